@@ -41,17 +41,22 @@ class Question(Struct, frozen=True):
     seconds: float
 
 
-def decide_call(ingest: Ingest, told: CallBegan, settings: Settings) -> Verdict | Question | None:
+def decide_call(
+    ingest: Ingest,
+    told: CallBegan,
+    settings: Settings,
+    is_there: Callable[[], bool] = lambda: True,
+) -> Verdict | Question | None:
     """What the rules say of a call that has begun; a question when somebody is to be asked.
 
-    None where no rule is about it: nothing is decided then. What denies it is on record with it.
-    A call of which several hooks tell is decided once.
+    None where no rule is about it: nothing is decided then, nor where the client is not there any
+    more. What denies it is on record with it. A call of which several hooks tell is decided once.
     """
     policy, flaw = _policy(ingest, settings)
     if policy is None and not flaw:
         return None
     call = ingest.open_call(told.call_id)
-    if call is None:
+    if call is None or not is_there():
         return None
     if policy is None:
         return _deny(ingest, call, "policy:approvals.toml", flaw)

@@ -131,7 +131,7 @@ class Hooks:
                 conversation.go_on(None if known else self._client_of(hook))
             conversation.hear(read, waits)
             if read.moment == "before":
-                decided = self._decide(conversation, read)
+                decided = self._decide(conversation, read, waits)
                 if isinstance(decided, Question) and not why:  # of another workspace's path
                     asked()
                 return decided
@@ -273,13 +273,15 @@ class Hooks:
         )
         return next(filter(None, found), "")
 
-    def _decide(self, conversation: Conversation, hook: Hook) -> Verdict | Question | None:
+    def _decide(
+        self, conversation: Conversation, hook: Hook, waits: Callable[[], bool]
+    ) -> Verdict | Question | None:
         """What the rules say of the call that a hook tells to begin."""
         settings = self._store.adapters.settings
         for told in hook.reports:
             if isinstance(told, CallBegan):
                 for ingest in conversation.ingests.values():
-                    if (decided := decide_call(ingest, told, settings)) is not None:
+                    if (decided := decide_call(ingest, told, settings, waits)) is not None:
                         return decided
         return None
 

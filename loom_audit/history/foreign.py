@@ -22,7 +22,7 @@ from loom_audit.history.attachment import (
 from loom_audit.history.attribution import candidates, changes_by_itself, request_event
 from loom_audit.history.call import OpenCall, exclusive
 from loom_audit.history.doers import Told
-from loom_audit.history.hold import check_not_denied, deny_if_held, keep_held
+from loom_audit.history.hold import check_not_denied, denial, deny_if_held, keep_held
 from loom_audit.history.kept_looks import (
     discard_look,
     keep_look,
@@ -46,6 +46,7 @@ from loom_audit.model.events import (
     CallFinished,
     CallReported,
     CallRequested,
+    CoverageLowered,
     Event,
     SessionEnded,
     SessionStarted,
@@ -53,6 +54,7 @@ from loom_audit.model.events import (
 from loom_audit.model.records import Call, Session
 from loom_audit.ports import EventFilter
 
+RAN_DENIED = "ran though it was denied"
 ENDED_BY_HAND = "the session was ended before the end of this call was reported"
 
 
@@ -128,8 +130,9 @@ def begin(
             return event
         check_session_open(attachment, writer.session)
         _check_container(attachment, request)
-        deny_if_held(replace(writer, source=CLIENT), request)
-        looks = look and request.effect in ("write", "execute") and not late()
+        if not (gone := late()):  # else the client may run it, and tells what it did
+            deny_if_held(replace(writer, source=CLIENT), request)
+        looks = look and request.effect in ("write", "execute") and not gone
         source = CLIENT if looks or request.effect in ("read", "network") else CLIENT_UNSEEN
         call = OpenCall.asked(replace(writer, source=source), request)
         if looks:
@@ -362,14 +365,28 @@ def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any
             if (fact.status, _as_told(said)) == (status, _as_told(result)):
                 return event
             if isinstance(fact, CallFinished):
-                inferred = fact.status if fact.inferred else ""
+                denied = fact.status == "denied" and denial(writer.attachment, call) is not None
+                inferred = fact.status if fact.inferred or denied else ""
             elif fact.replaces is not None:
                 inferred = ""
     report = CallReported(call.call_id, call.tool, status, dict(result))
-    if inferred and status != "unknown":
-        report = replace(report, replaces=call.seq, inferred=inferred)
-    [event] = writer.record(report)
-    return event
+    if not inferred or status == "unknown":
+        return writer.record(report)[0]
+    report = replace(report, replaces=call.seq, inferred=inferred)
+    if inferred != "denied":
+        return writer.record(report)[0]
+    if not _has_run(status, result):
+        return writer.record(replace(report, replaces=None, inferred=""))[0]
+    # a denial that the client never had, as its hook was ended: nobody looked
+    lowered = CoverageLowered((call.seq,), Coverage("none", (RAN_DENIED,)))
+    return writer.record(report, lowered)[0]
+
+
+def _has_run(status: Status, result: Mapping[str, Any]) -> bool:
+    """Whether what is told of a call leaves no doubt that it ran."""
+    data = result.get("data")
+    exited = isinstance(data, Mapping) and "exit_code" in data
+    return exited or status in ("ok", "running", "timeout")
 
 
 def _as_told(result: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -95,11 +95,15 @@ def deny(call: OpenCall, held: SessionHold) -> None:
 
 def check_not_denied(attachment: Attachment, call: Call) -> None:
     """ApprovalDenied, again, for a call that was not let run."""
-    if call.status != "denied" or call.seq is None:
-        return
+    if call.status == "denied" and (decided := denial(attachment, call)) is not None:
+        raise ApprovalDenied(
+            decided.reason or f"{call.tool} was denied", details={"by": decided.by}
+        )
+
+
+def denial(attachment: Attachment, call: Call) -> CallDecided | None:
+    """The decision that a finished call was not to run; None where there was none."""
     decided = EventFilter(call.requested, call.seq, (CallDecided.kind,), call.session, call.call_id)
-    for event in attachment.log.read(decided):
-        if isinstance(event.fact, CallDecided) and event.fact.decision == "denied":
-            raise ApprovalDenied(
-                event.fact.reason or f"{call.tool} was denied", details={"by": event.fact.by}
-            )
+    facts = (event.fact for event in attachment.log.read(decided))
+    denied = (one for one in facts if isinstance(one, CallDecided) and one.decision == "denied")
+    return next(denied, None) if call.seq is not None else None

@@ -227,6 +227,7 @@ class Ingest:
 
     def end_unrun(self, call_id: str, status: Status, why: str) -> None:
         """Finish a call that was denied."""
+        self._requests.pop(call_id, None)
         record = self._record_of(status, {"output": why})
         foreign.end(
             self.writer,

@@ -12,8 +12,11 @@ Status = Literal[
 ]
 """`unknown`: nobody reported how it ended. `running`: it goes on in the background."""
 
-Inferred = Literal["", "cancelled", "interrupted", "unknown"]
-"""What is made of an end that nobody told or saw; "" where somebody did."""
+Inferred = Literal["", "cancelled", "denied", "interrupted", "unknown"]
+"""What is made of an end that nobody told or saw; "" where somebody did.
+
+That a call `denied` by us did not run is inferred where another program was to heed it.
+"""
 
 NOT_FAILED: tuple[Status, ...] = ("ok", "running", "unknown")
 """How a call ends without having failed."""

@@ -7,6 +7,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.clients import Hooks
+from loom_audit.api.holding import hold
 from loom_audit.model.events import CallFinished, CallReported
 from loom_audit.model.records import Call
 from tests.hooked import HookedClaude
@@ -15,6 +16,16 @@ from tests.hooked import HookedClaude
 @pytest.fixture
 def hooks(store: AuditStore) -> Hooks:
     return Hooks(store)
+
+
+def deny(store: AuditStore, workspace: AuditedWorkspace, by: str) -> None:
+    """Let a rule deny `make`, or everything be denied because the session is held."""
+    if by == "hold":
+        hold(workspace, "s1", "wait")
+        return
+    folder = store.adapters.settings.configuration
+    folder.mkdir(parents=True)
+    (folder / "approvals.toml").write_text('[[rule]]\naction = "deny"\ncommand = "make"\n')
 
 
 class Killed:
@@ -139,3 +150,77 @@ def test_what_the_clients_own_permissions_refused_is_denied(
     claude.write("user", block, toolUseResult="Error: no", toolDenialKind="rule")
     hooks.settle()
     assert call_of(workspace, "c1").status == "denied"
+
+
+@pytest.mark.parametrize("by", ["rule", "hold"])
+def test_a_call_whose_hook_was_killed_before_it_was_denied_is_what_is_told(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path, store: AuditStore, by: str
+) -> None:
+    claude.hook("SessionStart", source="startup")
+    deny(store, workspace, by)
+    claude.asks("c1", "Bash", {"command": "make"})
+    claude.before("c1", "Bash", {"command": "make"})
+    assert call_of(workspace, "c1").seq is None
+    (root / "made").touch()
+    claude.after("c1", "Bash", {"command": "make"}, {"stdout": "", "stderr": ""})
+    call = call_of(workspace, "c1")
+    assert (call.status, call.coverage.level) == ("ok", "partial")
+
+
+@pytest.mark.parametrize("by", ["rule", "hold"])
+@pytest.mark.parametrize("told", ["hook", "transcript", "failed"])
+def test_a_denied_call_that_its_client_ran_all_the_same_is_what_is_told_and_was_not_seen(
+    hooks: Hooks,
+    workspace: AuditedWorkspace,
+    root: Path,
+    tmp_path: Path,
+    store: AuditStore,
+    by: str,
+    told: str,
+) -> None:
+    """Its hook was killed when it had been answered, and before it printed that."""
+    claude = HookedClaude(Killed(hooks), root, tmp_path / "s1.jsonl")
+    claude.hook("SessionStart", source="startup")
+    deny(store, workspace, by)
+    claude.asks("c1", "Bash", {"command": "make"})
+    assert b"deny" in claude.before("c1", "Bash", {"command": "make"})
+    call = call_of(workspace, "c1")
+    assert (call.status, call.coverage.level) == ("denied", "full")
+    (root / "a.txt").unlink()
+    (root / "mine.txt").write_text("a person's")
+    response = {"stdout": "", "stderr": ""}
+    if told == "hook":
+        claude.after("c1", "Bash", {"command": "make"}, response)
+    failed = told == "failed"
+    claude.told("c1", response, "Exit code 2" if failed else "", error=failed)
+    for _ in range(2):
+        hooks.settle()
+        call = call_of(workspace, "c1")
+        assert call.status == ("error" if failed else "ok")
+        assert call.coverage.level == "none" and call.paths == ()
+        assert "ran though it was denied" in call.coverage.reasons
+    assert workspace.plan_rollback("session:s1").changes == ()
+    reports = [e.fact for e in workspace.log.read() if isinstance(e.fact, CallReported)]
+    assert [one.replaces for one in reports] == [call.seq]
+    assert workspace.verify().findings == ()
+    workspace.rebuild()
+    assert call_of(workspace, "c1") == call
+    assert workspace.verify().findings == ()
+
+
+def test_a_denied_call_of_which_its_client_tells_that_it_was_denied_stays_so(
+    hooks: Hooks, workspace: AuditedWorkspace, root: Path, tmp_path: Path, store: AuditStore
+) -> None:
+    claude = HookedClaude(Killed(hooks), root, tmp_path / "s1.jsonl")
+    claude.hook("SessionStart", source="startup")
+    deny(store, workspace, "rule")
+    claude.asks("c1", "Bash", {"command": "make"})
+    claude.before("c1", "Bash", {"command": "make"})
+    head = workspace.log.head()
+    claude.told("c1", None, "PreToolUse:Bash hook error: it is denied", error=True)
+    hooks.settle()
+    claude.told("c1", None, "something else is told", error=True)
+    hooks.settle()
+    call = call_of(workspace, "c1")
+    assert (call.status, call.coverage.level) == ("denied", "full")
+    assert not [e for e in workspace.log.read() if e.seq > head and e.kind == "coverage.lowered"]
