@@ -429,8 +429,13 @@ def _told(workspace: AuditedWorkspace, session: str) -> tuple[Conversation, str]
     kept = workspace.attachment.looks.get(transcript_name(session))
     if not isinstance(kept, list) or len(kept) != 2 or kept[0] not in CLIENTS:
         return None
+    roots = {workspace.root: workspace.id}
+
+    def owner_of(path: str) -> AuditedWorkspace | None:
+        return workspace if _innermost(roots, real_path(path)) else None
+
     open_file = workspace.adapters.transcript
-    conversation = Conversation(CLIENTS[kept[0]], session, lambda _: workspace, open_file)
+    conversation = Conversation(CLIENTS[kept[0]], session, owner_of, open_file)
     conversation.find_home("", [workspace])
     return conversation, str(kept[1])
 

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from loom_audit.history.attachment import CLIENT, CLIENT_UNSEEN
 from loom_audit.history.attribution import request_event
 from loom_audit.history.call import OpenCall, exclusive
-from loom_audit.history.foreign import check_session_open
+from loom_audit.history.foreign import check_session_open, find_call
 from loom_audit.history.survivors import add_goes_on, end_goes_on
-from loom_audit.history.writer import Writer, check_unused
+from loom_audit.history.writer import Writer
 from loom_audit.model.coverage import Status
-from loom_audit.model.events import CallRequested, Event, SessionStarted
+from loom_audit.model.events import CallRequested, SessionStarted
 from loom_audit.ports import EventFilter
 
 
@@ -26,16 +26,17 @@ def add_unseen(
     *,
     ended: datetime | None = None,
     inferred: bool = False,
-) -> Event:
-    """Put a whole call on record of which nothing was looked at, and `why`: its finish.
+) -> None:
+    """Put a whole call on record of which nothing was looked at, and `why`, unless it is there.
 
     Without a reason there was nothing to look at: it did not run.
     `ended` is when it ended. What is found next as from outside it may have done. Conflict when
-    the session is not open, or has a call of this id.
+    the session is not one that another program reports.
     """
     attachment = writer.attachment
     with exclusive(attachment):
-        _announce(writer, request)
+        if not _announce(writer, request):
+            return
         begun = attachment.projections.call(writer.session, request.call_id)
         event, _ = request_event(attachment, begun)
         ending = OpenCall.resumed(
@@ -46,24 +47,27 @@ def add_unseen(
             add_goes_on(attachment, begun.requested)
             if status != "running":
                 end_goes_on(attachment, begun.requested)
-        return ending.finish(status, {**result, "files_changed": []}, inferred=inferred)
+        ending.finish(status, {**result, "files_changed": []}, inferred=inferred)
 
 
 def announce_unseen(writer: Writer, request: CallRequested) -> None:
-    """Put a call on record as requested that was not looked at before, and of which it is told.
+    """Put a call on record as requested that was not looked at before, unless it is there.
 
-    Conflict when the session is not open, or has a call of this id.
+    Conflict when the session is not one that another program reports.
     """
     with exclusive(writer.attachment):
         _announce(writer, request)
 
 
-def _announce(writer: Writer, request: CallRequested) -> None:
+def _announce(writer: Writer, request: CallRequested) -> bool:
+    """Whether it was not on record: another process may read the same transcript."""
+    if find_call(writer.attachment, writer.session, request.call_id) is not None:
+        return False
     _go_on(writer)
     check_session_open(writer.attachment, writer.session)
-    check_unused(writer, request.call_id)
     told_of = replace(writer, source=CLIENT_UNSEEN)
     OpenCall.asked(told_of, replace(request, within=None)).announce()
+    return True
 
 
 def _go_on(writer: Writer) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,9 @@ from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.clients import Hooks, settle
 from loom_audit.api.connect import carry_out, connecting, disconnecting, settings_file
 from loom_audit.errors import AuditUnavailable
+from loom_audit.history import ingest
 from loom_audit.model.conversation import PromptSubmitted
+from loom_audit.model.events import CallRequested
 from loom_audit.sql.event_log import SqlEventLog
 from tests.hooked import HookedClaude, HookedCodex
 
@@ -168,6 +171,50 @@ def test_settling_adds_what_no_hook_told_of_a_client_that_is_gone(
     assert sorted(calls) == ["c1", "c2", "c3", "c4"]
     assert calls["c2"].status == "ok"
     assert all(calls[id].coverage.reasons == ("no hook",) for id in ("c3", "c4"))
+
+
+def test_what_two_processes_read_at_the_same_time_is_on_record_once(
+    store: AuditStore,
+    workspace: AuditedWorkspace,
+    root: Path,
+    tmp_path: Path,
+    hooks: Hooks,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone(hooks, root, tmp_path)
+    mine, beside = store.workspace(root), Hooks(store)
+    announced = ingest.announce_unseen
+
+    def late(*given: Any) -> None:
+        monkeypatch.setattr(ingest, "announce_unseen", announced)
+        settle(workspace)
+        announced(*given)
+
+    monkeypatch.setattr(ingest, "announce_unseen", late)
+    settle(mine)
+    mine.recover()
+    check_gone(mine)
+    beside.close()
+
+
+def test_of_a_call_that_names_another_folder_nothing_here_is_told(
+    store: AuditStore, workspace: AuditedWorkspace, root: Path, tmp_path: Path, hooks: Hooks
+) -> None:
+    assert workspace.root == str(root)
+    gone(hooks, root, tmp_path)
+    lost = unhooked(HookedClaude(lambda _: b"", root, tmp_path / "s1.jsonl"))
+    lost.writes("c4", tmp_path / "elsewhere", "not in it")
+    mine = store.workspace(root)
+    settle(mine)
+    mine.recover()
+    call = mine.timeline.projections.call("s1", "c4")
+    assert call.coverage.reasons == ("no hook",)
+    [request] = [
+        event.fact
+        for event in mine.log.read()
+        if isinstance(event.fact, CallRequested) and event.fact.call_id == "c4"
+    ]
+    assert request.paths == ()
 
 
 CLIENT = """
