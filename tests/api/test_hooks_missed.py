@@ -14,7 +14,7 @@ from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.clients import Hooks, settle
 from loom_audit.api.connect import carry_out, connecting, disconnecting, settings_file
 from loom_audit.errors import AuditUnavailable
-from loom_audit.history import ingest
+from loom_audit.history.unhooked import announce_unseen
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.events import CallRequested
 from loom_audit.sql.event_log import SqlEventLog
@@ -182,19 +182,18 @@ def test_what_two_processes_read_at_the_same_time_is_on_record_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gone(hooks, root, tmp_path)
-    mine, beside = store.workspace(root), Hooks(store)
-    announced = ingest.announce_unseen
+    mine = store.workspace(root)
+    name = "loom_audit.history.ingest.announce_unseen"
 
     def late(*given: Any) -> None:
-        monkeypatch.setattr(ingest, "announce_unseen", announced)
+        monkeypatch.setattr(name, announce_unseen)
         settle(workspace)
-        announced(*given)
+        announce_unseen(*given)
 
-    monkeypatch.setattr(ingest, "announce_unseen", late)
+    monkeypatch.setattr(name, late)
     settle(mine)
     mine.recover()
     check_gone(mine)
-    beside.close()
 
 
 def test_of_a_call_that_names_another_folder_nothing_here_is_told(
