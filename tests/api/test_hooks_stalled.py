@@ -9,7 +9,7 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.clients import Hooks
 from loom_audit.errors import AuditError
-from loom_audit.history import looks
+from loom_audit.history.capture import scan
 from loom_audit.model.records import Call
 from tests.hooked import HookedClaude, HookedGemini
 
@@ -115,17 +115,15 @@ def test_a_hook_that_dies_in_the_middle_of_its_look_owns_nothing_that_came_since
     arguments = {"command": "make"}
     claude.asks("c1", "Bash", arguments)
 
-    looked = looks.scan
-
-    def scan(*given: Any, **more: Any) -> Any:
+    def dies(*given: Any, **more: Any) -> Any:
         dying.at = 0
         dying.goes_on()
-        return looked(*given, **more)
+        return scan(*given, **more)
 
     if moment == "after":
         claude.before("c1", "Bash", arguments)
     with monkeypatch.context() as patch:
-        patch.setattr(looks, "scan", scan)
+        patch.setattr("loom_audit.history.looks.scan", dies)
         if moment == "before":
             claude.before("c1", "Bash", arguments)
         else:
