@@ -6,7 +6,6 @@ no safer and much slower than two flushes of the filesystem.
 
 import contextlib
 import os
-import stat
 from collections.abc import Sequence
 
 from msgspec import Struct, field
@@ -14,17 +13,18 @@ from msgspec.structs import replace as with_fields
 
 from loom_audit.disk.attributes import change_mode
 from loom_audit.disk.exchange import Location, location_of
+from loom_audit.disk.opening import close_folder, on_the_way, open_folder
 from loom_audit.disk.paths import printable, split, to_audit_error
 from loom_audit.disk.replace import put_staged, replace, stage
 from loom_audit.disk.reservation import DiskReservation, Slot, StagingFolders, is_same_content
 from loom_audit.disk.reversal import Identity, ModeReversal, PathReversal, remove
 from loom_audit.disk.root_directory import OpenFolders, RootDirectory, sync_filesystem
 from loom_audit.errors import AuditError, InvalidPath
-from loom_audit.model.files import FileChange
+from loom_audit.model.events import OPENED
+from loom_audit.model.files import FileChange, is_directory
 from loom_audit.ports import Displaced, Progress, Replacement, Report
 
 _OPEN_FOLDERS = 256
-_OWNER_ALL = 0o700
 _TOLD_AFTER = 64
 
 
@@ -76,11 +76,11 @@ class _Batch(Struct):
     report: Report
     path: str = ""
     staged: dict[int, tuple[Location, Identity]] = field(default_factory=dict)
-    original_modes: dict[str, int] = field(default_factory=dict)
-    """Modes of folders that we opened for ourselves, as they were."""
+    opened: dict[str, os.stat_result] = field(default_factory=dict)
+    """Folders that we opened for ourselves, as they were."""
     final_modes: dict[str, int] = field(default_factory=dict)
     """Modes of folders as they shall be, once all is done."""
-    visited: set[str] = field(default_factory=set)
+    visited: set[tuple[str, int]] = field(default_factory=set)
 
     def add_details(self, error: AuditError) -> AuditError:
         error.details["path"] = printable(self.path)
@@ -130,15 +130,15 @@ class _Batch(Struct):
         return slot or Slot(self.staging.above(path), self.folders.fresh_name())
 
     def _make_usable(self, folder: str) -> None:
-        """Let us write in a folder of ours whose mode forbids it, until `tidy`."""
-        if not folder or folder in self.visited:
+        """Let us reach and write in a folder of ours whose mode forbids it, until `tidy`."""
+        if os.geteuid() == 0:
             return
-        self.visited.add(folder)
-        found = os.fstat(self.folders.fd(folder))
-        mode = stat.S_IMODE(found.st_mode)
-        if mode & _OWNER_ALL != _OWNER_ALL and found.st_uid == os.geteuid() != 0:
-            location_of(self.folders, folder).chmod(mode | _OWNER_ALL)
-            self.original_modes[folder] = mode
+        for path, need in on_the_way(folder):
+            if (path, need) not in self.visited:
+                self.visited.add((path, need))
+                was = open_folder(self.folders.beneath, path, need)
+                if was is not None:
+                    self.opened[path] = was
 
     def carry_out(self) -> None:
         for number in sorted(range(len(self.steps)), key=lambda n: _rank(self.steps[n])):
@@ -170,8 +170,10 @@ class _Batch(Struct):
         after, mode = change.after, 0
         if after is not None:
             mode = after.mode
-            if mode & _OWNER_ALL != _OWNER_ALL and os.geteuid() != 0:
-                after = with_fields(after, mode=mode | _OWNER_ALL)
+            if mode & OPENED != OPENED and os.geteuid() != 0:
+                stays = change.before if is_directory(change.before) else None
+                meanwhile = (stays or after).mode | OPENED
+                after = with_fields(after, mode=meanwhile)
         change = FileChange(change.path, change.before, after)
         displaced = replace(self.folders, change, None, durable=False, slot=slot)
         if after is not None and after.mode != mode:
@@ -182,11 +184,11 @@ class _Batch(Struct):
 
     def _set_mode_before(self, displaced: Displaced) -> None:
         """Report the original mode of a folder that we had made writable for ourselves."""
-        before = self.original_modes.pop(self.path, None)
-        if before is not None and isinstance(displaced, PathReversal | ModeReversal):
+        was = self.opened.pop(self.path, None)
+        if was is not None and isinstance(displaced, PathReversal | ModeReversal):
             state = displaced.state
             if state is not None:
-                mode = state.mode & ~_OWNER_ALL | before & _OWNER_ALL
+                mode = state.mode & ~OPENED | was.st_mode & OPENED
                 displaced.set_state(with_fields(state, mode=mode))
 
     def tidy(self) -> None:
@@ -194,11 +196,15 @@ class _Batch(Struct):
         for temporary, _ in self.staged.values():
             remove(temporary)
         self.staged.clear()
-        for folder in sorted(self.original_modes | self.final_modes, reverse=True):
-            if not self.staging.is_folder(folder):
-                continue
+        with contextlib.ExitStack() as closing:  # each of them, deepest first
+            for folder in sorted(self.opened.keys() | self.final_modes):
+                closing.callback(self._close, folder)
+
+    def _close(self, folder: str) -> None:
+        if not self.staging.is_folder(folder):
+            return
+        if folder in self.final_modes:
             location = location_of(self.folders, folder)
-            if folder in self.final_modes:
-                change_mode(location, self.final_modes[folder], acl=True)
-            else:
-                location.chmod(self.original_modes[folder])
+            change_mode(location, self.final_modes[folder], acl=True)
+        else:
+            close_folder(self.folders.beneath, folder, self.opened[folder])

@@ -6,6 +6,7 @@ import stat
 
 from loom_audit.disk.exchange import Location, location_of, move
 from loom_audit.disk.identity import identity_at
+from loom_audit.disk.opening import opened
 from loom_audit.disk.paths import printable
 from loom_audit.disk.root_directory import OpenFolders
 from loom_audit.errors import Conflict
@@ -27,10 +28,14 @@ def rename(folders: OpenFolders, source: str, target: str, identity: str) -> Non
             details={"path": printable(source)},
         )
     found = old.lstat()
+    inside = [old.parent, new.parent]
     if found is not None and stat.S_ISDIR(found.st_mode):
         folders.forget(source)
+        if old.parent != new.parent:
+            inside.append(source)  # it is told of its new parent
     try:
-        move(old, new)
+        with opened(folders.beneath, inside):
+            move(old, new)
     except FileExistsError as error:
         raise Conflict(
             f"something is at {printable(target)}",

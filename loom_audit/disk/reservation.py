@@ -10,13 +10,15 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.disk.exchange import Location, location_of
 from loom_audit.disk.identity import identity_at
+from loom_audit.disk.opening import closed_among
 from loom_audit.disk.paths import split
 from loom_audit.disk.root_directory import OpenFolders, RootDirectory
-from loom_audit.model.events import Temporary
-from loom_audit.model.files import FileChange
+from loom_audit.model.events import OPENED, OpenedFolder, Temporary
+from loom_audit.model.files import FileChange, Move, is_directory
 from loom_audit.ports import Replacement
 
 _OPEN_FOLDERS = 256
@@ -79,7 +81,9 @@ class Slot(Struct):
 class DiskReservation:
     """A `ports.Reservation`: a slot for each path that is replaced or deleted."""
 
-    def __init__(self, beneath: RootDirectory, steps: Sequence[Replacement]) -> None:
+    def __init__(
+        self, beneath: RootDirectory, steps: Sequence[Replacement], moves: Sequence[Move] = ()
+    ) -> None:
         self._beneath = beneath
         self._slots: dict[str, Slot] = {}
         self._named: list[Temporary] = []
@@ -90,6 +94,7 @@ class DiskReservation:
             for step in steps:
                 slot = Slot(staging.above(step.change.path), folders.fresh_name())
                 self._reserve(step, slot, folders)
+            self.opened = self._opened([step.change for step in steps], moves)
         except BaseException:
             self.release()
             raise
@@ -99,6 +104,25 @@ class DiskReservation:
     @property
     def temporaries(self) -> tuple[Temporary, ...]:
         return tuple(self._named)
+
+    def _opened(
+        self, changes: Sequence[FileChange], moves: Sequence[Move]
+    ) -> tuple[OpenedFolder, ...]:
+        """The folders in which the changes and moves are made and that forbid it."""
+        ends = [(move.source, move.target) for move in moves]
+        inside = {split(path)[0] for path in (*self._slots, *(end for two in ends for end in two))}
+        inside.update(slot.folder for slot in self._slots.values())
+        inside.update(old for old, new in ends if split(old)[0] != split(new)[0])
+        closed = [*closed_among(self._beneath, inside)]
+        became = dict(ends)
+        closed += [replace(one, path=became[one.path]) for one in closed if one.path in became]
+        made = [(one.path, one.after) for one in changes if not is_directory(one.before)]
+        closed += [
+            OpenedFolder(path, after.mode)
+            for path, after in made
+            if after and is_directory(after) and after.mode & OPENED != OPENED and os.geteuid()
+        ]
+        return tuple(closed)
 
     def _reserve(self, step: Replacement, slot: Slot, folders: OpenFolders) -> None:
         path, before = step.change.path, step.change.before

@@ -17,7 +17,8 @@ from msgspec import Struct
 
 from loom_audit.disk import attributes, system
 from loom_audit.disk.attributes import acl_at, acl_of, own_mode
-from loom_audit.disk.exchange import Location, exchange, location_of, move
+from loom_audit.disk.exchange import Location, exchange, move
+from loom_audit.disk.opening import opened
 from loom_audit.disk.paths import audit_errors, printable
 from loom_audit.errors import Conflict, FileNotFound
 from loom_audit.model.files import BlobId, FileState
@@ -133,21 +134,12 @@ def owner_access(*locations: Location | None) -> Iterator[None]:
 
     What was displaced from a read-only folder has to be read and deleted there.
     """
-    closed: list[tuple[Location, int]] = []
-    try:
-        for location in locations:
-            if location is None or not location.parent or os.geteuid() == 0:
-                continue
-            found = os.fstat(location.fd)
-            mode = stat.S_IMODE(found.st_mode)
-            if mode & stat.S_IRWXU != stat.S_IRWXU and found.st_uid == os.geteuid():
-                folder = location_of(location.folders, location.parent)
-                folder.chmod(mode | stat.S_IRWXU)
-                closed.append((folder, mode))
+    there = [location for location in locations if location is not None]
+    if not there or os.geteuid() == 0:
         yield
-    finally:
-        for folder, mode in reversed(closed):
-            folder.chmod(mode)
+        return
+    with opened(there[0].folders.beneath, [location.parent for location in there]):
+        yield
 
 
 class PathReversal(Struct):

@@ -16,6 +16,7 @@ from loom_audit.disk.exchange import location_of
 from loom_audit.disk.identity import born_at, identity_at
 from loom_audit.disk.letter_case import folds_case
 from loom_audit.disk.lstat import lstat, lstat_each
+from loom_audit.disk.opening import close_left_open
 from loom_audit.disk.paths import (
     audit_errors,
     kind_of,
@@ -27,7 +28,7 @@ from loom_audit.disk.paths import (
     to_audit_error,
 )
 from loom_audit.disk.reservation import DiskReservation
-from loom_audit.disk.reversal import remove
+from loom_audit.disk.reversal import owner_access, remove
 from loom_audit.disk.root_directory import OpenFolders, RootDirectory
 from loom_audit.disk.system import System, mapped_below, mounts_below
 from loom_audit.disk.touched import find_watched_differences
@@ -35,7 +36,8 @@ from loom_audit.disk.walk import stamp_of
 from loom_audit.disk.watch import DiskWatch
 from loom_audit.errors import Conflict, InvalidPath, StorageFailed
 from loom_audit.model.display import moment
-from loom_audit.model.files import FileChange
+from loom_audit.model.events import OpenedFolder
+from loom_audit.model.files import FileChange, Move
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
 from loom_audit.ports import (
     Attributes,
@@ -344,9 +346,17 @@ class DiskWorkspace:
 
     # --- writing --------------------------------------------------------------------------
 
-    def reserve(self, steps: Sequence[Replacement]) -> DiskReservation:
+    def reserve(self, steps: Sequence[Replacement], moves: Sequence[Move] = ()) -> DiskReservation:
         writable = [step for step in steps if self._is_writable(step.change.path)]
-        return DiskReservation(self._beneath, writable)
+        return DiskReservation(self._beneath, writable, moves)
+
+    def close_left_open(self, left: OpenedFolder, mode: int) -> bool:
+        try:
+            return close_left_open(self._beneath, left, mode)
+        except OSError as error:
+            if error.errno in walking.GONE:
+                return False
+            raise to_audit_error(error, left.path) from error
 
     def _is_writable(self, path: str) -> bool:
         try:
@@ -402,7 +412,8 @@ class DiskWorkspace:
         with audit_errors(path):
             if identity_at(location.fd, os.fsencode(location.name)) != identity:
                 raise Conflict(f"another file is there now: {printable(path)}")
-            remove(location)
+            with owner_access(location):
+                remove(location)
 
     def folds_case(self) -> bool:
         if self._folds is None:

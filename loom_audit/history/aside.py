@@ -4,6 +4,7 @@ import stat
 from collections.abc import Iterable, Iterator
 
 from loom_audit.history.attachment import Attachment
+from loom_audit.history.closed_folders import seen_stamp
 from loom_audit.model.files import FileChange
 from loom_audit.ports import Stamp
 
@@ -21,12 +22,14 @@ def special_kind(stamp: Stamp | None) -> str:
 
 
 def moved_aside(attachment: Attachment, changes: Iterable[FileChange]) -> Iterator[tuple[str, str]]:
-    """The paths to be made at which such an inode is, each with a free name for that."""
-    stamp = attachment.workspace.stamp
+    """The paths to be made at which such an inode is, each with a free name for that.
+
+    Where it cannot be looked there is none.
+    """
     for change in changes:
-        if change.before is None and (kind := special_kind(stamp(change.path))):
+        if change.before is None and (kind := special_kind(seen_stamp(attachment, change.path))):
             name, n = f"{change.path}.{kind}", 1
-            while stamp(name) is not None:
+            while attachment.workspace.stamp(name) is not None:
                 n += 1
                 name = f"{change.path}.{kind}-{n}"
             yield change.path, name

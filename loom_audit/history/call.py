@@ -23,6 +23,7 @@ from loom_audit.history.edits import Transform, plan_delete, plan_edit, plan_mov
 from loom_audit.history.interrupted import (
     Comparison,
     add_outcome,
+    close_opened,
     compare_with_disk,
     half_moves,
     writer_of,
@@ -413,6 +414,8 @@ def close_interrupted(
     One that was still waiting for an answer has not `ran`. `unseen` is why the workspace could
     not be looked at, when it could not.
     """
+    if close_opened(attachment, call):
+        remove_temporaries(attachment, [call])  # which opens them while the call is open
     found = compare_with_disk(attachment, call)
     with OpenCall.resumed(writer_of(attachment, call), call) as closing:
         if ran and changes_by_itself(attachment, call):

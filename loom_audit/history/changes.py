@@ -2,9 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from loom_audit.errors import Conflict
+from loom_audit.errors import Conflict, PermissionDenied
 from loom_audit.history.call_record import CallRecord
-from loom_audit.history.steps import Preconditions, carry_out, check_recoverable, in_safe_order
+from loom_audit.history.steps import (
+    Preconditions,
+    carry_out,
+    check_recoverable,
+    in_safe_order,
+    is_done_together,
+)
 from loom_audit.model.coverage import Origin
 from loom_audit.model.display import first_few
 from loom_audit.model.events import ChangeIntended, FilesChanged
@@ -51,14 +57,16 @@ def make_changes(
         record.commit()  # so that temporaries without an intention are looked for
     steps = preconditions.replacements(in_safe_order(copied), moves)
     reserved = record.attachment.workspace.reserve(
-        [step for step in steps if step.link != step.change.path]
+        [step for step in steps if step.link != step.change.path], tuple(folders)
     )
+    together = (origin == "undo" and bool(reserved.opened)) or is_done_together(steps)
+    opened = reserved.opened if together else ()
     try:
         intended = ChangeIntended(
-            record.call_id, tuple(changes), moves, reverts, reserved.temporaries
+            record.call_id, tuple(changes), moves, reverts, reserved.temporaries, opened
         )
         intention = record.commit_intention(intended)
-        outcome = carry_out(preconditions, steps, reserved, folders)
+        outcome = carry_out(preconditions, steps, reserved, folders, together=together)
     finally:
         reserved.release()
     record.entries.update(preconditions.entries)
@@ -86,6 +94,8 @@ def make_changes(
     if outcome.error is not None:
         record.commit_and_index()
         raise outcome.error
+    if opened:
+        record.commit_and_index()  # what was displaced goes from there while the call is open
 
 
 def _in_order_of(
@@ -110,13 +120,23 @@ def check_planned(preconditions: Preconditions, changes: Sequence[FileChange]) -
     """Conflict when paths are not in the states that their changes begin with."""
     preconditions.expect_paths([change.path for change in changes])
     preconditions.overlooks_special = True  # it is moved aside
-    unlike = [one.path for one in changes if preconditions.look(one.path) != one.before]
+    unlike = [one.path for one in changes if not _begins_with(preconditions, one)]
     if unlike:
         raise Conflict(
             f"{first_few(unlike, 1)} changed since the plan was made",
             hint="Make the plan again.",
             details={"path": unlike[0], "paths": unlike[:MOST_NAMED]},
         )
+
+
+def _begins_with(preconditions: Preconditions, change: FileChange) -> bool:
+    """Whether a path is as it was planned; what is made where nobody may look is seen then."""
+    try:
+        return preconditions.look(change.path) == change.before
+    except PermissionDenied:
+        if change.before is not None:
+            raise
+        return True
 
 
 def _check_approved(approved: States | None, changes: Sequence[FileChange]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.attribution import outside_draft
@@ -13,8 +14,8 @@ from loom_audit.history.steps import Preconditions
 from loom_audit.history.writer import Writer
 from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.coverage import Origin
-from loom_audit.model.events import ChangeIntended, FilesChanged
-from loom_audit.model.files import FileChange, FileState, Move, moves_among
+from loom_audit.model.events import OPENED, ChangeIntended, FilesChanged, OpenedFolder
+from loom_audit.model.files import FileChange, FileState, Move, is_directory, moves_among
 from loom_audit.model.links import without_group
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, IndexEntry
@@ -68,6 +69,28 @@ def intentions(attachment: Attachment, call: Call) -> Iterator[ChangeIntended]:
     for event in attachment.log.read(wanted):
         if isinstance(event.fact, ChangeIntended) and event.session == call.session:
             yield event.fact
+
+
+def close_opened(attachment: Attachment, call: Call) -> bool:
+    """Close the folders that a call, which does not go on, had opened; the lock is held.
+
+    Each gets the mode that it had, or, once that is on record, the one that it was to have. One
+    that the call meant to be open stays so. False where it had opened none.
+    """
+    after = {change.path: change.after for change in intended(attachment, call)[0]}
+    folders = _opened(attachment, call)
+    for path, one in sorted(folders.items(), reverse=True):
+        wanted, recorded = after.get(path), attachment.projections.state(path)
+        closed = is_directory(wanted) and (wanted == recorded or recorded is None)
+        mode = wanted.mode if wanted and closed else one.mode
+        if not (is_directory(wanted) and wanted and wanted.mode == one.mode | OPENED):
+            attachment.workspace.close_left_open(one, mode)
+    return bool(folders)
+
+
+def _opened(attachment: Attachment, call: Call) -> dict[str, OpenedFolder]:
+    """The folders that a call said that it opens, as they were before, by path."""
+    return {one.path: one for fact in intentions(attachment, call) for one in fact.opened}
 
 
 def compare_with_disk(attachment: Attachment, call: Call) -> Comparison:
@@ -158,6 +181,7 @@ def record_interrupted(attachment: Attachment) -> None:
     The lock is held. A look would find it as somebody else's; the calls stay open.
     """
     for call in _interrupted(attachment):
+        close_opened(attachment, call)
         found = compare_with_disk(attachment, call)
         if found.made:
             record = CallRecord(writer_of(attachment, call), call.call_id)
@@ -174,14 +198,18 @@ def without_interrupted(
 ) -> tuple[list[FileChange], list[FileChange]]:
     """A drift without what interrupted calls made of what they intended, and that."""
     begun: dict[str, FileChange] = {}
+    opened: set[str] = set()
     for call in _interrupted(attachment):
         begun.update((change.path, change) for change in intended(attachment, call)[0])
+        opened.update(_opened(attachment, call))
     rest: list[FileChange] = []
     theirs: list[FileChange] = []
     for change in drift:
         meant = begun.get(change.path)
         known = meant is not None and _outcome(as_left_out(meant, change.after), change.after)
-        (theirs if known not in (False, "unknown") else rest).append(change)
+        is_theirs = known not in (False, "unknown")
+        is_theirs = is_theirs or (change.path in opened and _is_opening(change, meant))
+        (theirs if is_theirs else rest).append(change)
     return rest, theirs
 
 
@@ -195,6 +223,15 @@ def half_moves(attachment: Attachment, call: Call) -> tuple[Move, ...]:
         for one in moves
         if one.target in there and stamp(one.source) is None and stamp(one.target) is None
     )
+
+
+def _is_opening(change: FileChange, meant: FileChange | None) -> bool:
+    """Whether a folder of those that were opened differs only in that, from what it is or will be.
+
+    `meant` is the call's change of it.
+    """
+    was = change.before if is_directory(change.before) or meant is None else meant.after
+    return was is not None and change.after == replace(was, mode=was.mode | OPENED)
 
 
 def _interrupted(attachment: Attachment) -> list[Call]:

@@ -35,6 +35,7 @@ from loom_audit.model.files import (
     Move,
     apply,
     border_moves,
+    is_directory,
     is_within,
     moves_among,
     parents,
@@ -43,6 +44,7 @@ from loom_audit.model.inexact import with_broken_links, without_lost_lists
 from loom_audit.model.left_out import creation_events, left_out_blocks
 from loom_audit.model.lineage import events_with_moves, events_with_opaque
 from loom_audit.model.link_plans import choices_for_groups, group_holds
+from loom_audit.model.opening import UNREADABLE, seen_when_opened
 from loom_audit.model.placement import EntryStatus
 from loom_audit.model.planning import (
     MOVED_ASIDE,
@@ -54,7 +56,7 @@ from loom_audit.model.planning import (
     plan_taking_back,
 )
 from loom_audit.model.records import Call, RecordedChange
-from loom_audit.model.taken_back import takes_anything_back
+from loom_audit.model.taken_back import hidden_paths, takes_anything_back
 from loom_audit.model.unnamed import unnamed_changes
 from loom_audit.ports import CallFilter, EventFilter
 
@@ -188,7 +190,7 @@ class Planner:
 
         What later calls hide is not taken back by a revert: once they are, it can still be made.
         """
-        if plan.verb == "revert" and not (plan.changes or set(plan.already) - _hidden(steps)):
+        if plan.verb == "revert" and not (plan.changes or set(plan.already) - hidden_paths(steps)):
             return False
         return takes_anything_back(plan.reverts, self.attachment.projections.reverted())
 
@@ -410,6 +412,7 @@ class Planner:
         occupied = "something that is not recorded is in the way"
         holds = {path: Hold("blocked", occupied) for path in self._occupied_paths(plan)}
         going = {change.path for change in plan.changes if change.after is None}
+        seen_then = seen_when_opened(plan.changes)
         stages = plan.stages or (plan.changes,)
         moved = (move for stage in stages for move in border_moves(stage, plan.moves))
         ends = [end for move in moved for end in (move.source, move.target)]
@@ -420,16 +423,22 @@ class Planner:
                 continue
             if state and not self.attachment.scope.holds(change.path, state.kind):
                 holds[change.path] = Hold("kept", "out of scope now")
-            elif change.before and is_within(change.path, self._unreadable):
-                unknown = "it cannot be read, so what is there is not known"
-                holds[change.path] = Hold("blocked", unknown)
-            elif change.before and change.before.kind == "directory" and not folder_stays(change):
+            elif self._is_unreadable(change) and change.path not in seen_then:
+                holds[change.path] = Hold("blocked", UNREADABLE)
+            elif is_directory(change.before) and not is_directory(change.after):
                 names = names_in(self.attachment, change.path)
                 left = [name for name in names if f"{change.path}/{name}" not in going]
                 if left:
                     status: EntryStatus = "blocked" if change.after else "kept"
                     holds[change.path] = Hold(status, f"holds {left[0]}, which stays")
         return holds
+
+    def _is_unreadable(self, change: FileChange) -> bool:
+        """Whether what is at the path is not known; of a folder that stays the mode is enough."""
+        path = change.path
+        if is_directory(change.before) and is_directory(change.after):
+            path = path.rpartition("/")[0]
+        return is_within(path, self._unreadable)
 
     def _aside_notes(self, plan: Plan) -> Iterator[Note]:
         """Notes on what is not a file and makes room for what comes back."""
@@ -438,9 +447,16 @@ class Planner:
 
     def _occupied_paths(self, plan: Plan) -> frozenset[str]:
         """Paths that the plan would create and at which something unrecorded is."""
-        new = (change.path for change in plan.changes if change.before is None)
-        stamps = ((path, self.attachment.workspace.stamp(path)) for path in new)
-        return frozenset(path for path, seen in stamps if seen and not special_kind(seen))
+        occupied: set[str] = set()
+        for path in (change.path for change in plan.changes if change.before is None):
+            try:
+                seen = self.attachment.workspace.stamp(path)
+            except PermissionDenied:
+                self._unreadable.add(path)
+            else:
+                if seen and not special_kind(seen):
+                    occupied.add(path)
+        return frozenset(occupied)
 
     def _left_out_holds(
         self, selection: Selection, plan: Plan, steps: Sequence[PathStep]
@@ -473,21 +489,3 @@ def _unrecorded_steps(
     for one in changes:
         came = one.change.path in arrived
         yield PathStep(one.seq, one.change, is_taken(one), came_in=came)
-
-
-def _hidden(steps: Iterable[PathStep]) -> set[str]:
-    """The paths that calls changed which are kept, after those that are taken back."""
-    taken: set[str] = set()
-    hidden: set[str] = set()
-    for step in steps:
-        path = step.change.path
-        if step.taken:
-            taken.add(path)
-        elif step.call is not None and path in taken:
-            hidden.add(path)
-    return hidden
-
-
-def folder_stays(change: FileChange) -> bool:
-    """Whether a folder is one afterwards, too."""
-    return change.after is not None and change.after.kind == "directory"

@@ -1,10 +1,11 @@
 """The steps of changes on disk: read the states, replace, check what was displaced, read again."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from types import MappingProxyType
 
-from loom_audit.errors import AuditError, TooLarge
+from loom_audit.errors import AuditError, PermissionDenied, TooLarge
 from loom_audit.history.aside import moved_aside, special_kind
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.border import rename_folder
@@ -13,6 +14,7 @@ from loom_audit.history.links import Names, divided_error, settled
 from loom_audit.history.observation import observe
 from loom_audit.history.outcome import Outcome, check_displaced, look_for_results
 from loom_audit.history.prefetch import Prefetch
+from loom_audit.model.events import OPENED
 from loom_audit.model.files import (
     BlobId,
     FileChange,
@@ -57,7 +59,8 @@ class Preconditions:
     def expect_paths(self, paths: Sequence[str]) -> None:
         """Prepare for these paths to be looked at now."""
         self._recorded_state = recorded_state_lookup(self.attachment, len(paths))
-        self._stamps = dict(zip(paths, self.attachment.workspace.stamps(paths), strict=True))
+        with suppress(PermissionDenied):  # they are asked for one by one
+            self._stamps = dict(zip(paths, self.attachment.workspace.stamps(paths), strict=True))
 
     def look(self, path: str) -> FileState | None:
         """The state of a path on disk, None when absent."""
@@ -202,25 +205,26 @@ def carry_out(
     steps: Sequence[Replacement],
     reserved: Reservation,
     folders: Mapping[Move, Sequence[FileChange]] = MappingProxyType({}),
+    *,
+    together: bool = False,
 ) -> Outcome:
     """Change the disk, durably. The intention is on record; the lock is held.
 
     Stops at the first path that somebody else wrote in between: their version is stored and put
     back. Every change in the outcome has been read back and has the intended hash. `folders` are
     renamed as a whole, before what is in their old places is deleted; each has the changes of that.
+    What is done `together` opens folders of this account that forbid it, and closes them.
     """
     outcome = Outcome(names=preconditions.count_names(groups_in(step.change for step in steps)))
     staying = [step.change for step in steps if step.link == step.change.path]
     steps = [step for step in steps if step.link != step.change.path]
+    replace = _replace_together if together else _replace_one_by_one
     _move_aside(preconditions, steps, outcome)
     if folders and outcome.error is None:
-        steps = _rename_folders(preconditions, steps, reserved, folders, outcome)
+        steps = _rename_folders(preconditions, steps, reserved, folders, outcome, replace)
     if outcome.error is not None:
         steps = []
-    if len(steps) <= MAX_ONE_BY_ONE and not _moves_something(steps) and not _closes_a_folder(steps):
-        _replace_one_by_one(preconditions, steps, reserved, outcome)
-    else:
-        _replace_together(preconditions, steps, reserved, outcome)
+    replace(preconditions, steps, reserved, outcome)
     outcome.looked_for += staying
     look_for_results(preconditions.attachment, outcome)
     recorded = preconditions.recorded_among
@@ -256,11 +260,12 @@ def _rename_folders(
     reserved: Reservation,
     folders: Mapping[Move, Sequence[FileChange]],
     outcome: Outcome,
+    replace: Callable[[Preconditions, Sequence[Replacement], Reservation, Outcome], None],
 ) -> list[Replacement]:
     """Make the folders that others are renamed into, and rename; the steps that are left."""
     above = {path for move in folders for path in parents(move.target)}
     first = [s for s in steps if s.change.before is None and s.change.path in above]
-    _replace_one_by_one(preconditions, first, reserved, outcome)
+    replace(preconditions, first, reserved, outcome)
     for move, inside in folders.items():
         if outcome.error is not None:
             return []
@@ -275,6 +280,12 @@ def _rename_folders(
     return [step for step in steps if step not in first] if outcome.error is None else []
 
 
+def is_done_together(steps: Sequence[Replacement]) -> bool:
+    """Whether steps are made in two phases, and not one after the other."""
+    steps = [step for step in steps if step.link != step.change.path]
+    return len(steps) > MAX_ONE_BY_ONE or _moves_something(steps) or _closes_a_folder(steps)
+
+
 def _moves_something(steps: Sequence[Replacement]) -> bool:
     """Whether content is both deleted and written, so that all is written before any is deleted."""
     goes = any(step.change.after is None and step.change.before is not None for step in steps)
@@ -284,7 +295,7 @@ def _moves_something(steps: Sequence[Replacement]) -> bool:
 def _closes_a_folder(steps: Sequence[Replacement]) -> bool:
     """Whether a folder among them forbids access to its owner, which must be set last."""
     sides = [state for step in steps for state in (step.change.before, step.change.after)]
-    return any(s and s.kind == "directory" and s.mode & 0o700 != 0o700 for s in sides)
+    return any(s and s.kind == "directory" and s.mode & OPENED != OPENED for s in sides)
 
 
 def check_recoverable(attachment: Attachment, changes: Sequence[FileChange]) -> None:

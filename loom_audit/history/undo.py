@@ -14,6 +14,7 @@ from loom_audit.history.call_record import CallRecord
 from loom_audit.history.drift import record_drift
 from loom_audit.history.interrupted import (
     add_outcome,
+    close_opened,
     compare_with_disk,
     intended,
     intentions,
@@ -190,6 +191,7 @@ class Undo:
             remove_temporaries(self.attachment, [call], everywhere=True)
             if not any(True for _ in intentions(self.attachment, call)):
                 return close_calls(self.attachment, [call])[0]
+            close_opened(self.attachment, call)
             found = compare_with_disk(self.attachment, call)
             if found.unknown:
                 raise Conflict(

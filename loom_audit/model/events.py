@@ -202,6 +202,21 @@ class Temporary(Struct, frozen=True):
     identity: str
 
 
+OPENED = 0o300
+"""What is added to a folder's mode to open it: its owner writes and searches."""
+
+
+class OpenedFolder(Struct, frozen=True):
+    """A folder that forbids its owner to work in it and is opened meanwhile: the mode it has else.
+
+    `identity` says which folder it is, "" for one that is made.
+    """
+
+    path: str
+    mode: int
+    identity: str = ""
+
+
 class ChangeIntended(Struct, frozen=True):
     """The changes that will be made next; contents before and after are durable with this event."""
 
@@ -211,6 +226,7 @@ class ChangeIntended(Struct, frozen=True):
     moves: tuple[Move, ...] = ()
     reverts: tuple[int, ...] = ()
     temporaries: tuple[Temporary, ...] = ()
+    opened: tuple[OpenedFolder, ...] = ()
 
 
 class FilesChanged(Struct, frozen=True):

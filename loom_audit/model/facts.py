@@ -29,6 +29,7 @@ from loom_audit.model.events import (
     FilesChanged,
     Lease,
     LeftOut,
+    OpenedFolder,
     PathsUntracked,
     ScopeAccepted,
     SessionEnded,
@@ -86,7 +87,7 @@ LAYOUTS: Mapping[type[Any], Layout] = {
         {**_CALL, "decision": "status"}, args="arguments", optional=True, tolerant=True
     ),
     ChangeIntended: Layout(
-        _same("call_id", "reverts"), manifest=(*_CHANGES, "temporaries"), tolerant=True
+        _same("call_id", "reverts"), manifest=(*_CHANGES, "temporaries", "opened"), tolerant=True
     ),
     FilesChanged: Layout(
         _same("call_id", "reverts", "causes", "origin", "intention"),
@@ -118,6 +119,7 @@ _ITEMS: Mapping[tuple[type[Any], str], type[Any]] = {
     (ScopeAccepted, "left_out"): LeftOut,
     (SessionStarted, "lease"): Lease,
     (ChangeIntended, "temporaries"): Temporary,
+    (ChangeIntended, "opened"): OpenedFolder,
 }
 """Fields that hold structs, or lists of them."""
 
@@ -220,7 +222,8 @@ def _manifest_of(
     if isinstance(fact, ContentFound):
         return (FileChange(fact.path, None, fact.state),), (), {}
     if isinstance(fact, ChangeIntended):
-        more = {"temporaries": _plain(fact.temporaries)} if fact.temporaries else {}
+        beside = {"temporaries": fact.temporaries, "opened": fact.opened}
+        more = {name: _plain(items) for name, items in beside.items() if items}
         return fact.changes, fact.moves, more
     if isinstance(fact, FilesChanged) and fact.intention is None:
         return fact.changes, fact.moves, {}

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
+from loom_audit.model.lineage import PathStep
+
 
 def taken_back(newest_first: Iterable[tuple[int, int]]) -> dict[int, int]:
     """Number of what was taken back → number of the call that did, while that one stands.
@@ -30,3 +32,16 @@ def takes_anything_back(numbers: Collection[int], already: Mapping[int, int]) ->
         if any(by == number and target not in numbers for target, by in already.items()):
             return True
     return False
+
+
+def hidden_paths(steps: Iterable[PathStep]) -> set[str]:
+    """The paths that calls changed which are kept, after those that are taken back."""
+    taken: set[str] = set()
+    hidden: set[str] = set()
+    for step in steps:
+        path = step.change.path
+        if step.taken:
+            taken.add(path)
+        elif step.call is not None and path in taken:
+            hidden.add(path)
+    return hidden

@@ -5,7 +5,7 @@ from typing import BinaryIO, Protocol
 
 from msgspec import Struct
 
-from loom_audit.model.events import Temporary
+from loom_audit.model.events import OpenedFolder, Temporary
 from loom_audit.model.files import FileChange, FileState
 
 
@@ -61,11 +61,19 @@ class Replacement(Struct, frozen=True):
 
 
 class Reservation(Protocol):
-    """The names of the temporaries of some changes, most of them made already, and empty."""
+    """What some changes need on disk: temporaries, most of them made already, and empty."""
 
     @property
     def temporaries(self) -> tuple[Temporary, ...]:
         """What may be found under these names: the new file, and later the one it displaces."""
+        ...
+
+    @property
+    def opened(self) -> tuple[OpenedFolder, ...]:
+        """The folders of this account whose mode forbids the changes: opened while they are made.
+
+        Folders that are made with such a mode are among them.
+        """
         ...
 
     def release(self) -> None:

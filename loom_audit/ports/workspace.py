@@ -5,7 +5,8 @@ from datetime import datetime
 from stat import S_ISDIR
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from loom_audit.model.files import BlobId, FileChange
+from loom_audit.model.events import OpenedFolder
+from loom_audit.model.files import BlobId, FileChange, Move
 from loom_audit.model.scope import Scope
 from loom_audit.ports.processes import Report
 from loom_audit.ports.replacing import Displaced, Replacement, Reservation
@@ -277,10 +278,18 @@ class Workspace(Protocol):
         """
         ...
 
-    def reserve(self, steps: Sequence[Replacement]) -> Reservation:
+    def reserve(self, steps: Sequence[Replacement], moves: Sequence[Move] = ()) -> Reservation:
         """Make the temporaries for these steps, before they are announced; never fails.
 
-        One that cannot be made now is made, or fails, when the change is carried out.
+        One that cannot be made now is made, or fails, when the change is carried out. `moves` are
+        those of folders that are renamed as a whole.
+        """
+        ...
+
+    def close_left_open(self, left: OpenedFolder, mode: int) -> bool:
+        """Give a folder that a crash left open this mode; False where it is not there so.
+
+        It is the one that was opened, still has the mode that this gave it, and is of this account.
         """
         ...
 

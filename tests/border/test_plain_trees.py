@@ -109,7 +109,7 @@ class Run:
                 "chmod -R u+rwX .",
             ]
         )
-        subprocess.run(["sh", "-c", command], cwd=self.root, capture_output=True, check=False)
+        subprocess.run(["sh", "-p", "-c", command], cwd=self.root, capture_output=True, check=False)
 
     def scope(self) -> None:
         self.ignored = not self.ignored

@@ -18,8 +18,8 @@ from loom_audit.errors import (
     IsADirectory,
     NotADirectory,
 )
-from loom_audit.model.events import Temporary
-from loom_audit.model.files import BlobId, FileChange, FileState, Kind
+from loom_audit.model.events import OpenedFolder, Temporary
+from loom_audit.model.files import BlobId, FileChange, FileState, Kind, Move
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
 from loom_audit.ports import (
     Attributes,
@@ -296,8 +296,11 @@ class MemoryWorkspace:
 
     # --- changing -------------------------------------------------------------------------
 
-    def reserve(self, steps: Sequence[Replacement]) -> Reservation:
+    def reserve(self, steps: Sequence[Replacement], moves: Sequence[Move] = ()) -> Reservation:
         return _NothingReserved()
+
+    def close_left_open(self, left: OpenedFolder, mode: int) -> bool:
+        return False
 
     def replace(
         self,
@@ -467,6 +470,7 @@ class _NothingReserved:
     """In memory nothing is left over, so that nothing is named beforehand."""
 
     temporaries: tuple[Temporary, ...] = ()
+    opened: tuple[OpenedFolder, ...] = ()
 
     def release(self) -> None:
         pass

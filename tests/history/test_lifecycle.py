@@ -213,7 +213,7 @@ def test_an_undo_has_one_finish(
     plan = workspace.plan_undo()
     with pytest.MonkeyPatch.context() as patch:
         if status == "error":
-            patch.setattr("loom_audit.history.changes.carry_out", lambda *_: told("denied"))
+            patch.setattr("loom_audit.history.changes.carry_out", lambda *_, **__: told("denied"))
         with suppress(ApprovalDenied):
             workspace.carry_out(plan)
     (undo, *_) = workspace.timeline.calls()
