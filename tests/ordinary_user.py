@@ -17,10 +17,13 @@ NOBODY = 65534
 
 
 @contextmanager
-def ordinary_user() -> Iterator[Path]:
-    """A directory of an ordinary user, as whom this process runs in the block."""
+def ordinary_user(*, ordinary: bool = True) -> Iterator[Path]:
+    """A directory of an ordinary user, as whom this process runs in the block.
+
+    Not `ordinary` it stays whose it is.
+    """
     folder = Path(tempfile.mkdtemp())
-    root, groups = os.geteuid() == 0, os.getgroups()
+    root, groups = ordinary and os.geteuid() == 0, os.getgroups()
     if root:
         os.chown(folder, NOBODY, NOBODY)
         os.setgroups([])
@@ -39,12 +42,12 @@ def ordinary_user() -> Iterator[Path]:
 
 @contextmanager
 def ordinary_session(
-    files: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+    files: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, *, ordinary: bool = True
 ) -> Iterator[Session]:
     """A session of an ordinary user in a workspace of these files."""
     builtin_registry()  # its modules are imported while we may read them
     codecs.lookup("ascii")
-    with ordinary_user() as folder:
+    with ordinary_user(ordinary=ordinary) as folder:
         monkeypatch.setenv("LOOM_AUDIT_HOME", str(folder / "home"))
         for path, text in files.items():
             (folder / "w" / path).parent.mkdir(parents=True, exist_ok=True)

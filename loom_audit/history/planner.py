@@ -425,13 +425,23 @@ class Planner:
                 holds[change.path] = Hold("kept", "out of scope now")
             elif self._is_unreadable(change) and change.path not in seen_then:
                 holds[change.path] = Hold("blocked", UNREADABLE)
-            elif is_directory(change.before) and not is_directory(change.after):
-                names = names_in(self.attachment, change.path)
-                left = [name for name in names if f"{change.path}/{name}" not in going]
-                if left:
-                    status: EntryStatus = "blocked" if change.after else "kept"
-                    holds[change.path] = Hold(status, f"holds {left[0]}, which stays")
+            elif hold := self._hold_of_rest(change, going):
+                holds[change.path] = hold
         return holds
+
+    def _hold_of_rest(self, change: FileChange, going: Collection[str]) -> Hold | None:
+        """Why a folder cannot go for what is in it besides what is `going`, if it cannot."""
+        if not is_directory(change.before) or is_directory(change.after):
+            return None
+        try:
+            names = names_in(self.attachment, change.path)
+        except PermissionDenied:
+            return Hold("blocked", UNREADABLE)
+        left = [name for name in names if f"{change.path}/{name}" not in going]
+        if not left:
+            return None
+        status: EntryStatus = "blocked" if change.after else "kept"
+        return Hold(status, f"holds {left[0]}, which stays")
 
     def _is_unreadable(self, change: FileChange) -> bool:
         """Whether what is at the path is not known; of a folder that stays the mode is enough."""

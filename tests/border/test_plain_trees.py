@@ -1,4 +1,6 @@
-"""Random steps of agents, a person and plans, as an ordinary user, held to plain trees of the disk.
+"""Random steps of agents, a person and plans, held to plain trees of the disk.
+
+As an ordinary user, whom modes forbid something, and as whoever runs the tests.
 
 The oracle is a list of trees as `os` saw them; it knows nothing of events.
 """
@@ -105,6 +107,9 @@ class Run:
                 f"[ -e {out} ] || mv {one}-2 {out}; mv {other}-2 {one}-3",
                 f"[ -e {out} ] || [ ! -d {one} ] || mv {one} {out}",
                 f"chmod {chance.choice(['000', '755', '700', '644'])} {one}",
+                f"[ ! -d {one} ] || chmod {chance.choice(['555', '500', '311', '444'])} {one}",
+                f"d=$(dirname {one}); chmod u+rwx $d; echo {chance.random()} > {one}; chmod 555 $d",
+                f"chmod u+rwx d; rm -rf {one}; mkdir -p d/e; echo in > d/e/a; chmod 555 d/e d",
                 "chmod -R u+rwX .",
                 "chmod -R u+rwX .",
             ]
@@ -209,21 +214,24 @@ class Run:
             self.points.append((self.workspace.log.head(), disk))
 
 
-def play(seed: int, steps: int, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+def play(
+    seed: int, steps: int, monkeypatch: pytest.MonkeyPatch, *, ordinary: bool = True
+) -> Counter[str]:
     files = {"a": "one\n", "b": "one\n", "d/a": "two\n", ".git/HEAD": "ref\n", "venv/in/x": "x\n"}
-    with ordinary_session(files, monkeypatch) as session:
+    with ordinary_session(files, monkeypatch, ordinary=ordinary) as session:
         run = Run(session, seed)
         try:
             run.go(steps)
         except BaseException as error:
-            error.add_note(f"to see it again: play({seed}, {steps}, monkeypatch)")
+            given = f"{seed}, {steps}, monkeypatch, ordinary={ordinary}"
+            error.add_note(f"to see it again: play({given})")
             raise
         return run.counts
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_tree_is_a_plain_tree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = play(seed, STEPS, monkeypatch)
+    counts = play(seed, STEPS, monkeypatch, ordinary=seed % 4 > 0)
     assert counts["carried out"], counts
 
 
@@ -232,5 +240,5 @@ def test_every_tree_is_a_plain_tree(seed: int, monkeypatch: pytest.MonkeyPatch) 
 def test_every_tree_is_a_plain_tree_in_20_000_steps(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = play(seed, DEEP_STEPS, monkeypatch)
+    counts = play(seed, DEEP_STEPS, monkeypatch, ordinary=seed % 4 > 0)
     assert counts["carried out"] and counts["exact"], counts

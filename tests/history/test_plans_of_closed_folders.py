@@ -95,7 +95,17 @@ def test_a_new_folder_that_cannot_be_looked_into_is_not_deleted(
     assert (Path(workspace.root) / "n").is_dir()
 
 
-@pytest.mark.parametrize("mode", ["300", "200"])
+@pytest.mark.parametrize("mode", ["300", "200", "000"])
+def test_a_new_folder_that_was_closed_later_is_not_deleted_unseen(
+    session: Session, mode: str
+) -> None:
+    workspace = run(session, "mkdir n", f"chmod {mode} n", "echo")
+    calls = [call.seq or 0 for call in workspace.timeline.calls()]
+    plan = workspace.plan_revert(calls)
+    assert [(note.path, note.reason) for note in plan.blocked] == [("n", UNREADABLE)]
+
+
+@pytest.mark.parametrize("mode", ["444", "300", "200"])
 def test_a_folder_that_cannot_be_listed_is_not_deleted_unseen(session: Session, mode: str) -> None:
     start = session.workspace.log.head()
     workspace = run(session, "mkdir n", f"echo in > n/in; chmod {mode} n")
