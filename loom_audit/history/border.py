@@ -10,7 +10,7 @@ from stat import S_IFMT, S_ISDIR
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loom_audit.errors import AuditError
+from loom_audit.errors import AuditError, PermissionDenied
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.moved_folders import MovedFolder, moved_folders
 from loom_audit.history.observation import observe
@@ -134,18 +134,23 @@ def plan_folders(
             plan = replace(plan, irreversible=(*plan.irreversible, gone))
             continue
         there = {p: state for p, state in plan.tree.items() if is_within(p, [one.now])}
-        why = (
-            _obstacle(attachment, one, steps, plan, folders)
-            or _obstacle_inside(attachment, contents, one, steps, there)
-            or _obstacle_to_proof(attachment, request, one, tree)
-        )
+        along: list[Note] = []
+        try:
+            why = (
+                _obstacle(attachment, one, steps, plan, folders)
+                or _obstacle_inside(attachment, contents, one, steps, there)
+                or _obstacle_to_proof(attachment, request, one, tree)
+            )
+            if not why and is_opaque(tree[one.now]):
+                along += _coming_along(attachment, one)
+        except PermissionDenied:
+            why = "not all of it can be read"
         if why:
             why = f"{shown}, and {why}; it is not renamed back"
             plan = replace(plan, blocked=(*plan.blocked, replace(note, reason=why)))
             continue
         plan = _with_rename(plan, one, there)
-        if is_opaque(tree[one.now]):
-            plan = replace(plan, kept=(*plan.kept, *_coming_along(attachment, one)))
+        plan = replace(plan, kept=(*plan.kept, *along))
     return plan
 
 

@@ -105,6 +105,12 @@ def test_a_new_folder_that_was_closed_later_is_not_deleted_unseen(
     assert [(note.path, note.reason) for note in plan.blocked] == [("n", UNREADABLE)]
 
 
+def test_a_moved_folder_that_cannot_be_looked_into_is_not_moved_back(session: Session) -> None:
+    workspace = run(session, "mkdir e", "mv e node_modules; chmod 000 node_modules")
+    [note] = workspace.plan_undo().blocked
+    assert note.reason.endswith("not all of it can be read; it is not renamed back")
+
+
 @pytest.mark.parametrize("mode", ["444", "300", "200"])
 def test_a_folder_that_cannot_be_listed_is_not_deleted_unseen(session: Session, mode: str) -> None:
     start = session.workspace.log.head()
