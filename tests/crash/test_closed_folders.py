@@ -87,13 +87,22 @@ def test_a_kill_at_a_sampled_step_leaves_no_folder_open(root: Path) -> None:
     assert kills(root, every=7) > 3
 
 
+def test_a_signal_at_a_sampled_step_leaves_no_folder_open(root: Path) -> None:
+    assert kills(root, every=5, number=signal.SIGINT) > 3
+
+
+@pytest.mark.deep
+def test_a_signal_at_any_step_leaves_no_folder_open(root: Path) -> None:
+    assert kills(root, every=1, number=signal.SIGINT) > 25
+
+
 @pytest.mark.deep
 def test_a_kill_at_any_step_leaves_no_folder_open(root: Path) -> None:
     assert kills(root, every=1) > 25
 
 
-def kills(root: Path, *, every: int) -> int:
-    """How many kills a rollback was brought through."""
+def kills(root: Path, *, every: int, number: int = signal.SIGKILL) -> int:
+    """How many kills (or other signals) a rollback was brought through."""
     after, seen = modes(root), 0
     with open_store() as store:
         workspace = store.workspace(root)
@@ -104,7 +113,7 @@ def kills(root: Path, *, every: int) -> int:
         workspace.carry_out(workspace.plan_undo())
         assert modes(root) == after
     for nth in range(every, 200, every):
-        if not is_killed(root, start, nth):
+        if not is_killed(root, start, nth, number):
             return seen
         try:
             seen += 1
@@ -151,25 +160,27 @@ def check_recovered(
     assert recorded == {path: mode for path, mode in found.items() if "venv" not in path}
 
 
-def is_killed(root: Path, start: int, nth: int) -> bool:
+def is_killed(root: Path, start: int, nth: int, number: int) -> bool:
     """Roll back in a process that is killed at this step of it; False where it has fewer."""
     pid = os.fork()
     if not pid:
         try:
-            die_at(nth)
+            die_at(nth, number)
             with open_store() as store:
                 workspace = store.workspace(root)
                 workspace.carry_out(workspace.plan_rollback(start, outside=True))
+        except KeyboardInterrupt:
+            os._exit(2)
         except BaseException:  # noqa: BLE001 - it must not go on as the test
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    assert status in (0, -signal.SIGKILL)
+    assert status in (0, 2, -signal.SIGKILL)
     return status != 0
 
 
-def die_at(nth: int) -> None:
+def die_at(nth: int, number: int) -> None:
     """Be killed before the call of this number of those that change something."""
     count = 0
 
@@ -178,7 +189,7 @@ def die_at(nth: int) -> None:
             nonlocal count
             count += 1
             if count == nth:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), number)
             return call(*given)
 
         return counted
