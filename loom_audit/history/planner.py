@@ -445,9 +445,8 @@ class Planner:
 
     def _is_unreadable(self, change: FileChange) -> bool:
         """Whether what is at the path is not known; of a folder that stays the mode is enough."""
-        path = change.path
-        if is_directory(change.before) and is_directory(change.after):
-            path = path.rpartition("/")[0]
+        stays = is_directory(change.before) and is_directory(change.after)
+        path = change.path.rpartition("/")[0] if stays else change.path
         return is_within(path, self._unreadable)
 
     def _aside_notes(self, plan: Plan) -> Iterator[Note]:

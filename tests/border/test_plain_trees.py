@@ -118,6 +118,7 @@ class Run:
 
     def scope(self) -> None:
         self.ignored = not self.ignored
+        self.root.chmod(0o755)
         (self.root / ".loomignore").write_text("k\n" if self.ignored else "\n")
         self.workspace.accept_scope()
         self.points.clear()
