@@ -54,14 +54,17 @@ def contains_calls(attachment: Attachment, call: Call) -> bool:
 
 
 def candidates(
-    attachment: Attachment, *, besides: tuple[str, str] | None = None
+    attachment: Attachment,
+    open_calls: Iterable[Call] | None = None,
+    *,
+    besides: tuple[str, str] | None = None,
 ) -> list[Candidate]:
     """The open calls that may have changed files until now, besides one (session, id).
 
     Also those whose process has ended, until recovery closes them. A call that waits for an
     answer has not begun to act.
     """
-    return innermost(attachment, acting_calls(attachment, besides=besides))
+    return innermost(attachment, acting_calls(attachment, open_calls, besides=besides))
 
 
 def candidates_with(
@@ -69,17 +72,19 @@ def candidates_with(
     own: Call,
     open_calls: Iterable[Call],
     *,
+    request: Event | None,
     foreign: bool,
     told: Mapping[int, Told] = MappingProxyType({}),
 ) -> list[Candidate]:
     """The candidates for what is found at the end of a call, among those that are open.
 
     It is not among them itself when it contains one that goes on; `foreign` is whether another
-    program reports it.
+    program reports it. Its `request` is read where it is not given.
     """
     others = [call for call in open_calls if call.requested != own.requested]
     calls = [own, *_acting(attachment, others)]
-    return innermost(attachment, calls, ours=None if foreign else own, told=told)
+    known = {own.requested: request} if request else {}
+    return innermost(attachment, calls, ours=None if foreign else own, told=told, known=known)
 
 
 def ended_unseen(attachment: Attachment, one: Candidate) -> Candidate | None:
@@ -88,9 +93,14 @@ def ended_unseen(attachment: Attachment, one: Candidate) -> Candidate | None:
     return replace(one, ended=True) if call.coverage.level == "none" else None
 
 
-def acting_calls(attachment: Attachment, *, besides: tuple[str, str] | None = None) -> list[Call]:
+def acting_calls(
+    attachment: Attachment,
+    open_calls: Iterable[Call] | None = None,
+    *,
+    besides: tuple[str, str] | None = None,
+) -> list[Call]:
     """The open calls that may be changing files by themselves, besides one (session, id)."""
-    calls = attachment.projections.open_calls()
+    calls = attachment.projections.open_calls() if open_calls is None else open_calls
     return _acting(attachment, [c for c in calls if (c.session, c.call_id) != besides])
 
 
@@ -110,12 +120,14 @@ def innermost(
     *,
     ours: Call | None = None,
     told: Mapping[int, Told] = MappingProxyType({}),
+    known: Mapping[int, Event] = MappingProxyType({}),
 ) -> list[Candidate]:
     """These calls as candidates, without those that contain another of them at any depth.
 
     What changes between the calls that one contains is its own, and what changes during them is
     not. A call between two of them may have ended. The one that is `ours` is known not to say
-    which paths it changes: only other programs do. `told` is what was told of their ends.
+    which paths it changes: only other programs do. `told` is what was told of their ends,
+    `known` are those of their requests that need not be read.
     """
     containing: set[int] = set()
     for call in calls:
@@ -124,14 +136,20 @@ def innermost(
             containing.add(within)
             within = attachment.projections.call_at(within).within
     return [
-        _candidate(attachment, call, says=call is not ours, told=told.get(call.requested, Told()))
+        _candidate(
+            known.get(call.requested) or request_event(attachment, call)[0],
+            call,
+            says=call is not ours,
+            told=told.get(call.requested, Told()),
+        )
         for call in calls
         if call.requested not in containing
     ]
 
 
-def _candidate(attachment: Attachment, call: Call, *, says: bool, told: Told) -> Candidate:
-    event, request = request_event(attachment, call)
+def _candidate(event: Event, call: Call, *, says: bool, told: Told) -> Candidate:
+    request = event.fact
+    assert isinstance(request, CallRequested)
     # where nobody looked when it began, that is known only from what was told
     begun = in_ns(event.at)
     if event.source == CLIENT_UNSEEN:

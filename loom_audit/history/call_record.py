@@ -18,6 +18,7 @@ from loom_audit.history.writer import Writer
 from loom_audit.model.coverage import FULL, Coverage, Level
 from loom_audit.model.events import (
     CallFinished,
+    CallRequested,
     ChangeIntended,
     Draft,
     Event,
@@ -37,6 +38,7 @@ class CallRecord:
 
     `facts` are those of its beginning that are not on record yet: its request, as a rule.
     It is `shared` when others may have changed what it may have changed.
+    `request` is the event of its request, where that was stored with this.
     `window` is the one whose changes wait for the next commit, `displaced` is what those that
     wait displaced, by path: it is deleted after that commit.
     `approved` are the states an approval is bound to, by path: other paths, or paths in other
@@ -53,6 +55,7 @@ class CallRecord:
         self.approved: dict[str, FileState | None] | None = None
         self.entries: dict[str, IndexEntry | None] = {}
         self.window: Window | None = None
+        self.request: Event | None = None
         self.displaced: list[tuple[str, Displaced]] = []
         self._facts: list[Fact] = [*facts]
         self._drafts: list[Draft] = []
@@ -120,6 +123,8 @@ class CallRecord:
         """Store durably what waits, then the last facts; the index does not follow yet."""
         with self.attachment.lock.uninterrupted():  # what is stored must not wait any more
             events = self._append(last)
+            asked = (event for event in events if isinstance(event.fact, CallRequested))
+            self.request = next(asked, self.request)
             self._facts.clear()
             self._drafts.clear()
             if self.window is not None:

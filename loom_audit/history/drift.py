@@ -19,8 +19,9 @@ def record_drift(attachment: Attachment, wanted: Callable[[str], bool] | None = 
     Only at `wanted` paths: what is elsewhere is found again by the next scan.
     """
 
-    record_interrupted(attachment)
-    among = candidates(attachment)  # of before the scan
+    open_calls = attachment.projections.open_calls()
+    record_interrupted(attachment, open_calls)
+    among = candidates(attachment, open_calls)  # of before the scan
     window = Window.begin(attachment)
 
     def flush(found: ScanResult) -> None:

@@ -19,7 +19,7 @@ from loom_audit.history.attachment import (
     is_undo,
     session_lock,
 )
-from loom_audit.history.attribution import candidates, changes_by_itself, request_event
+from loom_audit.history.attribution import changes_by_itself, request_event
 from loom_audit.history.call import OpenCall, exclusive
 from loom_audit.history.doers import Told
 from loom_audit.history.hold import check_not_denied, denial, deny_if_held, keep_held
@@ -138,8 +138,7 @@ def begin(
         if looks:
             if watched:
                 note_command(attachment)
-            among = candidates(attachment, besides=call.record.key)
-            look_before(call.record, among, within=request.within)
+            look_before(call.record, within=request.within)
             keep_look(attachment, *call.record.key, late=late())
         else:
             call.announce()

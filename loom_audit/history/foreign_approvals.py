@@ -2,7 +2,6 @@
 
 from loom_audit.history import approvals
 from loom_audit.history.approvals import ApprovalRequest
-from loom_audit.history.attribution import candidates
 from loom_audit.history.call import OpenCall, exclusive
 from loom_audit.history.kept_looks import keep_look
 from loom_audit.history.looks import look_before
@@ -28,5 +27,5 @@ def let_run(writer: Writer, call: Call) -> None:
     attachment = writer.attachment
     with exclusive(attachment):
         record = OpenCall.resumed(writer, call).record
-        look_before(record, candidates(attachment, besides=record.key))
+        look_before(record)
         keep_look(attachment, *record.key)

@@ -175,12 +175,12 @@ def _around(attachment: Attachment, changes: Sequence[FileChange]) -> Preconditi
     return seen
 
 
-def record_interrupted(attachment: Attachment) -> None:
+def record_interrupted(attachment: Attachment, open_calls: Iterable[Call]) -> None:
     """Put on record, as theirs, what calls whose process is gone made of what they intended.
 
     The lock is held. A look would find it as somebody else's; the calls stay open.
     """
-    for call in _interrupted(attachment):
+    for call in _interrupted(attachment, open_calls):
         close_opened(attachment, call)
         found = compare_with_disk(attachment, call)
         if found.made:
@@ -199,7 +199,7 @@ def without_interrupted(
     """A drift without what interrupted calls made of what they intended, and that."""
     begun: dict[str, FileChange] = {}
     opened: set[str] = set()
-    for call in _interrupted(attachment):
+    for call in _interrupted(attachment, attachment.projections.open_calls()):
         begun.update((change.path, change) for change in intended(attachment, call)[0])
         opened.update(_opened(attachment, call))
     rest: list[FileChange] = []
@@ -234,11 +234,11 @@ def _is_opening(change: FileChange, meant: FileChange | None) -> bool:
     return was is not None and change.after == replace(was, mode=was.mode | OPENED)
 
 
-def _interrupted(attachment: Attachment) -> list[Call]:
-    """The open calls of processes that are gone, as far as they say what they change."""
+def _interrupted(attachment: Attachment, open_calls: Iterable[Call]) -> list[Call]:
+    """Those of the open calls of processes that are gone, as far as they say what they change."""
     return [
         call
-        for call in attachment.projections.open_calls()
+        for call in open_calls
         if call.effect == "write"
         and (call.session, call.call_id) not in attachment.unfinished
         and not attachment.is_alive(call)

@@ -46,8 +46,7 @@ def look_before_block(record: CallRecord, *, watched: bool) -> Before:
     """
     attachment = record.attachment
     note_command(attachment)
-    others = candidates(attachment, besides=record.key)
-    look_before(record, others)
+    others = look_before(record)
     alive = {one: attachment.is_session_alive(one.session) for one in others}
     mode = attachment.workspace.stamp("")
     if not watched:
@@ -85,22 +84,22 @@ def keep_going_on(record: CallRecord, tasks: Activity) -> None:
         record.lower_coverage(f"left running: {named}")
 
 
-def look_before(
-    record: CallRecord, among: Sequence[Candidate], *, within: int | None = None
-) -> None:
-    """Store the request, and what was changed before it by these candidates; the lock is held.
+def look_before(record: CallRecord, *, within: int | None = None) -> list[Candidate]:
+    """Store the request, and what was changed before it by other calls; the lock is held.
 
-    The call is `within` the one of this request, if there is one.
+    The call is `within` the one of this request, if there is one. The calls that were open.
     """
+    open_calls = record.attachment.projections.open_calls()
+    others = candidates(record.attachment, open_calls, besides=record.key)
     window = Window.begin(record.attachment)
 
     def flush(part: ScanResult) -> None:
-        record.commit_foreign(part, window.with_survivors(among))
+        record.commit_foreign(part, window.with_survivors(others))
 
-    record_interrupted(record.attachment)
+    record_interrupted(record.attachment, open_calls)
     found = scan(record.attachment, flush)
     record.window = window
-    among = window.with_survivors(among)
+    among = window.with_survivors(others)
     attachment, here = record.attachment, record.writer.session
     look = look_between(attachment, among, heard=here, within=within)
     moved = found.moves, found.arrived
@@ -108,6 +107,7 @@ def look_before(
     record.entries.update(found.entries)
     record.add_untracked(found)
     record.commit_and_index()
+    return others
 
 
 def look_after(
@@ -128,14 +128,15 @@ def look_after(
     attachment = record.attachment
     open_now = {call.requested: call for call in attachment.projections.open_calls()}
     own = next(call for call in open_now.values() if (call.session, call.call_id) == record.key)
+    foreign = bool(record.writer.source)
     now = candidates_with(
-        attachment, own, open_now.values(), foreign=bool(record.writer.source), told=told
+        attachment, own, open_now.values(), request=record.request, foreign=foreign, told=told
     )
     now = [one for one in now if others.get(one, True)]
     for one in (one for one, alive in others.items() if alive and one not in now):
         still = one if one.requested in open_now else ended_unseen(attachment, one)
         now += [still] if still else []
-    found = collect_changes(record, now, late=late, heard=heard)
+    found = collect_changes(record, open_now.values(), now, late=late, heard=heard)
     if attachment.workspace.is_deleted():
         record.lower_coverage("the workspace's own folder was deleted")
     note_unchecked(attachment, own.requested)
@@ -145,6 +146,7 @@ def look_after(
 
 def collect_changes(
     record: CallRecord,
+    open_calls: Iterable[Call],
     among: Sequence[Candidate],
     *,
     late: Callable[[], bool],
@@ -177,7 +179,7 @@ def collect_changes(
         add(found)
         record.commit_and_index()
 
-    record_interrupted(record.attachment)
+    record_interrupted(record.attachment, open_calls)
     found = scan(record.attachment, flush, after_the_fact=True)
     add(found)
     record.window = window
@@ -206,10 +208,12 @@ def record_found_changes(
     The look comes late: what is not told or named, and dated, is no call's.
     """
     ended = {call.requested for call in calls}
-    running = [one for one in acting_calls(attachment) if one.requested not in ended]
+    open_calls = attachment.projections.open_calls()
+    acting = acting_calls(attachment, open_calls)
+    running = [one for one in acting if one.requested not in ended]
     among = innermost(attachment, [*calls, *running], told=told)
     owner = among[0]
     writer = Writer(attachment, owner.session, owner.actor, SOURCE)
     record = CallRecord(writer, owner.call_id)
-    collect_changes(record, among, late=lambda: True)
+    collect_changes(record, open_calls, among, late=lambda: True)
     record.commit_and_index()

@@ -243,8 +243,9 @@ def _to_calls(connection: Connection, log: int, rows: Sequence[Row]) -> list[Cal
     if not rows:
         return []
     with corrupt_on_mismatch():
-        undone = reverts.reverted_by(connection, log)
-        later = coverage.lowered(connection, log, [row[1] for row in rows if row[1] is not None])
+        ended = [row[1] for row in rows if row[1] is not None]
+        undone = reverts.reverted_by(connection, log) if ended else {}
+        later = coverage.lowered(connection, log, ended) if ended else {}
         paths = changes.first_paths(connection, log, [row[0] for row in rows if row[13]])
         calls = []
         for row in rows:

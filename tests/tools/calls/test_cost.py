@@ -59,10 +59,6 @@ def test_a_write_takes_two_transactions_and_so_many_statements(
     assert counted.total() <= 47, counted
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="open calls are read four times around a command, and its own request again: 8, not 4",
-)
 def test_a_command_that_changes_nothing_takes_few_transactions_and_statements(
     traced: list[str], tmp_path: Path
 ) -> None:
