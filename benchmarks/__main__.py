@@ -20,6 +20,7 @@ from benchmarks.figures import Sizes
 BENCHMARKS = (
     "startup",
     "write",
+    "beginning",
     "baseline",
     "noop",
     "commands",

@@ -25,15 +25,12 @@ from loom_audit.model.imported import is_imported
 from loom_audit.model.listing import listing_hash
 from loom_audit.ports import EventFilter, EventLog, Heads, Projections, Wanted
 
-EVENT_COST, CHANGE_COST, PATH_COST = 20, 10, 5
-"""Microseconds, about: to read an event, to fold a change, to begin from a listed path."""
+EVENT_COST, CHANGE_COST, PATH_COST = 20, 10, 2
+"""Microseconds, about: to read an event, to fold a change, to list a path."""
 
-MOST_COMPARED = 5_000
-"""Up to so many paths the tables are compared whole, which takes some 5 microseconds for each."""
-
-MOST_BEHIND = 20_000
+MOST_BEHIND = 10_000
 """Microseconds of folding, about, after which the tree is listed, and in a large tree as many as
-beginning from the listing takes."""
+listing takes, so that it adds a twentieth to what is recorded between two listings."""
 
 
 class DoesNotApply(Corrupt):
@@ -166,16 +163,23 @@ class ContinuousLog:
         if head < max(kept, listed):
             raise _cut_error(head, max(kept, listed))
         verified = VerifiedTree(self._proven, self._projections)
-        self._tree = verified.fold(head, may_be_broken=True)
-        self._compare(self._tree, head)
-        self._seq = head
+        tree = verified.fold(head, may_be_broken=True)
+        self._compare(tree, verified, head)  # what is not compared is not kept either
+        self._tree, self._seq = tree, head
         self._behind = EVENT_COST * (head - verified.begun) + CHANGE_COST * verified.folded_changes
 
-    def _compare(self, tree: TreeFold, head: int) -> None:
-        """Corrupt where the tables have another tree; of a large one only what is appended is."""
-        if len(tree.states) > MOST_COMPARED or tree.broken:
+    def _compare(self, tree: TreeFold, verified: VerifiedTree, head: int) -> None:
+        """Corrupt where the tables have another tree.
+
+        Where both have what was listed, that is equal: what is not as it was is compared.
+        """
+        if tree.broken:
             return
-        unlike = self._projections.tree() != tree.states
+        listed, states = verified.listed, tree.states
+        moved = {path for path, state in states.items() if listed.get(path) is not state}
+        moved |= listed.keys() - states.keys()
+        now = self._projections.tree_since(verified.begun, moved)
+        unlike = any(states.get(path) != state for path, state in now.items())
         if unlike and self._log.head() == head:  # nobody has recorded more meanwhile
             raise Corrupt(
                 "the tables have another tree than the log makes",

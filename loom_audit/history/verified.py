@@ -4,7 +4,7 @@ Lists are as they are in the tables: these only suggest. Trees, states, changes 
 made of events, each checked; where a table says something else, it is Corrupt and the event named.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
@@ -429,6 +429,9 @@ class VerifiedProjections:
 
     def followed(self) -> int:
         return self._suggested.followed()
+
+    def tree_since(self, point: int, paths: Collection[str]) -> dict[str, FileState | None]:
+        return self._suggested.tree_since(point, paths)
 
     def keyframes(self, at: int) -> Sequence[int]:
         return self._suggested.keyframes(at)

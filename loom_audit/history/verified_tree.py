@@ -30,6 +30,8 @@ class VerifiedTree:
         self._last: tuple[int, TreeFold] = 0, TreeFold()
         self.begun = 0
         """The point of the listing that the last fold began from; 0 where it began at the start."""
+        self.listed: Mapping[str, FileState] = {}
+        """What was listed there."""
         self.folded_changes = 0
         """How many changes it followed since."""
         self._broken = 0
@@ -98,6 +100,7 @@ class VerifiedTree:
                 hint="Run `loom-audit verify`, then `loom-audit db rebuild`, which makes it anew.",
                 details={"seq": seq},
             )
+        self.listed = tree
         return TreeFold(tree, untracked)
 
 

@@ -16,15 +16,18 @@ def listing_hash(tree: Tree, untracked: Collection[str] = ()) -> str:
     Each ends in a line feed.
     """
     paths = [*tree, *untracked]
-    plain = all(map(str.isascii, paths))
+    text = "".join(paths)
+    # such paths stand in JSON as they are; nearly all do, and that is told quickly
+    plain = text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
     lines = [
-        _line(path, tree.get(path)) for path in sorted(paths, key=None if plain else _bytes_of)
+        _line(path, tree.get(path), plain)
+        for path in sorted(paths, key=None if plain else _bytes_of)
     ]
     return sha256("".join(lines).encode("ascii")).hexdigest()
 
 
-def _line(path: str, state: FileState | None) -> str:
-    if state is not None and not state.acl and state.group is None and _is_plain(path):
+def _line(path: str, state: FileState | None, plain: bool) -> str:
+    if plain and state is not None and not state.acl and state.group is None:
         blob = f'"{state.blob}"' if state.blob else "null"
         return f'["{path}","{state.kind}",{state.mode},{state.size},{blob}]\n'
     line: list[object] = [wrap(path)]
@@ -35,11 +38,6 @@ def _line(path: str, state: FileState | None) -> str:
             more["g"] = state.group
         line += [more] if more else []
     return json.dumps(line, separators=(",", ":")) + "\n"
-
-
-def _is_plain(path: str) -> bool:
-    """Whether a path stands in JSON as it is: nine of ten do, and that is told quickly."""
-    return path.isascii() and path.isprintable() and '"' not in path and "\\" not in path
 
 
 def _bytes_of(path: str) -> bytes:

@@ -1,6 +1,6 @@
 """The append-only log of one workspace, and the tables derived from it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -216,6 +216,13 @@ class Projections(Protocol):
 
     def state(self, path: str, at: int | None = None) -> FileState | None:
         """One path of that tree."""
+        ...
+
+    def tree_since(self, point: int, paths: Collection[str]) -> dict[str, FileState | None]:
+        """What the tree at the head has at these paths, and where it is not as listed at a point.
+
+        None for what it does not have. At point 0 nothing is listed.
+        """
         ...
 
     def followed(self) -> int:

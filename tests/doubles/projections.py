@@ -1,7 +1,7 @@
 """Projections computed from the whole log at every question: slow, and easy to believe."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -155,6 +155,11 @@ class MemoryProjections:
 
     def state(self, path: str, at: int | None = None) -> FileState | None:
         return self.tree(at).get(path)
+
+    def tree_since(self, point: int, paths: Collection[str]) -> dict[str, FileState | None]:
+        then, now = (self.tree(point) if point else {}), self.tree()
+        unlike = {path for path in then.keys() | now.keys() if then.get(path) != now.get(path)}
+        return {path: now.get(path) for path in unlike.union(paths)}
 
     def followed(self) -> int:
         return self._log.head()

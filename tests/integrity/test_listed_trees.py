@@ -114,6 +114,49 @@ def test_a_listing_on_record_that_the_log_does_not_make_is_found(
     assert [(one.code, one.seq) for one in workspace.verify().findings] == [("tree.listed", seq)]
 
 
+ANOTHER_TREE = {
+    "another state": (
+        "UPDATE tree_entry SET mode = mode - 1 WHERE path = "
+        "(SELECT number FROM path WHERE path = CAST('many/7' AS BLOB))",
+    ),
+    "a path less": (
+        "DELETE FROM tree_entry WHERE path = "
+        "(SELECT number FROM path WHERE path = CAST('many/7' AS BLOB))",
+    ),
+    "a path more": (
+        "INSERT INTO path (log, path) SELECT min(number), CAST('more' AS BLOB) FROM log",
+        "INSERT INTO tree_entry (log, path, mode, size) SELECT log, number, 16877, 0 FROM path "
+        "WHERE path = CAST('more' AS BLOB)",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", ANOTHER_TREE)
+def test_tables_with_another_tree_than_was_listed_take_nothing_however_many_paths_there_are(
+    workspace: AuditedWorkspace, how: str
+) -> None:
+    many = Path(workspace.root) / "many"
+    many.mkdir()
+    for n in range(5_001):
+        (many / str(n)).touch()
+    with workspace.session("test") as session, session.recording("make"):
+        pass
+    with workspace.session("test") as session:
+        for n in range(8):
+            asyncio.run(session.call("write_file", {"path": "new", "content": str(n)}))
+    assert max(fact.point for _, fact in listed(workspace)) > 80
+    forge(workspace, *ANOTHER_TREE[how])
+    found = again(workspace)
+    with found.session("test") as session:
+        for _ in range(2):
+            result = asyncio.run(session.call("write_file", {"path": "new", "content": "last"}))
+            assert str(result.error).startswith("the tables have another tree")
+    assert (Path(workspace.root) / "new").read_text() == "7"
+    found.rebuild()
+    with again(workspace).session("test") as session:
+        assert asyncio.run(session.call("write_file", {"path": "new", "content": "last"})).success
+
+
 def test_heads_are_kept_as_the_log_grows(workspace: AuditedWorkspace) -> None:
     sizes = [head.size for head in workspace.adapters.kept_heads(workspace.id)]
     assert sizes == sorted(set(sizes)) and sizes[-1] == workspace.log.head()

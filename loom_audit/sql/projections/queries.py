@@ -1,6 +1,6 @@
 """Reading the tables that follow the log, and making them anew from it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from loom_audit.errors import NotFound
 from loom_audit.model.files import FileState
@@ -167,6 +167,15 @@ class SqlProjections:
             with self._connections.reading() as connection:
                 self._check_point(connection, at)
         return tree.state(self._connections, self._number, path, at)
+
+    def tree_since(self, point: int, paths: Collection[str]) -> dict[str, FileState | None]:
+        """What the tree at the head has at these paths, and where it is not as listed at a point.
+
+        None for what it does not have. At point 0 nothing is listed.
+        """
+        with self._connections.reading() as connection:
+            listed = keyframes.listed_at(connection, self._number, point) if point else ()
+            return tree.since(connection, self._number, listed, paths)
 
     def followed(self) -> int:
         """The last event that any of the tables tells of; 0 for none."""

@@ -3,7 +3,8 @@
 What is untracked has an entry without a mode.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import cast
 
 from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted
 from loom_audit.model.files import FileState
@@ -133,8 +134,7 @@ def _raw(path: str) -> bytes:
 
 def listed(connection: Connection, log: int) -> list[Listed]:
     """The tree at the head, by the paths' numbers."""
-    rows = _HEAD.rows(connection, log=log)
-    return [(path, mode, size, blob) for path, mode, size, blob in rows]
+    return cast(list[Listed], _HEAD.rows(connection, log=log))
 
 
 def marked(connection: Connection, log: int) -> list[Listed]:
@@ -202,6 +202,26 @@ def to_tree(connection: Connection, entries: Iterable[Listed]) -> dict[str, File
             found[paths[path].decode("utf-8", "surrogateescape")] = FileState(
                 kind, None if blob is None else names[blob], bits, size, group, acl
             )
+    return found
+
+
+def since(
+    connection: Connection, log: int, before: Iterable[Listed], paths: Collection[str]
+) -> dict[str, FileState | None]:
+    """The tree at the head, at these paths and where it is not as it was listed before."""
+    now = {*listed(connection, log)}
+    unlike = {entry[0] for entry in now.symmetric_difference(before)}
+    with corrupt_on_mismatch():
+        names = _by_number(connection, "path", "path", unlike)
+    found: dict[str, FileState | None] = {
+        name.decode("utf-8", "surrogateescape"): None for name in names.values()
+    }
+    for some in chunks([_raw(path) for path in paths if path not in found]):
+        wanted, values = in_list("p", some)
+        sql = f"SELECT number FROM path WHERE log = :log AND path IN ({wanted})"
+        unlike |= {number for (number,) in prepare(sql).rows(connection, log=log, **values)}
+    found.update(dict.fromkeys(paths))
+    found.update(to_tree(connection, [entry for entry in now if entry[0] in unlike]))
     return found
 
 
