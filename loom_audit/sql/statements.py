@@ -4,7 +4,7 @@ Columns hold integers, text and bytes only, so rows are what the driver gives.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
@@ -84,6 +84,10 @@ class Prepared:
         """All rows it finds."""
         found: list[Row] = self._execute(connection, values).fetchall()
         return found
+
+    def each(self, connection: Connection, /, **values: Any) -> Iterator[Row]:
+        """The rows it finds, one by one."""
+        return iter(self._execute(connection, values))
 
     def first(self, connection: Connection, /, **values: Any) -> Row | None:
         """The first row, if there is one; the statement should find no more than that."""

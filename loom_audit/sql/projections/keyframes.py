@@ -5,7 +5,8 @@ Each has the latest time up to it. An earlier tree is a keyframe and the changes
 
 import sys
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import accumulate
 
 from backports.zstd import ZstdError, compress, decompress
 
@@ -98,7 +99,7 @@ def listed_at(connection: Connection, log: int, point: int) -> list[Listed]:
     found = _BEFORE.first(connection, log=log, at=point)
     if found is None or found[0] != point:
         raise NotFound(f"There is no keyframe of event {point}")
-    return [*unpack(found[1])]
+    return unpack(found[1])
 
 
 def pack(entries: Iterable[Listed]) -> bytes:
@@ -115,7 +116,7 @@ def pack(entries: Iterable[Listed]) -> bytes:
     return compress(b"".join(column.tobytes() for column in columns))
 
 
-def unpack(listing: bytes) -> Iterator[Listed]:
+def unpack(listing: bytes) -> list[Listed]:
     """What was packed. Corrupt when it is damaged."""
     try:
         data = decompress(listing)
@@ -128,7 +129,5 @@ def unpack(listing: bytes) -> Iterator[Listed]:
     if sys.byteorder == "big":
         for column in columns:
             column.byteswap()
-    path = 0
-    for step, mode, size, blob in zip(*columns, strict=True):
-        path += step
-        yield path, mode, size, blob or None
+    steps, modes, sizes, blobs = columns
+    return [*zip(accumulate(steps), modes, sizes, [blob or None for blob in blobs], strict=True)]

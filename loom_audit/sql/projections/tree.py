@@ -209,19 +209,24 @@ def since(
     connection: Connection, log: int, before: Iterable[Listed], paths: Collection[str]
 ) -> dict[str, FileState | None]:
     """The tree at the head, at these paths and where it is not as it was listed before."""
-    now = {*listed(connection, log)}
-    unlike = {entry[0] for entry in now.symmetric_difference(before)}
+    was = {entry[0]: entry for entry in before}
+    gone, now = dict(was), dict[int, Listed]()
+    for row in _HEAD.each(connection, log=log):  # one by one: a large tree is not held twice
+        if gone.pop(row[0], None) != row:
+            now[row[0]] = (row[0], row[1], row[2], row[3])
     with corrupt_on_mismatch():
-        names = _by_number(connection, "path", "path", unlike)
+        names = _by_number(connection, "path", "path", {*gone, *now})
     found: dict[str, FileState | None] = {
         name.decode("utf-8", "surrogateescape"): None for name in names.values()
     }
     for some in chunks([_raw(path) for path in paths if path not in found]):
         wanted, values = in_list("p", some)
         sql = f"SELECT number FROM path WHERE log = :log AND path IN ({wanted})"
-        unlike |= {number for (number,) in prepare(sql).rows(connection, log=log, **values)}
+        for (number,) in prepare(sql).rows(connection, log=log, **values):
+            if number in was:
+                now[number] = was[number]
     found.update(dict.fromkeys(paths))
-    found.update(to_tree(connection, [entry for entry in now if entry[0] in unlike]))
+    found.update(to_tree(connection, now.values()))
     return found
 
 
