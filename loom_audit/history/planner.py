@@ -375,7 +375,7 @@ class Planner:
         preconditions = Preconditions(self.attachment, keep=False)
         preconditions.overlooks_special = True
         self._look(preconditions, touched)
-        self._unreadable |= {one.path for one in found.untracked}
+        self._unreadable |= {u.path for u in found.untracked if "not a file" not in u.reason}
         drift = (*preconditions.drift, *(c for c in found.changes if c.path not in touched))
         moves = moves_among(drift, found.moves)
         return FilesChanged(drift, "outside", moves=moves, arrived=found.arrived)
