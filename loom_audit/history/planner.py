@@ -1,7 +1,7 @@
 """Makes a plan for a request: from the recorded changes it selects and what is on disk now."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from loom_audit.history.selection import (
     is_in_paths,
     may_be_changing,
     select,
+    shared_note,
     taken_back_notes,
     uncaptured_notes,
 )
@@ -265,13 +266,18 @@ class Planner:
         captured = facts(events_with_arrivals(recorded))
         arrived = {seq: frozenset(fact.arrived) for seq, fact in captured.items()}
 
+        @cache
+        def number(requested: int) -> int:
+            call = self.attachment.projections.call_at(requested)
+            return call.seq or call.requested
+
         def note_shared(one: RecordedChange) -> None:
             nobody_saw = one.origin == "outside" or UNKNOWN in one.causes
             maybe = (*one.causes, *one.told_later)
             doubtful = bool(selection.rollback and nobody_saw and maybe)
             asked = not selection.rollback or is_in_paths(request, one.change.path)
             if asked and (doubtful or not calls.isdisjoint(maybe)):
-                shared[one.change.path] = self._shared_note(one, calls)
+                shared[one.change.path] = shared_note(one, calls, number)
 
         for one in recorded:
             taken = is_taken(one)
@@ -289,26 +295,6 @@ class Planner:
             if not selection.rollback or is_in_paths(request, step.change.path)
         ]
         return steps, moves, tuple(shared.values())
-
-    def _shared_note(self, one: RecordedChange, calls: Collection[int]) -> Note:
-        """Why a change that is shared stays: it may be that of the calls that are named."""
-        path = one.change.path
-        if one.told_later:
-            maybe = (*one.causes, *one.told_later)
-            who = [requested for requested in maybe if requested in calls or not calls]
-            how = "from outside" if one.origin == "outside" else "as shared"
-            reason = f"it is on record {how}, and was told later to be maybe a call's"
-        elif UNKNOWN in one.causes:
-            who = [requested for requested in one.causes if requested in calls or not calls]
-            reason = "it was found late, and nobody saw who did it"
-        elif one.origin == "outside":
-            who = [requested for requested in one.causes if requested in calls or not calls]
-            reason = "it came from outside, or from what the call left running"
-        else:
-            who = [requested for requested in one.causes if requested not in calls]
-            reason = "something else ran at the same time and may have done it"
-        found = map(self.attachment.projections.call_at, filter(None, who))
-        return Note(path, reason, tuple(call.seq or call.requested for call in found))
 
     def _reverts(
         self,

@@ -326,3 +326,26 @@ def uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
         if call.effect == "network":
             notes.append(Note("", f"call {number} reached the network", (number,)))
     return tuple(notes)
+
+
+def shared_note(one: RecordedChange, calls: Collection[int], number: Callable[[int], int]) -> Note:
+    """Why a change that is shared stays: it may be that of the calls that are named.
+
+    `calls` are those taken back, by their requests; `number` tells the number of a call.
+    """
+    path = one.change.path
+    if one.told_later:
+        maybe = (*one.causes, *one.told_later)
+        who = [requested for requested in maybe if requested in calls or not calls]
+        how = "from outside" if one.origin == "outside" else "as shared"
+        reason = f"it is on record {how}, and was told later to be maybe a call's"
+    elif UNKNOWN in one.causes:
+        who = [requested for requested in one.causes if requested in calls or not calls]
+        reason = "it was found late, and nobody saw who did it"
+    elif one.origin == "outside":
+        who = [requested for requested in one.causes if requested in calls or not calls]
+        reason = "it came from outside, or from what the call left running"
+    else:
+        who = [requested for requested in one.causes if requested not in calls]
+        reason = "something else ran at the same time and may have done it"
+    return Note(path, reason, tuple(map(number, filter(None, who))))

@@ -1,7 +1,9 @@
 """What a plan holds, keeps and is blocked by, and what happens between it and its carrying out."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -334,3 +336,26 @@ def test_a_file_comes_back_whose_folder_a_person_moved_away_unseen(
     workspace.carry_out(plan)
     assert (root / "src" / "main.py").read_bytes() == b"print('hello')\n"
     assert (root / "elsewhere" / "other.py").read_bytes() == b"other\n"
+
+
+@pytest.mark.parametrize("paths", [2, 20])
+def test_a_call_that_may_have_changed_many_paths_is_read_once_for_a_plan(
+    workspace: AuditedWorkspace, root: Path, monkeypatch: pytest.MonkeyPatch, paths: int
+) -> None:
+    with workspace.session("tester") as session, ExitStack() as calls:
+        for _ in range(3):
+            calls.enter_context(session.recording("work"))
+        for n in range(paths):
+            (root / f"made{n}").touch()
+    numbers = [call.seq or 0 for call in workspace.timeline.calls()]
+    kind = type(workspace.attachment.projections)
+    read, asked = kind.call_at, list[int]()
+
+    def call_at(self: Any, seq: int) -> Any:
+        asked.append(seq)
+        return read(self, seq)
+
+    monkeypatch.setattr(kind, "call_at", call_at)
+    plan = workspace.plan_revert([numbers[0]])
+    assert len(plan.kept) == paths and all(len(note.calls) == 2 for note in plan.kept)
+    assert len(asked) <= 2 * len(numbers)
