@@ -1,11 +1,13 @@
 """What calls did whose process ended before they did."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from loom_audit.errors import AuditError
 from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.attribution import outside_draft
 from loom_audit.history.call_record import CallRecord
@@ -217,11 +219,16 @@ def half_moves(attachment: Attachment, call: Call) -> tuple[Move, ...]:
     """The moves that a call intended and of which nothing is at either path now."""
     changes, moves = intended(attachment, call)
     there = {change.path for change in changes if change.after is not None}
-    stamp = attachment.workspace.stamp
+
+    def is_absent(path: str) -> bool:
+        with suppress(AuditError):  # what lies where nobody may look may be there
+            return attachment.workspace.stamp(path) is None
+        return False
+
     return tuple(
         one
         for one in moves
-        if one.target in there and stamp(one.source) is None and stamp(one.target) is None
+        if one.target in there and is_absent(one.source) and is_absent(one.target)
     )
 
 

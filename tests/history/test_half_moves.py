@@ -7,6 +7,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace
 from loom_audit.model.files import Move
+from tests.ordinary_user import ordinary_session
 from tests.stopped import killed_after
 
 HALF = (Move("moved.txt", "a.txt"),)
@@ -53,3 +54,18 @@ def test_a_move_that_was_not_begun_is_none(workspace: AuditedWorkspace, root: Pa
     killed_after(3, root, lambda one: one.carry_out(one.plan_rollback("head~2")))
     assert (root / "b.txt").exists() or (root / "c.txt").exists()
     assert workspace.status().halves == ()
+
+
+def test_it_is_not_said_of_what_lies_where_nobody_may_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ordinary_session({"d/a.txt": "one\n"}, monkeypatch) as session:
+        asyncio.run(session.call("move_file", {"from": "d/a.txt", "to": "d/b.txt"}))
+        workspace, root = session.workspace, Path(session.workspace.root)
+        killed_after(1, root, lambda one: one.carry_out(one.plan_undo()))
+        assert workspace.status().halves == (Move("d/b.txt", "d/a.txt"),)
+        (root / "d").chmod(0)
+        assert workspace.status().halves == ()
+        (root / "d").chmod(0o755)
+        workspace.recover("continue")
+        assert (root / "d" / "a.txt").read_text() == "one\n"
