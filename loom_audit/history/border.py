@@ -117,7 +117,8 @@ def plan_folders(
     tree = apply(attachment.projections.tree(), drift.changes)
     folders = moved_folders(steps, facts, moves, drift, attachment.workspace.identity)
     left = [step for step in steps if not any(one.takes(step) for one in folders)]
-    plan = FolderPlan(left, dict(tree))
+    elsewhere = [note for one in folders if one.came_back for note in _changed_elsewhere(one)]
+    plan = FolderPlan(left, dict(tree), irreversible=tuple(elsewhere))
     for one in _in_order([one for one in folders if not one.came_back]):
         note = Note(one.now, "", tuple(sorted({call for call in one.calls if call is not None})))
         if "current" in (request.choices.get(one.now), request.choices.get(one.was)):
@@ -284,6 +285,15 @@ def _changed_inside(attachment: Attachment, one: MovedFolder) -> str:
         if not same:
             return there
     return ""
+
+
+def _changed_elsewhere(one: MovedFolder) -> Iterator[Note]:
+    """What was changed in a folder that is back, while it was where nothing is recorded."""
+    calls = tuple(sorted({call for call in one.calls if call is not None}))
+    for path in sorted((one.brings.keys() | one.leaves.keys()) - {one.was}):
+        if one.brings.get(path) != one.leaves.get(path):
+            why = "it was changed while its folder was where nothing is recorded, and stays so"
+            yield Note(path, why, calls)
 
 
 def _coming_along(attachment: Attachment, one: MovedFolder) -> Iterator[Note]:

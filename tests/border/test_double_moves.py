@@ -65,6 +65,13 @@ def test_a_folder_that_moved_more_than_once_is_not_lost_step_by_step(
     assert {entry[2] for entry in before.values() if entry[0] == "file"} <= contents
 
 
+def wait_a_tick() -> None:
+    """Until what is made now is dated later than what was made before."""
+    began = time.clock_gettime_ns(CLOCK_OF_FILES)
+    while time.clock_gettime_ns(CLOCK_OF_FILES) == began:
+        time.sleep(0.001)
+
+
 PLANS: dict[str, Callable[[AuditedWorkspace, int, list[int]], Plan]] = {
     "rollback of a path": lambda w, point, _: w.plan_rollback(point, paths=["gb2"]),
     "rollback of the other": lambda w, point, _: w.plan_rollback(point, paths=["git-backup"]),
@@ -107,8 +114,7 @@ def test_a_file_that_was_left_out_and_moved_twice_stays(
     """It lay outside the workspace, came in by a move, and went on from there."""
     mine = root.parent / "mine.txt"
     mine.write_text("only here\n")
-    while time.clock_gettime_ns(CLOCK_OF_FILES) <= mine.stat().st_ctime_ns:
-        time.sleep(0.001)  # a tick of the clock that dates files, and no more
+    wait_a_tick()
     run("true")
     point = workspace.log.head()
     run("mv ../mine.txt came.txt")
@@ -130,3 +136,20 @@ def test_a_file_comes_back_to_where_a_folder_is_now(
     run("mv venv a.txt")
     workspace.carry_out(workspace.plan_rollback(point))
     assert everything(root) == before
+
+
+@pytest.mark.parametrize("there", ["echo two > node_modules/f", "rm node_modules/f"])
+def test_what_was_changed_in_a_folder_while_it_was_not_recorded_is_said_to_stay(
+    workspace: AuditedWorkspace, root: Path, run: Run, there: str
+) -> None:
+    run("mkdir src; echo one > src/f; echo same > src/g")
+    point = workspace.log.head()
+    for command in ("mv src node_modules", there, "mv node_modules src"):
+        wait_a_tick()
+        run(command)
+    before = everything(root)
+    plan = workspace.plan_rollback(point)
+    assert [note.path for note in plan.irreversible] == ["src/f"] and not plan.changes
+    workspace.carry_out(plan)
+    assert everything(root) == before
+    assert not workspace.plan_rollback(point, paths=["src/g"]).irreversible

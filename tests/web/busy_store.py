@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from loom_audit.api.face import AuditedWorkspace, AuditStore, Session, open_store
+from loom_audit.ports import CallFilter
 from loom_audit.tools.calls.gate import Decision
 from tests.web.web_pages import HOSTILE, STRANGE
 
@@ -184,7 +185,8 @@ async def _call(made: Busy, session: Session, call: tuple[str, Any, tuple[str, .
     tool, arguments, paths = call
     made.gate.last = ""
     result = await session.call(tool, arguments)
-    number = made.workspace.log.head()
+    [newest] = made.workspace.timeline.calls(CallFilter(limit=1))
+    number = newest.seq or 0
     changed = paths if result.success else ()
     named = tuple(str(arguments[name]) for name in ("path", "from", "to") if name in arguments)
     for path in ("data.json", "table.csv", "logo.png", "copy.png", "broken.png"):
