@@ -128,6 +128,7 @@ class Place:
             shutil.copytree(part, self._kept / state / part.name, symlinks=True)
 
     def bring_back(self, state: str) -> None:
+        wait_for("the end of what was begun", lambda: not working_in(self.root))
         shutil.rmtree(self.into, ignore_errors=True)
         for part in (self.home, self.root, self.other):
             shutil.rmtree(part)
