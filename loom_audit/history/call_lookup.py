@@ -168,14 +168,16 @@ class CallLookup:
         return max(before.values(), default=None)
 
     def _requests(self) -> Mapping[str, Mapping[str, int]]:
-        """By id and session, the requests of all calls before the fold's."""
+        """By id and session, the requests of all calls before the fold's; also reads their ends."""
         if self._earlier is None:
             self._earlier = {}
-            for event in self._proven.events(0, self._after, _is_request):
+            for event in self._proven.events(0, self._after, _begins_or_ends):
                 if isinstance(event.fact, CallRequested):
                     self._earlier.setdefault(event.fact.call_id, {})[event.session] = event.seq
+                if isinstance(event.fact, CallFinished):
+                    self._ended.setdefault((event.session, event.fact.call_id), event.seq)
         return self._earlier
 
 
-def _is_request(envelope: Mapping[str, Any]) -> bool:
-    return bool(envelope.get("kind") == CallRequested.kind)
+def _begins_or_ends(envelope: Mapping[str, Any]) -> bool:
+    return envelope.get("kind") in (CallRequested.kind, CallFinished.kind)

@@ -283,7 +283,7 @@ class Timeline(Struct, frozen=True):
 
     def number(self, request: int) -> int:
         """The number of the call that was requested with an event, its own while it is open."""
-        return self.projections.call_at(request).seq or request
+        return self.verified.call_at(request).seq or request
 
     def listed_call(self, seq: int) -> Call:
         """As lists show it: the call that the event `seq` belongs to. NotFound."""

@@ -2,6 +2,8 @@
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,27 @@ def test_what_was_changed_and_is_as_before_is_listed_by_both(
     with asking(store) as visitor:
         page = visitor.get(f"/w/{workspace.id}/c/{logged['seq']}").text
     assert "was changed and left as it had been" in page
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "DELETE FROM session WHERE id = 'f'",
+        "DELETE FROM call WHERE requested = {}",
+        "UPDATE call SET finished = 0 WHERE requested = {}",
+        "UPDATE call SET finished = finished + 1 WHERE requested = {}",
+    ],
+)
+@pytest.mark.parametrize("asked", [0, 1])
+def test_the_other_calls_are_named_as_the_log_has_them_or_not_at_all(
+    workspace: AuditedWorkspace, shared: list[Call], shell: Shell, forged: str, asked: int
+) -> None:
+    call, other = shared[asked], shared[1 - asked]
+    told = ("show", str(call.seq)), ("show", str(call.seq), "--json")
+    before = [shell(*words).text for words in told]
+    with closing(sqlite3.connect(Path(os.environ["LOOM_AUDIT_HOME"]) / "audit.db")) as store:
+        store.execute(forged.format(other.requested))
+        store.commit()
+    for words, text in zip(told, before, strict=True):
+        done = shell(*words, code=None)
+        assert done.text == text or (done.code == 6 and text.startswith(done.text))
