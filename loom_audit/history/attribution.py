@@ -1,6 +1,6 @@
 """Which open calls may have made the changes that a look at the workspace finds."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from types import MappingProxyType
 
@@ -13,12 +13,14 @@ from loom_audit.history.looked import look_between
 from loom_audit.history.questions import is_waiting
 from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.coverage import Coverage
+from loom_audit.model.display import visible_path
 from loom_audit.model.events import CallRequested, CoverageLowered, Draft, Event, FilesChanged
 from loom_audit.model.files import FileChange, Move, moves_among
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
 
 OUTSIDE = "outside"
+_NAMED = 5
 CLIENT_HOOKS = "shared: client hooks"
 
 
@@ -224,7 +226,7 @@ def attributed_drafts(
     """Changes that a look found, as drafts: of the candidates, or else from outside.
 
     The look is one between calls, unless another is given. What was changed later at a path that
-    an ended call declared lowers its coverage.
+    an ended call declared lowers its coverage, and so does what the look after it missed.
     """
     drafts = []
     look = look or look_between(attachment, among)
@@ -234,9 +236,48 @@ def attributed_drafts(
             drafts.append(Draft(fact, doers.among[0].session, doers.among[0].actor))
             continue
         drafts.append(Draft(fact, "", OUTSIDE))
+        if doers.missed:
+            drafts.append(lowered_draft(doers.among, _found_later(part)))
+            continue
         ended = () if doers.unknown else doers.among
         declared = tuple(one.number for one in ended if one.paths is not None and one.number)
         if declared:
             lowered = CoverageLowered(declared, Coverage("partial", (CLIENT_HOOKS,)))
             drafts.append(Draft(lowered, "", OUTSIDE))
     return drafts
+
+
+def unchecked(attachment: Attachment) -> tuple[Candidate, ...]:
+    """The calls after which not everything was looked at, since the last look at everything."""
+    calls = (attachment.projections.call_at(n) for n in sorted(attachment.last_seen.unchecked))
+    return tuple(
+        Candidate(
+            one.requested,
+            one.call_id,
+            one.session,
+            one.actor,
+            ended=True,
+            outlived=True,
+            number=one.seq,
+        )
+        for one in calls
+    )
+
+
+def with_missed(attachment: Attachment, look: Look, paths: Set[str]) -> Look:
+    """The look, where it finds that the look before it missed what was changed at these paths."""
+    if not paths:
+        return look
+    return replace(look, missed=paths, unchecked=unchecked(attachment))
+
+
+def lowered_draft(calls: Iterable[Candidate], why: str) -> Draft:
+    """Less coverage for ended calls, as a draft."""
+    numbers = tuple(one.number for one in calls if one.number is not None)
+    return Draft(CoverageLowered(numbers, Coverage("partial", (why,))), "", OUTSIDE)
+
+
+def _found_later(changes: Sequence[FileChange]) -> str:
+    shown = ", ".join(visible_path(one.path) for one in changes[:_NAMED])
+    more = len(changes) - _NAMED
+    return f"found later: {shown}" + (f" and {more} more" if more > 0 else "")

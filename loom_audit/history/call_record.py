@@ -5,7 +5,12 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from loom_audit.errors import Conflict
-from loom_audit.history.attribution import attributed_drafts, candidates, is_shared
+from loom_audit.history.attribution import (
+    attributed_drafts,
+    candidates,
+    is_shared,
+    with_missed,
+)
 from loom_audit.history.capture import ScanResult
 from loom_audit.history.change_index import untracked_entries, update_index
 from loom_audit.history.closed_folders import inside_closed
@@ -13,6 +18,7 @@ from loom_audit.history.continuous_log import DoesNotApply
 from loom_audit.history.displaced import let_go
 from loom_audit.history.doers import UNKNOWN, Candidate
 from loom_audit.history.fitted import append_found, fitted
+from loom_audit.history.looked import look_between
 from loom_audit.history.survivors import Window
 from loom_audit.history.writer import Writer
 from loom_audit.model.coverage import FULL, Coverage, Level
@@ -193,8 +199,9 @@ class CallRecord:
         """
         self.entries.update(found.entries)
         if found.changes:
+            look = with_missed(self.attachment, look_between(self.attachment, among), found.missed)
             drafts = attributed_drafts(
-                self.attachment, found.changes, among, found.moves, found.arrived
+                self.attachment, found.changes, among, found.moves, found.arrived, look=look
             )
             self.update_index(append_found(self.attachment, drafts, self.entries, among))
 

@@ -29,6 +29,7 @@ from loom_audit.history.opaque import (
 )
 from loom_audit.history.parts import HeldDeletions, LooseEnds
 from loom_audit.history.tracked_again import (
+    NOT_A_FILE,
     came_back,
     record_back,
     record_seen_again,
@@ -61,8 +62,6 @@ CHUNK_BYTES = 8 * 1024 * 1024
 """Most bytes stored in one commit: half of what the ballast file frees on a full disk."""
 
 CHUNK_PATHS = 10_000
-NOT_A_FILE = "not a file"
-"""How the reason begins why another kind of inode is not recorded."""
 
 CLOCK_OF_FILES = 5 if sys.platform == "linux" else time.CLOCK_REALTIME
 """Linux's CLOCK_REALTIME_COARSE (clock_gettime(2)), by which the kernel dates files.
@@ -85,7 +84,8 @@ class ScanResult(Struct):
     by identity, `known` the identities that were on record, `lost` says which left-out files are
     gone, `created` are the new paths that did not arrive with a folder, `apart` those to which a
     file was moved that left its old path in another part, `written` what changed since the last
-    look in a folder of which only one of the places before and after a move is recorded, or none.
+    look in a folder of which only one of the places before and after a move is recorded, or none,
+    and `missed` the files that were changed before the last look began, which was not told of it.
     """
 
     changes: list[FileChange] = field(default_factory=list)
@@ -105,6 +105,7 @@ class ScanResult(Struct):
     ends: LooseEnds = field(default_factory=LooseEnds)
     apart: list[str] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
+    missed: set[str] = field(default_factory=set)
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -314,6 +315,8 @@ def _scan_paths(
             continue
         if after != before or is_opaque(after):
             _add_change(attachment, found, path, before, after, keep=keep)
+            if before is not None and entry is not None and _is_missed(attachment, path, entry):
+                found.missed.add(path)
         found.entries[path] = entry
         _add_deletions(found, held.release(entry.identity if entry else "", path))
         if after and after.kind == "file" and after.size > attachment.scope.max_file_bytes:
@@ -353,9 +356,10 @@ def _settle_back(attachment: Attachment, found: ScanResult, *, keep: bool) -> No
         record_back(attachment, back, {path: found.entries.pop(path) for path in paths})
         again -= paths
         seen = [one for one in found.changes if one.path in again]
-        left, known = record_seen_again(attachment, seen, found.entries)
+        left, known, special = record_seen_again(attachment, seen, found.entries)
         found.changes = [one for one in found.changes if one.path not in again] + left
-        found.tracked_again = [path for path in found.tracked_again if path not in known]
+        found.tracked_again = [p for p in found.tracked_again if p not in known | special]
+        found.unrecorded += sorted(special)
 
 
 def _known_identities(attachment: Attachment, paths: list[tuple[str, Stamp]]) -> set[str]:
@@ -428,6 +432,22 @@ def _is_older(attachment: Attachment, path: str) -> bool:
         return False  # what was found then could not be recorded
     born = attachment.workspace.born(path)
     return born is not None and born < looked
+
+
+def _is_missed(attachment: Attachment, path: str, entry: IndexEntry) -> bool:
+    """Whether a file that is another now was last changed before the last look began.
+
+    That look was of what the kernel told of, and of this it did not tell: a name by which the file
+    was written came and went between two looks.
+    """
+    seen = attachment.last_seen
+    if not seen.unchecked or seen.looked is None or not stat.S_ISREG(entry.stamp.mode):
+        return False
+    known = attachment.index.get(path)
+    if known is None or not known.identity or known.identity != entry.identity:
+        return False
+    # a stamp that may be racy, or of a file mapped into memory, has no ctime above zero
+    return 0 < entry.stamp.ctime_ns < seen.looked
 
 
 def _add_change(

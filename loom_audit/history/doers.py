@@ -5,7 +5,7 @@ own runner: then what changed between the two is the call's. What any other look
 only where the call says the path and the change can be dated, or is as the client told it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct
 
@@ -81,7 +81,8 @@ class Look(Struct, frozen=True):
     One that is `late` was not taken directly after a call; of those in `alive`, by their requests,
     the client is there, and those in `running` go on as far as is known. `changed_at` gives when
     the state of a path was last changed, in ns, or None; `now` is when the look was made, None
-    where the clock was set since its stretch began.
+    where the clock was set since its stretch began. The paths in `missed` were changed before the
+    look before this one: by one of the `unchecked` calls, or from outside.
     """
 
     late: bool = False
@@ -89,6 +90,8 @@ class Look(Struct, frozen=True):
     running: frozenset[int] = frozenset()
     changed_at: Callable[[FileChange], int | None] = lambda _: None
     now: int | None = None
+    missed: Set[str] = frozenset()
+    unchecked: tuple[Candidate, ...] = ()
 
     def dates(self, change: FileChange) -> int | None:
         """When the change was made, where that can be told."""
@@ -119,13 +122,15 @@ class Doers(Struct, frozen=True):
     """The calls that may have made a change, under the first of which it is listed.
 
     It is `own` where it is the first's and the others may have made it, too; `unknown` where
-    somebody else may have; from `outside` where it is listed under none.
+    somebody else may have; from `outside` where it is listed under none; `missed` where the look
+    after them did not find it.
     """
 
     among: tuple[Candidate, ...] = ()
     own: bool = False
     unknown: bool = False
     outside: bool = False
+    missed: bool = False
 
     @property
     def causes(self) -> tuple[int, ...]:
@@ -144,6 +149,8 @@ def doers_of(change: FileChange, among: Sequence[Candidate], look: Look) -> Doer
     A path that a call said it changes is its own until it ends; the others are shared by those
     that did not say, but for one that just one call's command names, and that changed while it ran.
     """
+    if change.path in look.missed:
+        return Doers(look.unchecked, outside=True, missed=True)
     if look.late and not all(one.outlived for one in among):
         return _of_late_look(change, among, look)
     saying = [one for one in among if one.owns(change)]

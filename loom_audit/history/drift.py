@@ -5,11 +5,12 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.attribution import attributed_drafts, candidates
+from loom_audit.history.attribution import attributed_drafts, candidates, with_missed
 from loom_audit.history.capture import ScanResult, scan
 from loom_audit.history.change_index import update_index
 from loom_audit.history.fitted import append_found
 from loom_audit.history.interrupted import record_interrupted
+from loom_audit.history.looked import look_between
 from loom_audit.history.survivors import Window
 
 
@@ -27,7 +28,10 @@ def record_drift(attachment: Attachment, wanted: Callable[[str], bool] | None = 
     def flush(found: ScanResult) -> None:
         found = found if wanted is None else _only(found, wanted)
         among_now = window.with_survivors(among)
-        drafts = attributed_drafts(attachment, found.changes, among_now, found.moves, found.arrived)
+        look = with_missed(attachment, look_between(attachment, among_now), found.missed)
+        drafts = attributed_drafts(
+            attachment, found.changes, among_now, found.moves, found.arrived, look=look
+        )
         events = append_found(attachment, drafts, found.entries, among_now)
         update_index(attachment, found.entries, events)
 

@@ -14,6 +14,7 @@ from loom_audit.history.attribution import (
     ended_unseen,
     found_fact,
     innermost,
+    with_missed,
 )
 from loom_audit.history.call_record import LATE, CallRecord
 from loom_audit.history.capture import ScanResult, scan
@@ -102,6 +103,7 @@ def look_before(record: CallRecord, *, within: int | None = None) -> list[Candid
     among = window.with_survivors(others)
     attachment, here = record.attachment, record.writer.session
     look = look_between(attachment, among, heard=here, within=within)
+    look = with_missed(attachment, look, found.missed)
     moved = found.moves, found.arrived
     record.add_drafts(attributed_drafts(attachment, found.changes, among, *moved, look=look))
     record.entries.update(found.entries)
@@ -167,6 +169,7 @@ def collect_changes(
             record.lower_coverage(LATE)
         here = record.writer.session if heard() else ""
         look = look_made(attachment, ordered, late=is_late, heard=here, goes_on=not is_late)
+        look = with_missed(attachment, look, found.missed)
         for doers, part in in_applicable_order(by_doers(found.changes, ordered, look)):
             moved = found.moves, found.arrived
             if not doers.outside and doers.among[0].key == own:

@@ -12,6 +12,9 @@ from loom_audit.model.events import Draft, FilesChanged, PathsUntracked, Untrack
 from loom_audit.model.files import FileChange, FileState, is_directory
 from loom_audit.ports import EventFilter, IndexEntry, Stamp
 
+NOT_A_FILE = "not a file"
+"""How the reason begins why another kind of inode is not recorded."""
+
 
 def came_back(attachment: Attachment, changes: list[FileChange]) -> list[FileChange]:
     """Those of the changes, of paths that were untracked, that lead to what was there before.
@@ -57,14 +60,17 @@ def record_seen_again(
     attachment: Attachment,
     changes: Sequence[FileChange],
     entries: dict[str, IndexEntry | None],
-) -> tuple[list[FileChange], set[str]]:
+) -> tuple[list[FileChange], set[str], set[str]]:
     """Put on record what became of files while they could not be read.
 
-    Returned are the changes that are left to record, and the paths of which it is known.
+    Returned are the changes that are left to record, the paths of which it is known, and those at
+    which there was a FIFO, socket or device.
 
     One that is as it was seen then was changed by the call in which it became unreadable; what was
     not seen then is from outside, with that call and those that are open as the ones that may have
-    done it. What is left are permission bits that are others since. The lock is held.
+    done it. What is left are permission bits that are others since, and what replaced an inode that
+    is not a file: that had no content to be unseen, so that it is a change like any other. The
+    lock is held.
     """
     still = [one.requested for one in candidates(attachment)] if changes else []
     then = _when_lost(attachment, {change.path for change in changes})
@@ -72,10 +78,11 @@ def record_seen_again(
     outside: dict[tuple[int, ...], list[FileChange]] = {}
     left: list[FileChange] = []
     settled: dict[str, IndexEntry | None] = {}
+    special = {path for path, (one, _) in then.items() if one.reason.startswith(NOT_A_FILE)}
     for change in changes:
         path, after = change.path, change.after
         above = path.rpartition("/")[0]
-        if path not in then or after is None or after.kind != "file":
+        if path not in then or path in special or after is None or after.kind != "file":
             left.append(change)
             continue
         if change.before is not None or (above and not is_directory(_recorded(attachment, above))):
@@ -105,7 +112,7 @@ def record_seen_again(
         drafts.append(Draft(fact, "", OUTSIDE))
     if drafts:
         update_index(attachment, settled, attachment.log.append(drafts))
-    return left, {change.path for made in ours.values() for change in made}
+    return left, {change.path for made in ours.values() for change in made}, special
 
 
 def _when_lost(

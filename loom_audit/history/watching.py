@@ -5,33 +5,25 @@ followed, because it could not be recorded, is looked at once more. At a session
 everything finds what the kernel did not tell: any of the calls in between may have done it.
 """
 
-from collections.abc import Sequence
-
 from loom_audit.errors import AuditError, AuditUnavailable
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import (
-    OUTSIDE,
     attributed_drafts,
     candidates,
-    outside_draft,
+    lowered_draft,
+    unchecked,
+    with_missed,
 )
 from loom_audit.history.capture import ScanResult, scan
 from loom_audit.history.change_index import update_index
-from loom_audit.history.doers import Candidate
 from loom_audit.history.drift import record_drift
 from loom_audit.history.fitted import append_found
+from loom_audit.history.looked import look_between
 from loom_audit.history.survivors import Window
-from loom_audit.model.coverage import Coverage
-from loom_audit.model.display import visible_path
-from loom_audit.model.events import CoverageLowered, Draft
-from loom_audit.model.files import FileChange
-from loom_audit.model.records import Call
 from loom_audit.ports import Watch
 
 WATCHED_FROM = 2
 """The command of a session before which the watch begins: most have only one."""
-
-_NAMED = 5
 
 
 def note_command(attachment: Attachment) -> None:
@@ -77,8 +69,8 @@ def end_watch(attachment: Attachment) -> None:
         except AuditUnavailable:
             raise
         except AuditError as error:
-            lowered = _lowered(_unchecked(attachment), f"not looked at in the end: {error.message}")
-            attachment.log.append([lowered])
+            why = f"not looked at in the end: {error.message}"
+            attachment.log.append([lowered_draft(unchecked(attachment), why)])
         finally:
             _stop(attachment)
 
@@ -97,22 +89,14 @@ def _check(attachment: Attachment) -> None:
     watch, attachment.last_seen.watch = attachment.last_seen.watch, None
     among = candidates(attachment)
     window = Window.begin(attachment)
-    calls = _unchecked(attachment)
-    watched = [
-        Candidate(one.requested, one.call_id, one.session, one.actor, ended=True, outlived=True)
-        for one in calls
-    ]
 
     def flush(found: ScanResult) -> None:
-        missed = _missed(watch, found)
-        known = {one.path for one in missed}
-        now = [one for one in found.changes if one.path not in known]
+        among_now = window.with_survivors(among)
+        missed = found.missed | _missed(watch, found)
+        look = with_missed(attachment, look_between(attachment, among_now), missed)
         drafts = attributed_drafts(
-            attachment, now, window.with_survivors(among), found.moves, found.arrived
+            attachment, found.changes, among_now, found.moves, found.arrived, look=look
         )
-        if missed:
-            drafts.append(outside_draft(missed, found.moves, found.arrived, watched))
-            drafts.append(_lowered(calls, _found_later(missed)))
         events = append_found(attachment, drafts, found.entries, among)
         update_index(attachment, found.entries, events)
 
@@ -123,24 +107,9 @@ def _check(attachment: Attachment) -> None:
     window.end()
 
 
-def _unchecked(attachment: Attachment) -> list[Call]:
-    return [attachment.projections.call_at(one) for one in sorted(attachment.last_seen.unchecked)]
-
-
-def _lowered(calls: Sequence[Call], why: str) -> Draft:
-    numbers = tuple(one.seq for one in calls if one.seq is not None)
-    return Draft(CoverageLowered(numbers, Coverage("partial", (why,))), "", OUTSIDE)
-
-
-def _missed(watch: Watch | None, found: ScanResult) -> list[FileChange]:
-    """What was found of which the kernel has told nothing, not even now."""
+def _missed(watch: Watch | None, found: ScanResult) -> set[str]:
+    """Where something was found of which the kernel has told nothing, not even now."""
     if watch is None or not found.changes:
-        return []
+        return set()
     watch.read()
-    return [one for one in found.changes if not watch.happened_at(one.path)]
-
-
-def _found_later(changes: list[FileChange]) -> str:
-    shown = ", ".join(visible_path(one.path) for one in changes[:_NAMED])
-    more = len(changes) - _NAMED
-    return f"found later: {shown}" + (f" and {more} more" if more > 0 else "")
+    return {one.path for one in found.changes if not watch.happened_at(one.path)}

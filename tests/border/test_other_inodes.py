@@ -10,6 +10,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.errors import Conflict
+from loom_audit.model.events import FilesChanged
 from tests.border.conftest import Run
 from tests.ordinary_user import ordinary_session
 from tests.trees import everything
@@ -112,7 +113,7 @@ def test_what_a_partial_call_without_changes_did_not_capture_is_in_the_plan(
     [
         ("rm pipe", ["not on record: pipe"]),
         ("rm pipe; mkfifo pipe", ["not a file: fifo: pipe"]),
-        ("rm pipe; echo text > pipe", ["untracked until now: pipe"]),
+        ("rm pipe; echo text > pipe", ["not on record: pipe"]),
         ("rm -r deep", ["not on record: deep/pipe"]),
         ("mv pipe other", ["not a file: fifo: other", "not on record: pipe"]),
         ("mv deep lib", ["not a file: fifo: lib/pipe", "not on record: deep/pipe"]),
@@ -135,6 +136,32 @@ def test_a_fifo_that_a_command_deletes_or_replaces_is_told(
     assert (told.level, sorted(told.reasons)) == ("partial" if reasons else "full", reasons)
     run("true")
     assert workspace.timeline.calls()[0].coverage.level == "full"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["rm pipe; echo text > pipe", "mv -f a.txt pipe", "rm pipe; ln a.txt pipe; echo x >> pipe"],
+)
+def test_what_a_command_puts_in_place_of_a_fifo_is_its_own_change(
+    workspace: AuditedWorkspace, root: Path, run: Run, command: str
+) -> None:
+    os.mkfifo(root / "pipe")
+    run("true")
+    run("true")
+    point, text = workspace.log.head(), (root / "a.txt").read_text()
+    run(command)
+    assert "pipe" in workspace.timeline.calls()[0].paths
+    assert not [f for e in workspace.timeline.events() if (f := e.fact) and origin(f) == "outside"]
+    for rolled_back in (False, True):
+        plan = workspace.plan_rollback(point) if rolled_back else workspace.plan_undo()
+        workspace.carry_out(plan)
+        assert not (root / "pipe").exists() and (root / "a.txt").read_text() == text
+        workspace.carry_out(workspace.plan_undo() if rolled_back else workspace.plan_redo())
+        assert (root / "pipe").is_file()
+
+
+def origin(fact: object) -> str:
+    return fact.origin if isinstance(fact, FilesChanged) else ""
 
 
 def test_what_a_plan_cannot_take_back_names_a_fifo_that_was_deleted(

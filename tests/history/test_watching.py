@@ -5,6 +5,7 @@ import hashlib
 import os
 import random
 import stat
+import time
 import zlib
 from collections.abc import Container, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -18,6 +19,7 @@ from loom_audit.disk import inotify
 from loom_audit.errors import AuditUnavailable
 from loom_audit.history import watching
 from loom_audit.history.attachment import Attachment
+from loom_audit.history.capture import CLOCK_OF_FILES
 from loom_audit.history.drift import record_drift
 from loom_audit.model.events import CoverageLowered, FilesChanged
 from loom_audit.model.files import FileState
@@ -140,6 +142,39 @@ def test_what_the_kernel_does_not_tell_is_found_at_the_session_s_end(
         assert (call.coverage.level, call.coverage.reasons) == ("partial", ("found later: a.txt",))
     [event] = [e for e in workspace.timeline.events() if isinstance(e.fact, CoverageLowered)]
     assert event.session == "" and workspace.verify().ok
+
+
+@pytest.mark.parametrize("touched", ["by a command", "by a person"])
+def test_what_was_missed_is_not_said_to_be_of_the_call_after_which_it_is_found(
+    watched: Session, root: Path, linked_outside: Path, touched: str
+) -> None:
+    """A file is written by a name that comes and goes between two looks, which is not told."""
+    workspace, other = watched.workspace, linked_outside
+    linked_outside.hardlink_to(root / "a.txt")
+    run(watched)
+    hidden = f"mv {other} src/new; echo more >> src/new; rm src/new; sleep 0.02"
+    run(watched, "sh", "-c", hidden)
+    wait_a_tick()
+    if touched == "by a person":
+        (root / "mine.txt").write_text("a person's")
+    run(watched, "sh", "-c", "echo x > b.txt")
+    run(watched, "sh", "-c", "echo y > a.txt")
+    assert whole(watched) == ""
+    *_, writer, finder, last = calls(workspace)
+    assert (writer.paths, finder.paths, last.paths) == ((), ("b.txt",), ("a.txt",))
+    [missed] = [fact for fact in found_outside(workspace) if fact.causes]
+    assert [change.path for change in missed.changes] == ["a.txt"]
+    assert missed.causes[-1] == writer.requested
+    assert (writer.coverage.level, writer.coverage.reasons) == ("partial", ("found later: a.txt",))
+    assert finder.coverage.level == last.coverage.level == "full"
+    assert recorded(workspace) == tree_of(root) and workspace.verify().ok
+
+
+def wait_a_tick() -> None:
+    """Until what happens next is dated later."""
+    began = time.clock_gettime_ns(CLOCK_OF_FILES)
+    while time.clock_gettime_ns(CLOCK_OF_FILES) == began:
+        time.sleep(0.001)
 
 
 def test_what_a_person_changes_after_the_last_command_is_not_said_to_be_missed(
