@@ -9,8 +9,6 @@ recovery does the rest. What is ignored stays so.
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -77,24 +75,40 @@ _holds: list[_Hold] = []
 """The outermost block that is under way, if there is one."""
 
 
-@contextmanager
-def held(*, step: bool = True) -> Iterator[bool]:
+class held:
     """Keep back a signal that asks for an end; nothing in a thread that none interrupts.
 
-    True for the outermost block, of which nothing has been done when it begins. One that is not a
-    `step`, nor has one in it yet, is left where `answer` is called.
+    `with held() as is_first`: true for the outermost block, of which nothing has been done when it
+    begins. One that is not a `step`, nor has one in it yet, is left where `answer` is called. A
+    write enters a dozen of them, mostly in a thread, so that this is no generator.
     """
-    if _holds or not _is_interrupted_here():
-        for hold in _holds if step and _is_interrupted_here() else ():
-            hold.is_step = True
-        yield False
-        return
-    hold = _Hold(is_step=step)
-    _holds.append(hold)
-    try:
-        hold.begin()
-        yield True
-    finally:
+
+    __slots__ = ("_hold", "_step")
+
+    def __init__(self, *, step: bool = True) -> None:
+        self._step = step
+        self._hold: _Hold | None = None
+
+    def __enter__(self) -> bool:
+        if not _is_interrupted_here():
+            return False
+        if _holds:
+            _holds[0].is_step |= self._step
+            return False
+        self._hold = _Hold(is_step=self._step)
+        _holds.append(self._hold)
+        try:
+            self._hold.begin()
+        except BaseException:
+            self._end(self._hold)
+            raise
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        if self._hold is not None:
+            self._end(self._hold)
+
+    def _end(self, hold: _Hold) -> None:
         _holds.clear()
         hold.end()
 
@@ -117,7 +131,7 @@ def is_told_to_end() -> bool:
 
 
 def _is_interrupted_here() -> bool:
-    return threading.current_thread() is threading.main_thread()
+    return threading.get_ident() == threading.main_thread().ident
 
 
 def _end_by(number: int) -> None:
