@@ -417,7 +417,7 @@ def settle(workspace: AuditedWorkspace) -> Sequence[str]:
 
 
 def read_gone(workspace: AuditedWorkspace, session: str) -> None:
-    """Put on record what the transcript of a client that is gone tells of calls, to its end."""
+    """Put on record what the transcript of a client that is gone tells, to its end."""
     if (told := _told(workspace, session)) is not None:
         conversation, transcript = told
         conversation.read_gone(transcript)
@@ -427,7 +427,7 @@ def read_gone(workspace: AuditedWorkspace, session: str) -> None:
 def _told(workspace: AuditedWorkspace, session: str) -> tuple[Conversation, str] | None:
     """A session whose transcript is known, and that."""
     kept = workspace.attachment.looks.get(transcript_name(session))
-    if not isinstance(kept, list) or len(kept) != 2 or kept[0] not in CLIENTS:
+    if not isinstance(kept, list) or len(kept) not in (2, 3) or kept[0] not in CLIENTS:
         return None
     roots = {workspace.root: workspace.id}
 
@@ -436,6 +436,7 @@ def _told(workspace: AuditedWorkspace, session: str) -> tuple[Conversation, str]
 
     open_file = workspace.adapters.transcript
     conversation = Conversation(CLIENTS[kept[0]], session, owner_of, open_file)
+    conversation.prompts = kept[2:] == [True]  # earlier releases did not keep whether it may
     conversation.find_home("", [workspace])
     return conversation, str(kept[1])
 

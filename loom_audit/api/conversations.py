@@ -113,6 +113,7 @@ class Conversation:
         self._reader = client.transcript()
         self._file: TranscriptFile | None = None
         self._path = ""
+        self._kept: Sequence[object] = ()
         self._leased: Lease | None = None
         self._in_vain = 0
         self._due: float | None = None
@@ -230,10 +231,10 @@ class Conversation:
         self.take(SessionOver(self.session, reason="its client has ended"), heard=True)
 
     def read_gone(self, path: str) -> None:
-        """Put on record what this transcript tells of the calls of a client that is gone."""
+        """Put on record what this transcript of a client that is gone tells."""
         self.follow_file(path)
         try:
-            self.read(calls_only=True)
+            self.read()
             for ingest in [*self.ingests.values()]:
                 ingest.add_asked()
         finally:
@@ -333,12 +334,13 @@ class Conversation:
         if hook.transcript != self._path:
             self.close_file()
             self.follow_file(hook.transcript)
-        elif hook.moment != "session":
+        # for who settles what is open without us: the file, how to read it, and what of it to keep
+        told = [self.client.name, hook.transcript, self.prompts]
+        if hook.moment != "session" and told == self._kept:
             return
-        # for who settles what is open without us: the file, and how to read it
-        name = transcript_name(self.session)
         with suppress(AuditError):
-            self._home.attachment.looks.keep(name, [self.client.name, hook.transcript])
+            self._home.attachment.looks.keep(transcript_name(self.session), told)
+            self._kept = told
 
     def follow_file(self, path: str) -> None:
         """Read this file from now on as the session's transcript."""
@@ -376,9 +378,6 @@ class Conversation:
                 self._home = ingest
         if self._path:
             self.follow_file(self._path)
-        with suppress(AuditError):
-            for ingest in self.ingests.values():
-                ingest.load_texts()
 
     def _catch_up(self, done: Callable[[], bool]) -> None:
         """Read the transcript until that is so, for a moment at most."""

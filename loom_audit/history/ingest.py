@@ -120,12 +120,6 @@ class Ingest:
         except Conflict:
             if self.attachment.lease(self.session) is None:
                 raise
-        self.load_texts()
-
-    def load_texts(self) -> None:
-        """Learn which texts of the session are on record."""
-        if not self._texts.loaded:
-            self._texts.load(self.attachment.log, self.session)
 
     def knows(self, report: CallEnded) -> bool:
         """Whether the call that has ended is one of those told here."""
@@ -460,6 +454,8 @@ class Ingest:
         heard: bool,
     ) -> None:
         """Put a text on record unless it is there: told by a hook, or here in the transcript."""
+        if not self._texts.loaded:  # also where another process began the session
+            self._texts.load(self.attachment.log, self.session)
         count, at = self._texts.count(fact, heard=heard), report.at
         if count is None or not report.text.strip() or is_earlier(self.writer, self._since(), at):
             return

@@ -1,0 +1,192 @@
+"""What the transcript of a client that is gone tells of its prompts: on record as at its end."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from loom_audit import AuditedWorkspace, AuditStore
+from loom_audit.api.clients import Hooks, settle
+from loom_audit.history.kept_looks import transcript_name
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
+from tests.api.test_hooks_missed import CLIENT
+from tests.hooked import HookedClaude, HookedCodex, HookedGemini
+
+Told = list[tuple[str, str]]
+
+
+@pytest.fixture
+def hooks(store: AuditStore) -> Iterator[Hooks]:
+    hooks = Hooks(store)
+    yield hooks
+    hooks.close()
+
+
+def texts(workspace: AuditedWorkspace) -> Told:
+    """What people and the model said, in the order in which it is on record."""
+    found = (event.fact for event in workspace.log.read())
+    return [
+        ("asked" if isinstance(one, PromptSubmitted) else "said", one.text)
+        for one in found
+        if isinstance(one, PromptSubmitted | MessageReceived)
+    ]
+
+
+@contextmanager
+def killed(
+    hooks: Hooks, client: str, *, prompts: bool = True
+) -> Iterator[Callable[[bytes], bytes]]:
+    """A client that is killed at the end of the block; who answers its hooks."""
+    with started() as (process, hook):
+        yield lambda data: hooks.answer(client, data, hook=hook, prompts=prompts)
+        process.kill()
+
+
+@contextmanager
+def started() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A client's process, and that of a hook, which runs as long as it does."""
+    runs, pipe = [sys.executable, "-c", CLIENT], subprocess.PIPE
+    with subprocess.Popen(runs, stdout=pipe, stdin=pipe) as process:
+        assert process.stdout is not None
+        yield process, int(process.stdout.readline())
+
+
+def claude_code(answer: Callable[[bytes], bytes], root: Path, file: Path) -> None:
+    """A prompt that a hook tells, one that only the transcript tells, and what was said to it."""
+    claude = HookedClaude(answer, root, file)
+    claude.hook("SessionStart", source="startup")
+    claude.hook("UserPromptSubmit", prompt="first ", prompt_id="p1")
+    claude.write("user", {"type": "text", "text": "first"}, promptId="p1")
+    claude.bash("c1", "true")
+    claude.write("user", {"type": "text", "text": "second"}, promptId="p2")
+    claude.write("assistant", {"type": "text", "text": "done"})
+    claude.write("user", {"type": "text", "text": "second"}, promptId="p3")
+
+
+def codex(answer: Callable[[bytes], bytes], root: Path, file: Path) -> None:
+    told = HookedCodex(answer, root, file)
+    told.hook("SessionStart", source="startup")
+    told.hook("UserPromptSubmit", prompt="first", turn_id="p1")
+    for turn, kind, said in (
+        ("p1", "user", "first"),
+        ("p2", "user", "second"),
+        ("p2", "agent", "done"),
+        ("p3", "user", "second"),
+    ):
+        told.write("turn_context", {"turn_id": turn, "cwd": str(root)})
+        told.write("event_msg", {"type": f"{kind}_message", "message": said, "turn_id": turn})
+
+
+def gemini(answer: Callable[[bytes], bytes], root: Path, file: Path) -> None:
+    told = HookedGemini(answer, root, file)
+    told.hook("SessionStart", source="startup")
+    told.hook("BeforeAgent", prompt="first")
+    for name, kind, said in (
+        ("m1", "user", "first"),
+        ("m2", "user", "second"),
+        ("m3", "gemini", "done"),
+        ("m4", "user", "second"),
+    ):
+        at = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        with file.open("a", encoding="utf-8") as lines:
+            record = {"id": name, "timestamp": at, "type": kind, "content": said}
+            lines.write(json.dumps(record) + "\n")
+
+
+CLIENTS = {"claude-code": claude_code, "codex": codex, "gemini": gemini}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("by", ["undo", "undo after a command of ours", "warm process"])
+def test_prompts_that_only_the_transcript_of_a_client_that_is_gone_tells_are_on_record(
+    store: AuditStore, workspace: AuditedWorkspace, hooks: Hooks, root: Path, tmp_path: Path,
+    client: str, by: str,
+) -> None:  # fmt: skip
+    with killed(hooks, client) as answer:
+        CLIENTS[client](answer, root, tmp_path / "told.jsonl")
+    hooks.close()  # the warm process is killed as well
+    mine = store.workspace(root)
+    if by == "undo after a command of ours":
+        mine.recover()
+    for _ in range(2):
+        if by == "warm process":
+            other = Hooks(store)
+            other.answer("claude-code", b"{}")
+            other._open(mine.id)
+            assert other.settle() == []
+            other.close()
+        else:
+            settle(mine)
+        mine.recover()
+        told = [(kind, said.strip()) for kind, said in texts(mine)]
+        assert told == [
+            ("asked", "first"), ("asked", "second"), ("said", "done"), ("asked", "second")
+        ]  # fmt: skip
+    assert not [one for one in mine.timeline.sessions() if one.ended is None]
+    assert mine.verify().findings == ()
+    assert workspace.root == mine.root
+
+
+def test_what_a_client_says_that_was_connected_without_prompts_stays_off_the_record(
+    store: AuditStore, workspace: AuditedWorkspace, hooks: Hooks, root: Path, tmp_path: Path
+) -> None:
+    with killed(hooks, "claude-code", prompts=False) as answer:
+        claude_code(answer, root, tmp_path / "told.jsonl")
+    settle(workspace)
+    assert texts(workspace) == []
+    assert [call.call_id for call in workspace.timeline.calls()] == ["c1"]
+
+
+def test_where_it_was_not_kept_whether_prompts_are_recorded_none_is(
+    store: AuditStore, workspace: AuditedWorkspace, hooks: Hooks, root: Path, tmp_path: Path
+) -> None:
+    """An earlier release kept the file alone."""
+    with killed(hooks, "claude-code") as answer:
+        claude_code(answer, root, tmp_path / "told.jsonl")
+    known = texts(workspace)
+    looks, name = workspace.attachment.looks, transcript_name("s1")
+    looks.keep(name, looks.get(name)[:2])
+    settle(workspace)
+    assert texts(workspace) == known and workspace.attachment.looks.get(name) is None
+
+
+def test_a_client_that_is_connected_again_without_prompts_says_nothing_from_then_on(
+    store: AuditStore, workspace: AuditedWorkspace, hooks: Hooks, root: Path, tmp_path: Path
+) -> None:
+    with started() as (process, hook):
+        prompts = [True]
+
+        def answer(data: bytes) -> bytes:
+            return hooks.answer("claude-code", data, hook=hook, prompts=prompts[0])
+
+        claude = HookedClaude(answer, root, tmp_path / "told.jsonl")
+        claude.hook("SessionStart", source="startup")
+        prompts[0] = False
+        claude.bash("c1", "true")
+        claude.write("user", {"type": "text", "text": "secret"}, promptId="p2")
+        process.kill()
+    settle(workspace)
+    assert texts(workspace) == []
+
+
+def test_the_same_prompt_is_on_record_as_often_as_it_was_told_to_two_warm_processes(
+    store: AuditStore, workspace: AuditedWorkspace, root: Path, tmp_path: Path
+) -> None:
+    """Of the client's process neither knows anything, so that the session just goes on."""
+    for number in (1, 2):
+        hooks = Hooks(store)
+        answer = partial(hooks.answer, "claude-code")
+        claude = HookedClaude(answer, root, tmp_path / "t.jsonl")
+        if number == 1:
+            claude.hook("SessionStart", source="startup")
+        claude.hook("UserPromptSubmit", prompt="again ", prompt_id=f"p{number}")
+        claude.write("user", {"type": "text", "text": "again"}, promptId=f"p{number}")
+        claude.bash(f"c{number}", "true")
+        hooks.close()
+    assert texts(workspace) == [("asked", "again "), ("asked", "again ")]
