@@ -94,20 +94,25 @@ class LinuxProcesses:
 
     def left_behind(
         self, before: Collection[int], folder: str, *, by: int | None = None
-    ) -> Sequence[str]:
+    ) -> tuple[Sequence[str], Collection[int]]:
+        new = {*self.running()}.difference(before)
+        if not new:
+            return (), ()
         program = os.getpid() if by is None else by
         above = [program, *self._parents(program)]
         asking = {os.getpid(), *self._parents(os.getpid())}
-        found = []
-        for pid in sorted({*self.running()}.difference(before, asking, [program])):
+        found, gone = list[str](), list[int]()
+        for pid in sorted(new.difference(asking, [program])):
             line = [pid, *self._parents(pid)]
             if program in line:
                 mine = not any(map(self._is_supervised, line[: line.index(program)]))
             else:
                 mine = self._is_orphan_of(line, above, folder)
-            if mine and self._process(pid) is not None and not self._reports(pid):
+            if self._process(pid) is None:
+                gone += [] if self._exists(pid) else [pid]
+            elif mine and not self._reports(pid):
                 found.append(str(pid))
-        return found
+        return found, gone
 
     def _reports(self, pid: int) -> bool:
         """Whether it is a hook of ours that began just now, or the shell around one."""

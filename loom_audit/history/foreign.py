@@ -312,8 +312,8 @@ def _look_at_end(
 ) -> None:
     """Record what a call changed, and what it left running, unless nothing is `asking` of it."""
     attachment = ending.record.attachment
-    left, hooks = (
-        ({}, {})
+    left, hooks, settled = (
+        ({}, {}, True)
         if asking is None
         else tasks_and_hooks_left(attachment, call, asking, goes_on=goes_on)
     )
@@ -322,7 +322,7 @@ def _look_at_end(
     seen = event.source == CLIENT and not was_late(attachment, call)
     _capture(ending, look=look, seen=seen, late=late, heard=heard, told=told)
     add_hooks(attachment, call.requested, hooks)
-    keep_going_on(ending.record, left)
+    keep_going_on(ending.record, left, settled=settled)
     if goes_on and not left:
         add_goes_on(attachment, call.requested)
 

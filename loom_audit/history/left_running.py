@@ -1,13 +1,13 @@
 """What a foreign call leaves running: work of its own, and its client's hooks beside ours."""
 
 from collections.abc import Callable, Collection
-from time import monotonic, sleep
+from time import monotonic
 
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.call import exclusive
 from loom_audit.history.drift import record_drift
 from loom_audit.history.kept_looks import running_at
-from loom_audit.history.survivors import Activity, hooks_left, tasks_left
+from loom_audit.history.survivors import Activity, hooks_left, settled_tasks_left
 from loom_audit.model.records import Call
 
 _ENDING_SECONDS = 0.06
@@ -17,20 +17,22 @@ _HOOKS_SECONDS = 10.0
 
 def tasks_and_hooks_left(
     attachment: Attachment, call: Call, asking: Callable[[], Collection[int]], *, goes_on: bool
-) -> tuple[Activity, Activity]:
-    """What a call leaves running as its own, and what of it are other hooks of the client.
+) -> tuple[Activity, Activity, bool]:
+    """What a call leaves running as its own, what of it are other hooks of the client; is it known?
 
     Those are all, where the call runs no command: what else the client starts meanwhile is no
     work of the call either. None are, where the client says that the call `goes_on`.
     """
-    left = _tasks_left(attachment, call, asking)
+    left, settled = _tasks_left(attachment, call, asking)
     if goes_on:
-        return left, {}
-    if call.effect == "write" or not left:
-        return {}, left
+        return left, {}, settled
+    if call.effect == "write":
+        return {}, left, True
+    if not left:
+        return {}, left, settled
     hooks = attachment.processes.beside(left, asking())
     own = {task: done for task, done in left.items() if task not in hooks}
-    return own, {task: done for task, done in left.items() if task in hooks}
+    return own, {task: done for task, done in left.items() if task in hooks}, settled
 
 
 class HooksBeside:
@@ -60,7 +62,7 @@ class HooksBeside:
 
 def _tasks_left(
     attachment: Attachment, call: Call, asking: Callable[[], Collection[int]]
-) -> Activity:
+) -> tuple[Activity, bool]:
     """What a call leaves running below its client's process, as far as that can be seen.
 
     What ends by itself in a moment, as a hook beside ours does, is waited for.
@@ -68,18 +70,18 @@ def _tasks_left(
     lease = attachment.lease(call.session)
     running = running_at(attachment, call)
     if lease is None or not running or not attachment.processes.is_alive(lease):
-        return {}
+        return {}, True
     others = (
         running_at(attachment, other)
         for other in attachment.projections.open_calls()
         if other.session == call.session and other.requested != call.requested
     )
-    known, beside = {*running}, [*filter(None, others)]
-    until = monotonic() + _ENDING_SECONDS
-    while left := tasks_left(attachment, known, (), by=lease.pid, beside=beside):
-        if monotonic() >= until:
-            break
-        if known.issuperset(reporting := asking()):
-            sleep(_ENDING_SECONDS / 10)
-        known.update(reporting)
-    return left
+    return settled_tasks_left(
+        attachment,
+        running,
+        (),
+        by=lease.pid,
+        beside=[*filter(None, others)],
+        reporting=asking,
+        patience=_ENDING_SECONDS,
+    )

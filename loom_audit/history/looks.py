@@ -28,6 +28,9 @@ from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.records import Call
 from loom_audit.ports import Stamp
 
+NOT_SETTLED = "what it left running was not settled"
+"""Processes came and went; what was left may be none of those that were seen."""
+
 
 class Before(Struct, frozen=True):
     """What was seen before a block of code that changes files by itself.
@@ -63,21 +66,25 @@ def look_after_block(record: CallRecord, before: Before, left: Iterable[str]) ->
     """
     attachment = record.attachment
     began = attachment.running.pop(record.key, None)
+    settled = True
     if began is None:
         going_on = attachment.processes.activity(left)
     else:
         beside = [*attachment.running.values()]
         going_on, settled = settled_tasks_left(attachment, began, [*left], beside=beside)
-        if not settled:
-            record.lower_coverage("what it left running was not settled")
     look_after(record, before.others)
     if attachment.workspace.stamp("") not in (before.mode, None):
         record.lower_coverage("the workspace's own mode changed")
-    keep_going_on(record, going_on)
+    keep_going_on(record, going_on, settled=settled)
 
 
-def keep_going_on(record: CallRecord, tasks: Activity) -> None:
-    """Let what a call leaves running stay a candidate, and say so; the lock is held."""
+def keep_going_on(record: CallRecord, tasks: Activity, *, settled: bool = True) -> None:
+    """Let what a call leaves running stay a candidate, and say so, and where it is not `settled`.
+
+    The lock is held.
+    """
+    if not settled:
+        record.lower_coverage(NOT_SETTLED)
     if tasks:
         attachment = record.attachment
         add_survivors(attachment, attachment.projections.call(*record.key).requested, tasks)

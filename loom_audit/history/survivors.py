@@ -3,7 +3,7 @@
 Kept on the machine that the processes are on, beside the looks before foreign calls.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from time import monotonic, sleep
@@ -23,6 +23,8 @@ Activity = Mapping[str, Any]
 _READINGS = 3
 _READING_SECONDS = 0.02
 _BETWEEN_READINGS = 0.0005
+_WAITING = 0.006
+"""Seconds between two readings while something is waited for."""
 
 _KEPT = "survivors"
 _CLIENT = "client"
@@ -72,50 +74,61 @@ class Window(Struct):
             _keep(self.attachment, {**self.until, **added})
 
 
-def tasks_left(
-    attachment: Attachment,
-    before: Collection[int],
-    tasks: Iterable[str],
-    *,
-    by: int | None = None,
-    beside: Iterable[Collection[int]] = (),
-) -> Activity:
-    """What a call leaves running: these tasks, and what a program started since.
-
-    `before` are the pids of then, and `beside` those of when other calls of the program began
-    that are open still: what was started since then is left to them, and to calls that have ended
-    what their survivors started. To be asked before the last look of the call.
-    """
-    processes = attachment.processes
-    started = processes.left_behind(before, attachment.workspace.root, by=by)
-    others = [*beside]
-    own = [task for task in started if all(int(task) in running for running in others)]
-    if own:
-        of_others = _activity(attachment, _kept(attachment)).values()
-        known = {task for done in of_others for task in done}
-        own = [task for task in own if task not in known]
-    return processes.activity([*tasks, *own])
-
-
 def settled_tasks_left(
     attachment: Attachment,
     before: Collection[int],
     tasks: Collection[str],
     *,
+    by: int | None = None,
     beside: Collection[Collection[int]],
+    reporting: Callable[[], Collection[int]] = tuple,
+    patience: float = 0.0,
 ) -> tuple[Activity, bool]:
-    """The same, and whether readings agree: what ends leaves its children without a line to it."""
-    until = monotonic() + _READING_SECONDS
+    """What a call leaves running: these tasks, and what a program started since; is it known?
+
+    `before` are the pids of then, and `beside` those of when other calls of the program began
+    that are open still: what was started since then is left to them, and to calls that have ended
+    what their survivors started. What is `reporting` of calls is none of it. To be asked before
+    the last look of the call.
+
+    It is known where readings agree: what ends leaves its children without a line to it, and what
+    ends while it is read may have left some. For what ends by itself in a moment there is
+    `patience`, in seconds.
+    """
+    until = monotonic() + patience
+    known = {*before}
     agreed, last = 0, None
     for reading in count(1):
-        left = tasks_left(attachment, before, tasks, beside=beside)
-        agreed = agreed + 1 if last == left.keys() else 1
-        last = left.keys()
+        known.update(reporting())
+        left, seen = _reading(attachment, known, tasks, by, beside)
+        agreed = agreed + 1 if last == (left.keys(), seen) else 1
+        last = left.keys(), seen
+        now = monotonic()
+        if agreed >= _READINGS and (now >= until or not left):
+            return left, True
         # on a machine that is busy the time may be over before there were readings to compare
-        if agreed == _READINGS or (monotonic() >= until and reading >= _READINGS):
+        if now >= until + _READING_SECONDS and reading >= _READINGS:
             break
-        sleep(_BETWEEN_READINGS)
-    return left, agreed == _READINGS
+        sleep(_WAITING if left and now < until else _BETWEEN_READINGS)
+    return left, False
+
+
+def _reading(
+    attachment: Attachment,
+    before: Collection[int],
+    tasks: Iterable[str],
+    by: int | None,
+    beside: Collection[Collection[int]],
+) -> tuple[Activity, Collection[str]]:
+    """What is left at this moment, and all that was seen of it, also what ended meanwhile."""
+    processes = attachment.processes
+    started, gone = processes.left_behind(before, attachment.workspace.root, by=by)
+    own = [task for task in started if all(int(task) in others for others in beside)]
+    if own:
+        of_others = _activity(attachment, _kept(attachment)).values()
+        known = {task for done in of_others for task in done}
+        own = [task for task in own if task not in known]
+    return processes.activity([*tasks, *own]), {*own, *map(str, gone)}
 
 
 def add_survivors(attachment: Attachment, requested: int, left: Activity) -> None:

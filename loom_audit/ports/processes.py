@@ -181,8 +181,10 @@ class Processes(Protocol):
 
     def left_behind(
         self, before: Collection[int], folder: str, *, by: int | None = None
-    ) -> Sequence[str]:
+    ) -> tuple[Sequence[str], Collection[int]]:
         """The processes that a program, by default ours, started since and that still run.
+
+        And the pids of those that were there and ended before it was seen whose they are.
 
         `before` were running then. They are its descendants, and of what lost its parent
         what is of the program's process group or session, or works in the folder. Not those

@@ -229,12 +229,19 @@ def test_what_is_left_behind_was_started_since_and_is_of_the_program(
     )
     daemon = int(detached.stdout)
     try:
-        found = processes.left_behind(before, str(tmp_path))
+        found, _ = processes.left_behind(before, str(tmp_path))
         assert sorted(map(int, found)) == sorted([mine.pid, daemon])
-        assert [*processes.left_behind(before, "/elsewhere")] == [str(mine.pid)]
-        assert [*processes.left_behind(before, "/elsewhere", by=mine.pid)] == []
-        assert [*processes.left_behind(processes.running(), str(tmp_path))] == []
+        assert [*processes.left_behind(before, "/elsewhere")[0]] == [str(mine.pid)]
+        assert [*processes.left_behind(before, "/elsewhere", by=mine.pid)[0]] == []
+        assert [*processes.left_behind(processes.running(), str(tmp_path))[0]] == []
         supervised = LinuxProcesses(supervised="sleep")
-        assert [*supervised.left_behind(before, "/elsewhere")] == []
+        assert [*supervised.left_behind(before, "/elsewhere")[0]] == []
     finally:
         os.kill(daemon, signal.SIGKILL)
+
+
+def test_what_ended_while_it_was_read_is_told_and_what_is_hidden_is_not(tmp_path: Path) -> None:
+    """A process is listed, and when it is looked at it is not there; or it is another user's."""
+    (tmp_path / "1").mkdir()
+    (tmp_path / str(2**30)).mkdir()
+    assert LinuxProcesses(tmp_path).left_behind((), "/") == ([], [2**30])
