@@ -32,6 +32,7 @@ from loom_audit.errors import AuditError, Conflict, InvalidPath, NoWorkspace
 from loom_audit.history.anchored_log import AnchoredLog
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.continuous_log import ContinuousLog
+from loom_audit.history.log_end import check_end, last_kept
 from loom_audit.history.read_only_log import read_only
 from loom_audit.history.roots import accepted_scope, is_attached_to, not_named, root_of
 from loom_audit.model.events import BaselineFinished, Draft, TreeHead, WorkspaceAttached
@@ -97,6 +98,11 @@ class Adapters(Struct, frozen=True):
         log = self.database.event_log(id)
         self._checked(id, log, self.heads(id)).check()
         accepted_scope(log, self.projections(id), None)
+
+    def check_end(self, id: str) -> None:
+        """Corrupt where a log ends before what its tables, or the heads kept of it, tell of."""
+        log = self.database.event_log(id)
+        check_end(log, self.projections(id), last_kept(log, self.heads(id)))
 
     def _checked(self, id: str, log: EventLog, heads: Heads) -> ContinuousLog:
         return ContinuousLog(

@@ -1,7 +1,7 @@
 """A store of many workspaces, as Python code sees it."""
 
 import getpass
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import Settings, read_settings
 from loom_audit.disk import roots
 from loom_audit.disk.heads import logs_with_heads
-from loom_audit.errors import Corrupt
+from loom_audit.errors import AuditError, Corrupt
 from loom_audit.history.baseline import accept_scope, take_baseline
 from loom_audit.model.display import count_text
 from loom_audit.model.events import WorkspaceAttached
@@ -111,6 +111,16 @@ class AuditStore:
     def workspaces(self) -> Sequence[WorkspaceEntry]:
         """Every attached directory, oldest first."""
         return self.adapters.workspaces()
+
+    def cut_off(self, entries: Iterable[WorkspaceEntry]) -> Mapping[str, AuditError]:
+        """Those of these whose log has lost its end: by id why nothing is recorded in it."""
+        found: dict[str, AuditError] = {}
+        for entry in entries:
+            try:
+                self.adapters.check_end(entry.id)
+            except AuditError as error:
+                found[entry.id] = error
+        return found
 
     def workspace(self, id_or_path: str | Path) -> "AuditedWorkspace":
         """An attached workspace by id, or the one that holds the path. NO_WORKSPACE."""

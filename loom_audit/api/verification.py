@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from loom_audit.errors import AuditError, NoWorkspace, StorageFailed
 from loom_audit.history import verification
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.disk_check import find_hidden
+from loom_audit.history.disk_check import find_hidden, find_missing
 from loom_audit.history.log_check import SHORTER, Finding
 from loom_audit.history.verification import Verification
 from loom_audit.model.events import TreeHead
@@ -46,13 +46,15 @@ def verify(
     hidden, checked = list[Finding](), dict(found.checked)
     if not quick and sample is None:
         try:
-            hidden, checked["paths_on_disk"] = find_hidden(attachment())
+            hidden = find_missing(attachment())
+            found_on_disk, checked["paths_on_disk"] = find_hidden(attachment())
+            hidden += found_on_disk
         except NoWorkspace:
             pass  # then there is no disk to be compared
         except AuditError as error:
             if not found.findings:  # otherwise it is told already what is damaged
                 said = f"the log cannot be compared with the disk: {error}"
-                hidden = [Finding(None, "disk.unreadable", said, "unreadable")]
+                hidden.append(Finding(None, "disk.unreadable", said, "unreadable"))
     done = replace(found, findings=(*found.findings, *missing, *damaged, *hidden), checked=checked)
     if not quick and sample is None:
         with suppress(StorageFailed):  # lists then name an earlier one

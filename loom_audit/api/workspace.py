@@ -13,6 +13,7 @@ from loom_audit.disk.heads import LastVerified
 from loom_audit.errors import AuditError, InvalidArguments, TooLarge
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.kept_contents import KeptContents
+from loom_audit.history.log_end import LogEnd
 from loom_audit.history.proven_log import ProvenLog
 from loom_audit.history.room import lacks_room
 from loom_audit.history.timeline import Timeline
@@ -83,7 +84,7 @@ class AuditedWorkspace:
         self.blobs: BlobStore = adapters.blobs
         projections = adapters.projections(entry.id)
         heads, of_folder = adapters.heads(entry.id), not is_imported(entry.root)
-        proven = ProvenLog(self.log, heads, of_folder)
+        proven = ProvenLog(self.log, heads, LogEnd(self.log, projections), of_folder)
         verified = VerifiedProjections(proven, projections, KeptContents(self.log, self.blobs))
         imported = is_imported(entry.root)
         self.timeline = Timeline(self.log, projections, self.blobs, proven, verified, imported)
@@ -273,7 +274,8 @@ class AuditedWorkspace:
         return self.attachment.workspace.leftovers()
 
     def head(self) -> TreeHead:
-        """The Merkle root over all events, to be kept elsewhere."""
+        """The Merkle root over all events, to be kept elsewhere. Corrupt where the end is gone."""
+        self.timeline.proven.head()
         return self.log.tree_head()
 
     def verify(
@@ -396,6 +398,15 @@ class AuditedWorkspace:
         )
         self.adapters.keep_head(self.head())
         return result
+
+    def why_cut_off(self) -> AuditError | None:
+        """Why the log is not whole, where its end is gone; mostly None, and cheaper than all of
+        `why_stopped`."""
+        try:
+            self.timeline.proven.check_end()
+        except AuditError as error:
+            return error
+        return None
 
     def why_stopped(self) -> AuditError | None:
         """Why nothing can be recorded, where what is stored does not fit together; mostly None."""

@@ -43,9 +43,13 @@ def workspaces(
 
             moved = move_workspace(store, old, new, same=same)
             output.note(f"the log of {moved.id} goes on in {moved.root}")
-        for entry in store.workspaces():
-            if action and entry.id != moved.id:
-                continue
+        entries = [one for one in store.workspaces() if not action or one.id == moved.id]
+        cut_off = store.cut_off(entries)
+        for entry in entries:
+            if entry.id in cut_off:
+                output.note(f"of {entry.root}:")
+                invocation.note_stopped(cut_off[entry.id])
+        for entry in entries:
             if output.json:
                 output.record(plain(entry))
             else:

@@ -83,7 +83,7 @@ class CallLookup:
         self._proven = proven
         self._read = read
         self._suggested = suggested
-        self._after = proven.log.head() if after is None else after
+        self._after = proven.head() if after is None else after
         self._known: dict[tuple[str, str], tuple[int, int | None]] = {}
         self._earlier: dict[str, dict[str, int]] | None = None
         self._later: dict[str, dict[str, int]] = {}
@@ -143,7 +143,7 @@ class CallLookup:
         return call.requested, call.seq
 
     def _is_event_of(self, call: Call, seq: int, kind: type[Fact]) -> bool:
-        if not 0 < seq <= self._proven.log.head():
+        if not 0 < seq <= self._proven.head():
             return False
         event = self._read.get(seq) or self._proven.event(seq)
         same = isinstance(event.fact, kind) and event.session == call.session

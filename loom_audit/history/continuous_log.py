@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, Corrupt
 from loom_audit.history.attribution import OUTSIDE
+from loom_audit.history.log_end import LogEnd, check_end, cut_error, last_kept
 from loom_audit.history.proven_log import ProvenLog
 from loom_audit.history.roots import root_of
 from loom_audit.history.verified_tree import VerifiedTree
@@ -67,7 +68,7 @@ class ContinuousLog:
         self._heads = heads
         self._projections = projections
         self._keyframe = keyframe
-        self._proven = ProvenLog(log, heads)
+        self._proven = ProvenLog(log, heads, LogEnd(log, projections))
         self._is_of_folder: bool | None = None
         """An imported log is of no folder: what is told there need not fit together."""
         self._one_by_one = one_by_one
@@ -84,6 +85,8 @@ class ContinuousLog:
         """As the other log's; Corrupt for what cannot be, and where nothing may be recorded."""
         with self._one_by_one:
             checked = drafts and self._is_checked()
+            if drafts and not checked and self._seq == 0:
+                self._seq = self._end()
             events = self._append_checked(drafts) if checked else self._log.append(drafts)
             if events:
                 self._list_when_due(events)
@@ -91,9 +94,11 @@ class ContinuousLog:
 
     def check(self) -> None:
         """Corrupt where nothing may be recorded."""
-        if self._is_checked():
-            with self._one_by_one:
-                self._current(may_be_broken=False)
+        if not self._is_checked():
+            self._end()
+            return
+        with self._one_by_one:
+            self._current(may_be_broken=False)
 
     def _is_checked(self) -> bool:
         if self._is_of_folder is None and (root := root_of(self._log)) is not None:
@@ -141,7 +146,7 @@ class ContinuousLog:
             self._load()
         head = self._log.head()
         if head < self._seq:
-            raise _cut_error(head, self._seq)
+            raise cut_error(head, self._seq)
         tree, self._tree = self._tree or TreeFold(), None
         if head > self._seq:
             for event in self._proven.folded(self._seq, head):
@@ -153,15 +158,14 @@ class ContinuousLog:
         self._tree = tree
         return tree
 
+    def _end(self) -> int:
+        """The last event, which no kept head and no table knows to be a later one."""
+        return check_end(self._log, self._projections, last_kept(self._log, self._heads))
+
     @without_gc()
     def _load(self) -> None:
         """Fold the tree from its last listing."""
-        # the heads are read before the log, which others may be writing
-        kept = max((one.size for one in self._heads.kept() if one.log == self.id), default=0)
-        listed = self._projections.followed()
-        head = self._log.head()
-        if head < max(kept, listed):
-            raise _cut_error(head, max(kept, listed))
+        head = self._end()
         verified = VerifiedTree(self._proven, self._projections)
         tree = verified.fold(head, may_be_broken=True)
         self._compare(tree, verified, head)  # what is not compared is not kept either
@@ -248,13 +252,4 @@ def _refusal(violation: Violation) -> DoesNotApply:
         hint="The tables are not what the log makes. Run `loom-audit verify`, then "
         "`loom-audit db rebuild`.",
         details={"path": violation.path},
-    )
-
-
-def _cut_error(head: int, known: int) -> Corrupt:
-    return Corrupt(
-        f"the log has {head} events, and was known to have {known}: its end is gone",
-        hint="Run `loom-audit verify`. Who has put back an older copy of the store moves its file "
-        "of heads away and runs `loom-audit db rebuild`.",
-        details={"head": head, "known": known},
     )

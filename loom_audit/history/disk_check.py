@@ -15,28 +15,29 @@ SAMPLE = 32
 """How many files are read before a session's second call."""
 
 
+def find_missing(attachment: Attachment) -> list[Finding]:
+    """That the index has followed more events than there are."""
+    seen, size = attachment.index.most_seen(), attachment.log.head()
+    if seen <= size:
+        return []
+    said = (
+        f"the change index has followed {seen} events, the log has {size}: the last"
+        f" {seen - size} are missing. {SHORTER}"
+    )
+    return [Finding(size, "log.short", said)]
+
+
 def find_hidden(checked: Attachment) -> tuple[list[Finding], int]:
     """What the index hides, and how many paths were read.
 
     `checked` has projections that are read from the log. NoWorkspace.
     """
-    seen, size = checked.index.most_seen(), checked.log.head()
-    findings = []
-    if seen > size:
-        findings.append(
-            Finding(
-                size,
-                "log.short",
-                f"the change index has followed {seen} events, the log has {size}: the last"
-                f" {seen - size} are missing. {SHORTER}",
-            )
-        )
     with checked.exclusive_if_possible():
         # anew first: what is changed between the two is then seen by the second
         anew = scan(checked, _keep_nothing, keep=False, anew=True).changes
         told = scan(checked, _keep_nothing, keep=False).changes
         read = len(checked.projections.tree())
-    findings += [
+    findings = [
         Finding(
             None,
             "index",

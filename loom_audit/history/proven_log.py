@@ -1,28 +1,55 @@
 """Whole stretches of a log, every leaf checked, and proven by a tree head kept elsewhere."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
 
 from loom_audit.errors import Corrupt
+from loom_audit.history.log_end import LogEnd, cut_error, last_kept
 from loom_audit.model.codec import parse_time
 from loom_audit.model.continuity import TREE_KINDS
-from loom_audit.model.events import Event, FilesChanged
+from loom_audit.model.events import Event, FilesChanged, TreeHead
 from loom_audit.ports import EventLog, Heads, Wanted
+
+
+class _NoHeads:
+    """Of a log of which it does not matter which heads were kept."""
+
+    def kept(self) -> Sequence[TreeHead]:
+        return ()
+
+    def keep(self, head: TreeHead) -> None:
+        return None
+
+
+NO_HEADS = _NoHeads()
 
 
 class ProvenLog(Struct, frozen=True):
     """One log, of which what is read is what was recorded, or Corrupt names the event.
 
-    `heads` are those that are kept of it outside the store. One that is `continuous` is of a
-    folder, so that every change must apply to the tree before it; one that was imported is not.
+    `heads` are those that are kept of it outside the store, `end` is where it ends. One that is
+    `continuous` is of a folder, so that every change must apply to the tree before it; one that was
+    imported is not.
     """
 
     log: EventLog
     heads: Heads
+    end: LogEnd
     continuous: bool = True
+
+    def head(self) -> int:
+        """The seq of the last event. Corrupt where the tables tell of a later one."""
+        return self.end.head()
+
+    def check_end(self) -> None:
+        """Corrupt also where the log is shorter than a head that was kept of it."""
+        kept = last_kept(self.log, self.heads)  # before the log, which others may be writing
+        head = self.head()
+        if head < kept:
+            raise cut_error(head, kept)
 
     def events(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
         """The wanted events with `after < seq <= until`, in order of seq."""
@@ -56,7 +83,7 @@ class ProvenLog(Struct, frozen=True):
 
         0 when there is none. The two differ where clocks went back.
         """
-        start, head = self.log.listed_before(at), self.log.head()
+        start, head = self.log.listed_before(at), self.head()
         if not 0 < start <= head or self.event(start).at > at:
             start = 0
         not_later, first_later = start, head + 1
@@ -78,7 +105,7 @@ class ProvenLog(Struct, frozen=True):
 
         One head is enough: the first that is over all of them, or else the last.
         """
-        size = self.log.head()
+        size = self.head()
         own = (one for one in self.heads.kept() if one.log == self.log.id)
         kept = sorted((one for one in own if after < one.size <= size), key=lambda one: one.size)
         if kept:

@@ -150,7 +150,7 @@ class Timeline(Struct, frozen=True):
         return self.proven.around(_time(text))
 
     def _named(self, text: str) -> int:
-        head = self.log.head()
+        head = self.proven.head()
         if text == "head":
             return head
         if _NUMBER.fullmatch(text):
@@ -373,7 +373,7 @@ class Timeline(Struct, frozen=True):
 
         `tree` is the one of that point. Those that are there now; each was listed first after `at`.
         """
-        if at >= self.log.head():
+        if at >= self.proven.head():
             return []
         return [
             path

@@ -116,7 +116,7 @@ class VerifiedProjections:
         wanted = None if calls is None else frozenset(calls)
         start = after
         if wanted is not None:
-            start = max(after, min(wanted, default=self._proven.log.head()) - 1)
+            start = max(after, min(wanted, default=self._proven.head()) - 1)
         found = self._since(start)
         if wanted is not None:
             told = (fact.event for fact in found.told if fact.call in wanted)
@@ -143,7 +143,7 @@ class VerifiedProjections:
 
     def _since(self, after: int) -> _Stretch:
         """What was read after an event up to the head; calls since then are compared."""
-        head = self._proven.log.head()
+        head = self._proven.head()
         first, last, read = self._read
         if last == head and first <= after:
             changed = [whose for whose in read.changed if whose.event.seq > after]
@@ -203,7 +203,7 @@ class VerifiedProjections:
             found = self.call_record(listed.session, listed.call_id)
             if any(event.seq == seq for event in found.events):
                 return found
-        head = self._proven.log.head()
+        head = self._proven.head()
         event = self._proven.event(seq) if 0 < seq <= head else None
         call_id = getattr(event.fact, "call_id", None) if event else None
         if event is None or call_id is None:
@@ -249,7 +249,7 @@ class VerifiedProjections:
                 hint="Run `loom-audit log` to list the calls.",
             )
         fold, events, found = CallFold(), list[Event](), list[Whose]()
-        head = self._proven.log.head()
+        head = self._proven.head()
         near = min(head, max(start + self._near, lookup.finish(session, call_id) or head))
 
         def add(event: Event) -> None:
@@ -287,7 +287,7 @@ class VerifiedProjections:
             listed = self._suggested.call(session, call_id)
         except NotFound:
             return 0, 0, ()
-        start, head = listed.requested, self._proven.log.head()
+        start, head = listed.requested, self._proven.head()
         near = min(head, max(start + self._near, listed.seq or head))
         if not 0 < start <= near <= start + self._near:
             return 0, 0, ()
@@ -312,7 +312,7 @@ class VerifiedProjections:
     def check_calls(self, after: int) -> None:
         """Corrupt unless the tables have the calls since this event as the log has them."""
         fold = CallFold()
-        for event in self._proven.events(after, self._proven.log.head(), _of_calls_and_changes):
+        for event in self._proven.events(after, self._proven.head(), _of_calls_and_changes):
             fold.add(event)
         self._compare(after, fold)
 
@@ -353,7 +353,7 @@ class VerifiedProjections:
         raise NotFound(f"no checkpoint @{name}", hint="`loom-audit checkpoint` lists them.")
 
     def _marks(self, after: int) -> Iterator[CheckpointMarked]:
-        kind, head = CheckpointMarked.kind, self._proven.log.head()
+        kind, head = CheckpointMarked.kind, self._proven.head()
         for event in self._proven.events(after, head, lambda envelope: envelope["kind"] == kind):
             if isinstance(event.fact, CheckpointMarked):
                 yield event.fact
@@ -363,7 +363,7 @@ class VerifiedProjections:
         try:
             listed = self._suggested.session(id)
         except NotFound:
-            head = self._proven.log.head()
+            head = self._proven.head()
             for event in self._proven.events(0, head, lambda one: one.get("session") == id):
                 raise listed_error(event.seq) from None
             raise

@@ -47,7 +47,7 @@ class VerifiedTree:
 
     def fold(self, at: int | None = None, *, may_be_broken: bool = False) -> TreeFold:
         """The same as a fold, which is nobody else's where nothing more is asked here."""
-        head = self._proven.log.head()
+        head = self._proven.head()
         until = head if at is None else at
         if not 0 <= until <= head:
             raise NotFound(f"There is no event {until}: the log ends at {head}")
@@ -69,7 +69,7 @@ class VerifiedTree:
         broken = self._broken
         if known > until:
             known, tree, broken = 0, TreeFold(), 0
-        later = head = self._proven.log.head()
+        later = head = self._proven.head()
         for point in self._suggested.keyframes(head):
             if point <= known:
                 break

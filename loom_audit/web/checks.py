@@ -44,6 +44,7 @@ def status(request: Request, workspace: Workspace, query: Query, pages: Render) 
         request,
         "status.html",
         failed_hooks=waiting_in(workspace),
+        unrecorded=None if workspace.why_cut_off() else workspace.why_stopped(),
         section="status",
         found=found,
         changes=changes,
@@ -76,7 +77,8 @@ def recover(request: Request, workspace: Workspace, form: Form, visitor: SignedI
 @router.get("/w/{workspace}/verify")
 def ask(request: Request, workspace: Workspace, pages: Render) -> Response:
     """What verifying does, and the button."""
-    return pages.page(request, "verify.html", section="verify", head=workspace.head(), result=None)
+    head = workspace.log.tree_head()
+    return pages.page(request, "verify.html", section="verify", head=head, result=None)
 
 
 @router.post("/w/{workspace}/verify")
@@ -90,7 +92,7 @@ def verify(request: Request, workspace: Workspace, form: Form, pages: Render) ->
         request,
         "verify.html",
         section="verify",
-        head=workspace.head(),
+        head=workspace.log.tree_head(),
         result=result,
         quick=quick,
     )

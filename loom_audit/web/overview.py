@@ -19,7 +19,9 @@ LAST_CALLS = 12
 @router.get("/")
 def workspaces(request: Request, store: Store, pages: Render) -> Response:
     """Every workspace in the store."""
-    return pages.page(request, "workspaces.html", entries=store.workspaces(), url=store.url)
+    entries = store.workspaces()
+    cut_off = store.cut_off(entries)
+    return pages.page(request, "workspaces.html", entries=entries, cut_off=cut_off, url=store.url)
 
 
 @router.get("/w/{workspace}")

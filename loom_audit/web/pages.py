@@ -77,6 +77,7 @@ class Pages:
             is_waiting=is_waiting,
             last_heard=last_heard,
             told_at=told_at,
+            why_cut_off=why_cut_off,
         )
         self._environment.filters.update(
             when=when,
@@ -183,6 +184,11 @@ def obstacles(request: Request, error: AuditError) -> tuple[tuple[str, str], ...
         else (f"Call #{seq}", address("w", workspace.id, "c", seq))
         for seq in calls[:LINKED_CALLS]
     )
+
+
+def why_cut_off(workspace: AuditedWorkspace) -> AuditError | None:
+    """That the end of a workspace's log is gone, and so nothing is recorded; mostly None."""
+    return workspace.why_cut_off()
 
 
 def _common(request: Request, values: Mapping[str, Any]) -> dict[str, Any]:

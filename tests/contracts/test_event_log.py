@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from loom_audit.disk.heads import DiskHeads
 from loom_audit.errors import AuditUnavailable, Conflict, Corrupt
+from loom_audit.history.log_end import LogEnd
 from loom_audit.history.proven_log import ProvenLog
 from loom_audit.model.events import (
     ApprovalRequested,
@@ -182,7 +183,11 @@ def test_the_merkle_root_is_that_over_the_leaves(opened: Opened) -> None:
 def test_the_seqs_around_a_time_differ_where_clocks_went_back(
     opened: Opened, tmp_path: Path
 ) -> None:
-    proven = ProvenLog(opened.log, DiskHeads(tmp_path / "none", opened.log.id))
+    proven = ProvenLog(
+        opened.log,
+        DiskHeads(tmp_path / "none", opened.log.id),
+        LogEnd(opened.log, opened.projections),
+    )
     assert proven.around(START) == (0, 0)
     for minutes in (0, 1, 5, 3, 6):
         opened.clock.at = START + timedelta(minutes=minutes)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from loom_audit import verify_alone
 from loom_audit.history import continuous_log
 from loom_audit.history.continuous_log import ContinuousLog, DoesNotApply
+from loom_audit.history.log_end import LogEnd
 from loom_audit.history.proven_log import ProvenLog
 from loom_audit.history.verified_tree import VerifiedTree
 from loom_audit.model.continuity import TREE_FACTS, TreeFold
@@ -117,7 +118,8 @@ def _check(chance: Random, opened: Opened) -> None:
         )
         if not chance.randrange(6):
             ours = log()  # another process, which takes the tables for the log's
-    tree, proven = TreeFold(), ProvenLog(opened.log, NO_HEADS)
+    tree = TreeFold()
+    proven = ProvenLog(opened.log, NO_HEADS, LogEnd(opened.log, opened.projections))
     for event in opened.log.read():
         tree.follow(event.fact)
         verified = VerifiedTree(proven, opened.projections).fold(event.seq)

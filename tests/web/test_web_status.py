@@ -8,6 +8,8 @@ from fastapi.testclient import TestClient
 
 from loom_audit.api.drift import accept_drift
 from loom_audit.web.urls import quoted
+from tests.integrity.test_cut_off import cut_off
+from tests.integrity.test_verified_reads import forge
 from tests.web.conftest import Recorded
 from tests.web.web_pages import STRANGE
 
@@ -126,3 +128,33 @@ def test_a_press_of_another_site_accepts_nothing(recorded: Recorded, client: Tes
     answer = client.post(f"{recorded.url}/status", headers={"sec-fetch-site": "cross-site"})
     assert answer.status_code == 403
     assert differing(recorded) == {"notes.txt"}
+
+
+def test_every_page_says_first_that_the_end_of_the_log_is_gone(
+    recorded: Recorded, client: TestClient
+) -> None:
+    pages = ("/", *(f"{recorded.url}/{page}" for page in ("", "calls", "approvals", "verify")))
+    for page in pages:
+        assert "its end is gone" not in client.get(page).text
+    cut_off(recorded.workspace, 1)
+    for page in pages:
+        answer = client.get(page)
+        main = answer.text.partition("<main")[2]
+        assert answer.status_code == 200
+        assert main.count("Nothing is recorded") == main.count("its end is gone") == 1, page
+        assert main.index("its end is gone") < main.index("<h1>") or page == "/"
+    for page in ("status", "at/head/", "plan?verb=undo"):
+        answer = client.get(f"{recorded.url}/{page}")
+        assert answer.status_code == 500 and "its end is gone" in answer.text, page
+    assert "its end is gone" in client.post(f"{recorded.url}/verify").text
+
+
+def test_the_status_says_first_that_the_tables_are_not_what_the_log_makes(
+    recorded: Recorded, client: TestClient
+) -> None:
+    assert "Nothing is recorded" not in client.get(f"{recorded.url}/status").text
+    forge(recorded.workspace, "UPDATE tree_entry SET mode = mode - 4")
+    answer = client.get(f"{recorded.url}/status")
+    main = answer.text.partition("<main")[2]
+    assert "the tables have another tree than the log makes" in main
+    assert main.index("Nothing is recorded") < main.index("on disk")

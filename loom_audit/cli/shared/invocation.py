@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from loom_audit.cli.shared.output import Output
-from loom_audit.errors import InvalidArguments, NotFound, NoWorkspace
+from loom_audit.errors import AuditError, InvalidArguments, NotFound, NoWorkspace
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace, AuditStore
@@ -72,7 +72,10 @@ class Invocation(Struct, frozen=True):
 
     @contextmanager
     def workspace(self) -> Iterator["AuditedWorkspace"]:
-        """The workspace asked for, or the one that holds the current directory. NoWorkspace."""
+        """The workspace asked for, or the one that holds the current directory. NoWorkspace.
+
+        That the end of its log is gone is said before anything else.
+        """
         with self.store() as store:
             try:
                 found = store.workspace(self.shared.workspace or Path.cwd())
@@ -85,7 +88,13 @@ class Invocation(Struct, frozen=True):
                     "--workspace; `loom-audit init` makes one of a folder.",
                     details=error.details,
                 ) from None
+            if stopped := found.why_cut_off():
+                self.note_stopped(stopped)
             yield found
+
+    def note_stopped(self, error: AuditError) -> None:
+        """Say that nothing is recorded, and why."""
+        self.output.warning(error, f"NOTHING IS RECORDED: {error.message}")
 
     @property
     def settings(self) -> "Settings":

@@ -19,10 +19,10 @@ PAGE = 500
 
 
 def note_stopped(invocation: Invocation, workspace: "AuditedWorkspace") -> None:
-    """Say first that nothing is recorded, and why, where that is so."""
-    if error := workspace.why_stopped():
-        invocation.output.note(f"NOTHING IS RECORDED: {error.message}")
-        invocation.output.note(error.hint)
+    """Say first that nothing is recorded, and why, where that is so and is not said already."""
+    error = workspace.why_stopped()
+    if error is not None and workspace.why_cut_off() is None:
+        invocation.note_stopped(error)
 
 
 def note_baseline(invocation: Invocation, workspace: "AuditedWorkspace") -> None:
@@ -70,9 +70,10 @@ def event_id(workspace: "AuditedWorkspace", seq: int) -> str:
 
 
 def event_at(workspace: "AuditedWorkspace", seq: int) -> Event:
-    """The event at a seq. NotFound."""
+    """The event at a seq. NotFound; Corrupt where the end of the log is gone."""
     for event in workspace.timeline.events(EventFilter.only(seq)):
         return event
+    workspace.timeline.proven.head()
     raise NotFound(f"no event {seq}", hint="`loom-audit log --events` lists them.")
 
 

@@ -114,6 +114,17 @@ class Output(Struct, frozen=True):
             text = "".join(_paint(piece, self.color_errors) for piece in pieces)
             self.stderr.write(text.rstrip() + "\n")
 
+    def warning(self, error: AuditError, text: str) -> None:
+        """Print a text and an error's hint on standard error, as one JSON object with JSON.
+
+        The command goes on.
+        """
+        if self.json:
+            self.stdout.flush()
+            self.stderr.write(to_json({"warning": error.to_dict()}) + "\n")
+        self.note(text)
+        self.note(error.hint)
+
     def error(self, error: AuditError) -> None:
         """Print an error with its hint on standard error, as one JSON object with JSON."""
         self.stdout.flush()

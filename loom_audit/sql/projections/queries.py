@@ -27,12 +27,43 @@ from loom_audit.sql.projections import (
 from loom_audit.sql.projections.fold import rebuild
 from loom_audit.sql.statements import prepare
 
+_NUMBERED = (
+    ("change_set", "seq"),
+    ("file_change", "seq"),
+    ("tree_step", "seq"),
+    ("relisted", "seq"),
+    ("call", "requested"),
+    ("call", "finished"),
+    ("revert", "number"),
+    ("session", "started"),
+    ("keyframe", "seq"),
+    ("checkpoint", "seq"),
+)
+"""Columns that name events, each the first of an index."""
+
+_LATELY = (
+    ("session", "last", "started"),
+    ("outcome", "seq", "number"),
+    ("lowered", "seq", "number"),
+)
+"""Columns that name events, without an index: of the rows that are last by another column."""
+
+_FEW = 8
+_NUMBERS = "9223372036854775807"
+"""What is of another type than a number sorts behind it."""
+
 _FOLLOWED = prepare(
-    "SELECT (SELECT max(seq) FROM change_set WHERE log = :log), "
-    "(SELECT max(seq) FROM tree_step WHERE log = :log), "
-    "(SELECT max(requested) FROM call WHERE log = :log), "
-    "(SELECT max(finished) FROM call WHERE log = :log), "
-    "(SELECT max(seq) FROM keyframe WHERE log = :log)"
+    " UNION ALL ".join(
+        [
+            f"SELECT max({seq}) FROM {table} WHERE log = :log AND {seq} <= {_NUMBERS}"
+            for table, seq in _NUMBERED
+        ]
+        + [
+            f"SELECT max({seq}) FROM (SELECT {seq} FROM {table} WHERE log = :log "
+            f"ORDER BY {last} DESC LIMIT {_FEW}) WHERE {seq} <= {_NUMBERS}"
+            for table, seq, last in _LATELY
+        ]
+    )
 )
 
 
@@ -179,8 +210,8 @@ class SqlProjections:
 
     def followed(self) -> int:
         """The last event that any of the tables tells of; 0 for none."""
-        [row] = self._connections.rows(_FOLLOWED, log=self._number)
-        return max(value for value in (*row, 0) if isinstance(value, int))
+        rows = self._connections.rows(_FOLLOWED, log=self._number)
+        return max((int(value) for (value,) in rows if isinstance(value, int | float)), default=0)
 
     def untracked(self, at: int | None = None) -> set[str]:
         """The paths that have left the tree and may be there, each with all below it."""
