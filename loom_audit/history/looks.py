@@ -25,8 +25,9 @@ from loom_audit.history.survivors import Activity, Window, add_survivors, settle
 from loom_audit.history.watching import note_command, note_unchecked
 from loom_audit.history.writer import Writer
 from loom_audit.model.applicable import in_applicable_order
+from loom_audit.model.events import FilesChanged
 from loom_audit.model.records import Call
-from loom_audit.ports import Stamp
+from loom_audit.ports import EventFilter, Stamp
 
 NOT_SETTLED = "what it left running was not settled"
 """Processes came and went; what was left may be none of those that were seen."""
@@ -198,12 +199,19 @@ def collect_changes(
 
 
 def _add_changes_recorded_by_others(record: CallRecord, own: Call) -> None:
-    """Count what the looks of other calls recorded as this call's changes."""
-    changes = record.attachment.projections.changes
-    for recorded in changes(after=own.requested, calls=(own.requested,)):
-        if recorded.origin != "outside":
-            record.add_changed_paths([recorded.change.path])
-            record.note_causes(recorded.causes)
+    """Count what the looks of other calls recorded as this call's changes.
+
+    As the log says it: coverage must not be raised by who alters the tables.
+    """
+    since = EventFilter(after=own.requested, kinds=(FilesChanged.kind,))
+    for event in record.attachment.log.read(since):
+        fact = event.fact
+        if not isinstance(fact, FilesChanged) or fact.origin == "outside":
+            continue
+        is_own = (event.session, fact.call_id) == (own.session, own.call_id)
+        if is_own or own.requested in fact.causes:
+            record.add_changed_paths([change.path for change in fact.changes])
+            record.note_causes(fact.causes)
     if record.shared:
         record.lower_coverage("shared with other commands")
 

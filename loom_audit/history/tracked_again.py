@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.attribution import OUTSIDE, candidates
+from loom_audit.history.before_lost import states_before_lost
 from loom_audit.history.change_index import update_index
 from loom_audit.model.events import Draft, FilesChanged, PathsUntracked, Untracked
 from loom_audit.model.files import FileChange, FileState, is_directory
@@ -22,6 +23,8 @@ def came_back(attachment: Attachment, changes: list[FileChange]) -> list[FileCha
     Each in a folder that is in the tree or among them.
     """
     back: dict[str, FileChange] = {}
+    made = {one.path for one in changes if one.before is None and one.after is not None}
+    before = states_before_lost(attachment, made)
     for change in sorted(changes, key=lambda one: one.path):
         above = change.path.rpartition("/")[0]
         if change.before is not None or change.after is None:
@@ -29,8 +32,7 @@ def came_back(attachment: Attachment, changes: list[FileChange]) -> list[FileCha
         folder = back[above].after if above in back else _recorded(attachment, above)
         if above and not is_directory(folder):
             continue
-        last = attachment.tables.history(change.path, limit=1)
-        if last and last[0].change.after == change.after:
+        if before.get(change.path) == change.after:
             back[change.path] = change
     return [*back.values()]
 
@@ -67,13 +69,14 @@ def record_seen_again(
     which there was a FIFO, socket or device.
 
     One that is as it was seen then was changed by the call in which it became unreadable; what was
-    not seen then is from outside, with that call and those that are open as the ones that may have
-    done it. What is left are permission bits that are others since, and what replaced an inode that
-    is not a file: that had no content to be unseen, so that it is a change like any other. The
-    lock is held.
+    not seen then, or of which it is not known what it was, is from outside, with that call and
+    those that are open as the ones that may have done it. What is left are permission bits that
+    are others since, and what replaced an inode that is not a file: that had no content to be
+    unseen, so that it is a change like any other. The lock is held.
     """
     still = [one.requested for one in candidates(attachment)] if changes else []
     then = _when_lost(attachment, {change.path for change in changes})
+    was = states_before_lost(attachment, then.keys())
     ours: dict[int, list[FileChange]] = {}
     outside: dict[tuple[int, ...], list[FileChange]] = {}
     left: list[FileChange] = []
@@ -89,14 +92,13 @@ def record_seen_again(
             left.append(change)
             continue
         seen, causes = then[path]
-        if len(causes) != 1 or not _is_as_seen(attachment, path, seen):
+        as_seen = path in was and _is_as_seen(attachment, path, seen)
+        if len(causes) != 1 or not as_seen:
             outside.setdefault(tuple(dict.fromkeys((*causes, *still))), []).append(change)
             settled[path] = entries.pop(path, None)
             continue
-        last = attachment.tables.history(path, limit=1)
-        before = last[0].change.after if last else None
         closed = replace(after, mode=after.mode if seen.mode is None else seen.mode)
-        ours.setdefault(causes[0], []).append(FileChange(path, before, closed))
+        ours.setdefault(causes[0], []).append(FileChange(path, was[path], closed))
         if closed == after:
             settled[path] = entries.pop(path, None)
         else:
