@@ -4,9 +4,10 @@
 
 A copy of this file does the same; it needs Python 3.11 and, before Python 3.14, `backports.zstd`.
 STORE is the database file. The head of each log is printed, and what was erased or is wrong, one a
-line. Exit 0: every leaf, hash, node, commitment and content is as recorded; 1: not so; 2: not a
-store; 3: all is as recorded, and changes are on record that do not fit together. Tables that are
-derived from the log are not read; `loom-audit verify` compares them.
+line; `absent` is a content of which only the hash is known, `unanchored` are events that are under
+none of the heads given. Exit 0: every leaf, hash, node, commitment and content is as recorded; 1:
+not so; 2: not a store; 3: all is as recorded, and changes are on record that do not fit together.
+Tables that are derived from the log are not read; `loom-audit verify` compares them.
 """
 
 import argparse
@@ -16,9 +17,10 @@ import re
 import sqlite3
 import sys
 import zlib
-from base64 import b64decode, urlsafe_b64encode
+from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -30,9 +32,15 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+KINDS = {"f": "file", "l": "symlink", "d": "directory", "o": "opaque"}
+SHAPES = {"f": 3, "l": 3, "d": 1, "o": 0}
+"""How many items a state in a manifest has after its kind, and one more at most."""
+
+TEXTS = ("v", "log", "kind", "at", "actor", "session", "id", "prev", "source", "parent", "call_id")
+REVISIONS = {"0001", "0002", "0003", "0004"}
 HEAD = "loom-audit-head v1"
 HEAD_LINE = re.compile(rf"\s*{HEAD} \S+ [0-9]+ [0-9a-f]{{64}}\s*")
-TABLES = {"log", "event", "tree_node", "payload", "blob", "blob_content"}
+TABLES = {"log", "event", "tree_node", "payload", "blob", "blob_content", "alembic_version"}
 MAX_LEAF, MAX_ROW, CHUNK = (64 << 10) - 1, 1 << 20, 1 << 20
 STORED_LEVELS, ENCODINGS = 8, {("raw", True), ("zstd", True), ("zstd-delta", False)}
 
@@ -129,6 +137,9 @@ class Contents:
     def check(self, number: int) -> None:
         """Read a content; one in a file a part at a time. Raises what is in DAMAGED."""
         digest, size, stored, encoding, base, large = self._row(number)
+        self._check_shape(number, encoding, base, large)
+        if encoding == "absent":
+            return
         if not large:
             self.read(number)
             return
@@ -139,6 +150,30 @@ class Contents:
                 count += len(part)
         if (encoding, base, count, hashed.digest()) != ("zstd", None, size, digest):
             raise Wrong("its file is not what its hash was made of")
+
+    def _check_shape(self, number: int, encoding: str, base: int | None, large: int) -> None:
+        """That the row says where the bytes are, and the place in the line of versions."""
+        query = (
+            "SELECT b.version, s.version, c.blob IS NOT NULL, b.stored <> 0 FROM blob b "
+            "LEFT JOIN blob s ON s.number = b.base LEFT JOIN blob_content c ON c.blob = b.number "
+            "WHERE b.number = ?"
+        )
+        version, before, inside, stored = self._rows.execute(query, (number,)).fetchone()
+        step = 1
+        while version and version % (step * 16) == 0:
+            step *= 16
+        placed = (
+            before == version - step >= 0
+            if encoding == "zstd-delta"
+            else (version, base) == (0, None)
+        )
+        inside_or_large = (inside, large) in ((0, 0), (1, 0), (0, 1))
+        if (
+            not placed
+            or not inside_or_large
+            or (encoding == "absent" and (inside, large, stored) != (0, 0, 0))
+        ):
+            raise Wrong("its row does not say how it is stored")
 
     def _row(self, number: int) -> Any:
         query = "SELECT sha256, size, stored, encoding, base, large FROM blob WHERE number = ?"
@@ -216,9 +251,22 @@ def without_identity(state: Any, digest: bytes | None) -> State:
     if state is None:
         return None
     kind, *rest = state
-    more = rest.pop() if rest and isinstance(rest[-1], dict) else {}
-    mode, size = (*rest[:2], 0, 0)[:2] if kind != "d" else (rest[0], 0)
-    return kind, mode, size, digest, more.get("g"), more.get("a", 0)
+    width = SHAPES[kind]
+    [more] = rest[width:] or [{}]
+    mode, size = (*rest[:width], 0, 0)[:2]
+    said = mode, size, more.get("g") or 0
+    if len(rest) < width or [type(one) for one in said] != [int] * 3:
+        raise Wrong(f"its manifest says {state!a} of a file")
+    return kind, mode, 0 if kind == "d" else size, digest, more.get("g"), bool(more.get("a"))
+
+
+def shown(path: str) -> Any:
+    """A path as a manifest has it."""
+    raw = path.encode("utf-8", "surrogateescape")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return {"$b64": b64encode(raw).decode()}
 
 
 def above(path: str) -> Iterator[str]:
@@ -229,42 +277,59 @@ def above(path: str) -> Iterator[str]:
 
 @dataclass
 class Files:
-    """The files that a log says there are; `known` while all that says so could be read."""
+    """The files that a log says there are; `known` while all that says so could be read.
+
+    `gone` are the paths that are not known, with all below them; `inside` counts the paths that are
+    directly in each folder. What is told in a log of no folder need not fit together.
+    """
 
     states: dict[str, State] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
+    inside: Counter[str] = field(default_factory=Counter)
     listed: list[Change] = field(default_factory=list)
     parts: int = 0
     known: bool = True
+    of_folder: bool = True
 
     def change(self, changes: Sequence[Change]) -> Iterator[str]:
         """Follow an event; each path of which it says what cannot be."""
+        changed: dict[str, State] = {}
         for path, before, after in changes:
             there = self.states.get(path)
-            unknown = self.gone and not self.gone.isdisjoint((path, *above(path)))
-            if before != there and not unknown and not self._erased(before, there):
+            if before != there and not self._is_unknown(path) and not self._erased(before, there):
                 yield f"{path!a} was not before what it says"
-            self.states.pop(path, None)
+            self._put(path, after)
+            changed[path] = after
+        for path, after in sorted(changed.items()):  # a folder before what is in it
+            self.gone.discard(path)
             if after is not None:
-                self.states[path] = after
-        self.gone -= {path for path, _, _ in changes}
-        emptied = [path for path, _, _ in changes if self._kind(path) == "o"]
-        if emptied:
-            self.leave(emptied, inside=True)
-        folders = {path for path, _, _ in changes if self._kind(path) != "d"}
-        for path in sorted({path for path, _, after in changes if after is not None}):
-            if "/" in path and path in self.states and self._kind(next(above(path))) != "d":
-                if self.gone.isdisjoint(above(path)) and "o" not in map(self._kind, above(path)):
-                    yield f"{path!a} is not in a directory"
-                else:
-                    del self.states[path]  # what it lies in is not known
-        removed = {path for path, before, _ in changes if before and before[0] == "d"} & folders
-        if removed and any(not removed.isdisjoint(above(path)) for path in self.states):
-            yield f"something is left below {min(removed)!a}"
+                yield from self._check_folder(path)
+            if after is not None and after[0] == "o":
+                self.leave([path], inside=True)
+            elif self.inside[path] and (after is None or after[0] != "d"):
+                yield f"something is left below {path!a}"
+
+    def _put(self, path: str, state: State) -> None:
+        was = self.states.pop(path, None)
+        if state is not None:
+            self.states[path] = state
+        self.inside[path.rpartition("/")[0]] += (state is not None) - (was is not None)
 
     def _kind(self, path: str) -> str:
         state = self.states.get(path)
         return str(state[0]) if state else ""
+
+    def _is_unknown(self, path: str) -> bool:
+        return bool(self.gone) and not self.gone.isdisjoint((path, *above(path)))
+
+    def _check_folder(self, path: str) -> Iterator[str]:
+        """That what is at a path lies in a directory, where that is known."""
+        if "/" not in path or self._kind(next(above(path))) == "d":
+            return
+        if self._is_unknown(path) or "o" in map(self._kind, above(path)):
+            self._put(path, None)
+        else:
+            yield f"{path!a} is not in a directory"
 
     @staticmethod
     def _erased(one: State, other: State) -> bool:
@@ -277,25 +342,49 @@ class Files:
     def leave(self, paths: Sequence[str], *, inside: bool = False) -> None:
         """Let paths leave with all below them, or only what is inside."""
         named = set(paths)
-        self.states = {
-            path: state
-            for path, state in self.states.items()
-            if named.isdisjoint(above(path)) and (inside or path not in named)
-        }
+        for path in [*self.states]:
+            if not named.isdisjoint(above(path)) or (path in named and not inside):
+                self._put(path, None)
         self.gone = {path for path in self.gone if named.isdisjoint(above(path))}
         if not inside:
             self.gone |= named
 
-    def list_anew(self, changes: Sequence[Change], fact: Mapping[str, Any]) -> None:
+    def list_anew(self, changes: Sequence[Change], fact: Mapping[str, Any]) -> Iterator[str]:
         """Follow a part of a whole listing, which begins the files anew when it is the last."""
         part = fact.get("part", 1)
-        self.listed = [*(self.listed if part > 1 else ()), *changes]
-        self.parts = part if part in (1, self.parts + 1) else -1
-        if fact.get("last", True) and self.parts == part:
-            self.states = {path: after for path, _, after in self.listed}
-            self.gone = set()
+        if part == 1:
+            self.listed, self.parts = [], 0
+        if part != self.parts + 1:
+            self.parts = -1
+            return
+        self.listed += changes
+        self.parts = part
+        if fact.get("last", True):
+            self.states, self.inside, self.gone = {}, Counter(), set()
+            for path, _, after in self.listed:
+                self._put(path, after)
             self.leave([text_of(path) for path, *_ in fact.get("untracked", ())])
-            self.known = True
+            self.known, self.listed, self.parts = True, [], 0
+            for path in sorted(self.states):
+                yield from self._check_folder(path)
+
+    def listing(self) -> str | None:
+        """The hash of the listing of all that is there; None where that is not known."""
+        hashed = hashlib.sha256()
+        for path in sorted(
+            [*self.states, *self.gone], key=lambda path: path.encode("utf-8", "surrogateescape")
+        ):
+            line: list[Any] = [shown(path)]
+            if state := self.states.get(path):
+                kind, mode, size, digest, group, acl = state
+                if digest is None and kind in ("f", "l"):
+                    return None  # it was erased
+                line += [KINDS[kind], mode, size, digest and digest.hex()]
+                more = {"a": 1 if acl else None, "g": group}
+                said = {name: value for name, value in more.items() if value is not None}
+                line += [said] if said else []
+            hashed.update(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        return hashed.hexdigest() if self.known else None
 
 
 class Check:
@@ -311,9 +400,11 @@ class Check:
         self.twice: dict[object, int] = {}
         self.older = True
         self.meant: dict[tuple[int, str], list[Change] | None] = {}
-        self.files: Files | None = Files()
+        self.files = Files()
         self.changes: list[Change] | None = None
         self.fact: Any = None
+        self.lost = False
+        self.listings: dict[int, str | None] = {}
 
     def tell(self, sort: str, where: str, what: object) -> None:
         """Print what is `erased` or `wrong` in one line, whatever characters it holds."""
@@ -325,6 +416,9 @@ class Check:
     def store(self) -> None:
         """Check every log and every content."""
         self._read_dictionaries()
+        revisions = [name for (name,) in self.rows.execute("SELECT * FROM alembic_version")]
+        if len(revisions) != 1 or revisions[0] not in REVISIONS:
+            self.tell("wrong", "store", f"it says that it is at the revisions {revisions!a}")
         logs = dict(self.rows.execute("SELECT id, number FROM log"))
         for log, number in logs.items():
             self._check_log(log, number)
@@ -337,11 +431,13 @@ class Check:
         query = "SELECT blob FROM blob_content WHERE blob NOT IN (SELECT number FROM blob)"
         for (number,) in self.rows.execute(query):
             self.tell("wrong", f"content number {number}", "its bytes are stored, it has no row")
-        query = "SELECT number, hex(sha256) FROM blob WHERE encoding <> 'absent' ORDER BY number"
-        for number, digest in self.rows.execute(query):
-            self.found["contents"] += 1
+        query = "SELECT number, hex(sha256), encoding = 'absent' FROM blob ORDER BY number"
+        for number, digest, absent in self.rows.execute(query):
+            self.found["contents"] += not absent
             try:
                 self.contents.check(number)
+                if absent:
+                    self.tell("absent", f"content {digest.lower()}", "only its hash is known")
             except DAMAGED as error:
                 self.tell("wrong", f"content {digest.lower()}", error)
 
@@ -349,14 +445,17 @@ class Check:
         query = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'dictionary'"
         if self.rows.execute(query).fetchone() is None:
             return
-        self.dictionaries |= dict(self.rows.execute("SELECT number, words FROM dictionary"))
-        if {n: sha256(words).hex() for n, words in self.dictionaries.items()} != DICTIONARY_HASHES:
+        stored = dict(self.rows.execute("SELECT number, words FROM dictionary"))
+        self.dictionaries |= stored
+        if {n: sha256(words).hex() for n, words in stored.items()} != DICTIONARY_HASHES:
             self.tell("wrong", "store", "its dictionaries are not the published ones")
 
     def _check_log(self, log: str, number: int) -> None:
-        tree, where, prev = Tree(), f"log {log}", b""
+        tree, where, prev, anchored = Tree(), f"log {log}", b"", 0
         heads = [(size, root) for of, size, root in self.heads if of == log]
         self.files = Files()
+        due = self._points(number)
+        self.listings = {0: self.files.listing()}
         query = "SELECT seq, id, kind, leaf, leaf_hash FROM event WHERE log = ? ORDER BY seq"
         for seq, *row, packed, stored in self.rows.execute(query, (number,)):
             if seq != tree.size + 1:
@@ -371,20 +470,38 @@ class Check:
                 problems = [*self._check_event((number, log, seq, *row), leaf, prev)]
                 for problem in problems:
                     self.tell("wrong", shown, problem)
-                if problems and self.files:
+                if problems:
                     self.files.known = False
                 self._follow(shown, number, json.loads(leaf))
             except DAMAGED as error:
                 self.tell("wrong", shown, error)
-                if self.files:
-                    self.files.known = False
+                self.files.known = False
+            if seq in due:
+                self.listings[seq] = self.files.listing()
             prev = hashed if isinstance(hashed, bytes) else b""
             self._append(tree, where, number, prev)
             for size, root in heads:
                 if size == seq and root != tree.root():
                     self.tell("wrong", where, f"the head of {size} events does not match")
+                elif size == seq:
+                    anchored = size
+        if any(size == 0 and root != Tree().root() for size, root in heads):
+            self.tell("wrong", where, "the head of no events does not match")
+        self.found["unanchored"] += tree.size - anchored
         self._check_ends(tree.size, where, number, max(heads, default=(0, ""))[0])
         print(f"{HEAD} {ascii(log)[1:-1]} {tree.size} {tree.root()}")
+
+    def _points(self, number: int) -> set[Any]:
+        """The events after which the tree is listed, by those that can be read."""
+        points = set()
+        query = (
+            "SELECT p.content FROM event e JOIN payload p ON p.log = e.log AND p.seq = e.seq "
+            "WHERE e.log = ? AND e.kind = 'tree.listed' AND p.role = 'fact'"
+        )
+        for (packed,) in self.rows.execute(query, (number,)):
+            with suppress(*DAMAGED):
+                points.add(json.loads(unpack(packed, self.dictionaries, MAX_ROW))["point"])
+        return points
 
     def _append(self, tree: Tree, where: str, number: int, hashed: bytes) -> None:
         """Add a leaf hash, and compare the stored nodes that are complete with it."""
@@ -418,6 +535,8 @@ class Check:
         major = envelope["v"].partition(".")[0]
         if major not in ("1", "2"):
             raise Wrong(f"it is in the format {envelope['v']}, which is not known here")
+        if any(not isinstance(envelope.get(name, ""), str) for name in TEXTS):
+            yield "its envelope has what is no text where one is due"
         said = envelope["log"], envelope["seq"], envelope["kind"], pack_id(envelope.get("id", ""))
         if said != (log, seq, kind, id):
             yield "its leaf is that of another event than its row"
@@ -432,44 +551,60 @@ class Check:
         kind, files, seq = envelope["kind"], self.files, envelope["seq"]
         fact = self.fact if isinstance(self.fact, dict) else {}
         if seq == 1 and str(fact.get("root", "")).startswith("import:"):
-            self.files = None  # of no folder: what is told there need not fit together
+            files.of_folder = False
         if kind == "change.intended":
             self.meant[number, repr(seq)] = self.changes
-        if files is None:
-            return
         if kind == "files.changed":
             call = number, envelope.get("session", ""), envelope.get("call_id")
             named, again = envelope.get("intention"), self.twice.get(call) == seq
-            changes = self.changes if named is None else self.meant.pop((number, repr(named)), None)
+            changes = (
+                self.changes
+                if "intention" not in envelope
+                else self.meant.pop((number, repr(named)), None)
+            )
             if again:
                 return
+            if changes is None and named is None and not self.lost:
+                self.tell("wrong", shown, "it says of no paths what is there")
             files.known = files.known and changes is not None
             for problem in files.change(changes or []):
-                if files.known:
+                if files.known and files.of_folder:
                     self.tell("inconsistent", shown, problem)
         elif kind == "paths.untracked" and envelope["v"] not in ("1.0", "2.0"):
             files.leave([text_of(path) for path, *_ in fact.get("paths", ())])
         elif kind == "scope.accepted":
             files.leave([text_of(path) for path in fact.get("untracked", ())])
         elif kind == "tree.relisted":
-            files.list_anew(self.changes or [], fact)
+            for problem in files.list_anew(self.changes or [], {"part": 0} if self.lost else fact):
+                if files.of_folder:
+                    self.tell("inconsistent", shown, problem)
+        elif kind == "tree.listed" and fact.get("continuous"):
+            point, listing = fact["point"], fact["listing"]
+            if self.listings.get(point, "") not in (None, listing):
+                self.tell("wrong", shown, f"it does not list the tree after event {point}")
+        if self.lost and kind in ("paths.untracked", "scope.accepted", "tree.relisted"):
+            files.known = False
 
     def _check_intention(self, number: int, envelope: Mapping[str, Any]) -> Iterator[str]:
         """That what an event says was intended was, and happened once.
 
         What an interruption let a release before format 2.1 record twice is told, and not wrong.
         """
-        kind, seq, named = envelope["kind"], envelope["seq"], repr(envelope.get("intention"))
+        kind, seq = envelope["kind"], envelope["seq"]
+        named = repr(envelope["intention"]) if "intention" in envelope else ""
         self.older = (self.older or seq == 1) and envelope["v"] in ("1.0", "2.0")
         call = number, envelope.get("session", ""), envelope.get("call_id")
         if kind == "change.intended" and not envelope["v"].startswith("1."):
             self.intended[number, repr(seq)] = call
-        again = kind == "files.changed" and named != "None" and self.named.get(call) == named
+        if named and kind != "files.changed":
+            yield "it says that what was intended happened, and changes no files"
+            return
+        again = kind == "files.changed" and named and self.named.get(call) == named
         if kind == "files.changed":
             self.named[call] = named
         if again and self.older and call not in self.twice:
             self.twice[call] = seq
-        elif named != "None" and self.intended.pop((number, named), None) != call:
+        elif named and self.intended.pop((number, named), None) != call:
             yield "what it says was intended is not an intention of its call, or not only its own"
         if kind == "call.finished":
             self.named.pop(call, None)
@@ -490,24 +625,24 @@ class Check:
         rows = self.rows.execute(query, (number, envelope["seq"]))
         stored = {(role, n): (salt, self._bytes(*row)) for role, n, salt, *row in rows}
         keys = stored.pop(("keys", 0), None) if ("manifest", 0) in stored else None
-        self.changes = self.fact = None
+        self.changes, self.fact, self.lost = None, None, False
         for item in envelope.get("payloads", ()):
             role, n = item["role"], item["n"]
             salt, content = stored.pop((role, n), (b"", None))
             if content is None:
                 self.tell("erased", where, f"payload {role} {n}")
+                self.lost = self.lost or role in ("fact", "manifest")
                 continue
             self.found["payloads"] += 1
             made = sha256(salt, role.encode(), sha256(content))
-            commit = base64url(made) if salt_bytes == 16 else made.hex()
-            if (commit, len(content)) != (item["commit"], item["size"]):
+            if item["commit"] not in (base64url(made), made.hex()) or item["size"] != len(content):
                 yield f"payload {role} {n} is not the one on record"
             elif role == "manifest":
                 yield from self._check_manifest(where, content, keys and keys[1], salt_bytes)
             elif role == "fact":
                 self.fact = json.loads(content)
-        if keys and keys[0]:
-            yield "its keys have a salt"
+        if keys and (keys[0] != b"" or keys[1] == b""):
+            yield "its keys have a salt, or are none"
         for role, n in stored:
             yield f"payload {role} {n} is stored and not on record"
 

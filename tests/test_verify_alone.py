@@ -370,7 +370,9 @@ def test_what_was_erased_is_named_and_is_not_damage(store: Recorded) -> None:
         f"DELETE FROM payload WHERE seq = {FINISH} AND role = 'result'",
         "UPDATE payload SET content = zeroblob(length(content)) "
         f"WHERE seq = {CHANGED} AND role = 'keys'",
-        f"UPDATE blob SET encoding = 'absent', base = NULL, stored = 0 WHERE number = {large}",
+        f"DELETE FROM blob_content WHERE blob = {large}",
+        "UPDATE blob SET encoding = 'absent', base = NULL, version = 0, stored = 0 "
+        f"WHERE number = {large}",
     )
     code, said = verified(store.path, *heads_of(store))
     named = re.findall(

@@ -12,7 +12,13 @@ from msgspec import Struct, field
 from loom_audit.errors import AuditError, Corrupt, NotFound
 from loom_audit.history.continuity_check import ContinuityChecker
 from loom_audit.history.log_check import Findings
-from loom_audit.model.codec import decode_fact, intention_in, read_envelope
+from loom_audit.model.codec import (
+    MALFORMED,
+    PREV_DIGITS,
+    decode_fact,
+    intention_in,
+    read_envelope,
+)
 from loom_audit.model.events import (
     ApprovalRequested,
     CallDecided,
@@ -20,6 +26,7 @@ from loom_audit.model.events import (
     CallRequested,
     ChangeIntended,
     Fact,
+    FilesChanged,
     TreeListed,
     UnknownFact,
     WorkspaceAttached,
@@ -52,8 +59,7 @@ _KNOWN = frozenset(fact.kind for fact in get_args(Fact) if fact is not UnknownFa
 class ContentChecker(Struct):
     """Checks the payloads of one log, event by event in order, and counts what it checked.
 
-    `max_file_bytes` is the smallest limit over which files were recorded by hash only; `listed` are
-    the listings of the tree on record.
+    `max_file_bytes` is the smallest limit over which files were recorded by hash only.
     """
 
     evidence: Evidence
@@ -64,7 +70,6 @@ class ContentChecker(Struct):
     contents_read: int = 0
     hash_only: int = 0
     max_file_bytes: int | None = None
-    listed: list[tuple[int, TreeListed]] = field(default_factory=list)
     continuity: ContinuityChecker | None = None
     """Follows the trees where all is read."""
     _open_calls: set[_CallKey] = field(default_factory=set)
@@ -77,6 +82,9 @@ class ContentChecker(Struct):
 
     _repeats: Repeats = field(default_factory=Repeats)
     _reads_all: bool = True
+    _before: tuple[int, bytes] = (0, b"")
+    """The event that was checked last, and the hash of its leaf."""
+
     _next_part: PayloadRow | None = None
     _references: dict[bytes, tuple[int, int]] = field(default_factory=dict)
 
@@ -114,7 +122,7 @@ class ContentChecker(Struct):
         for item in items:
             try:
                 result = step(*item)
-            except (Corrupt, KeyError, TypeError, ValueError) as error:
+            except (Corrupt, *MALFORMED) as error:
                 seq = item[0].seq
                 self.findings.add(seq, "event.malformed", f"event {seq} cannot be read: {error}")
             else:
@@ -155,6 +163,10 @@ class ContentChecker(Struct):
     def _check_envelope(self, row: EventRow, parts: Sequence[PayloadRow]) -> _EventParts:
         """Read the envelope, and report a kind that this version cannot check."""
         envelope = read_envelope(row.leaf or b"")
+        self._check_place(row, envelope)
+        if "intention" in envelope and envelope["kind"] != FilesChanged.kind:
+            message = f"event {row.seq} says that what was intended happened, and changes no files"
+            self.findings.add(row.seq, "event.intention", message)
         if envelope["kind"] not in _KNOWN:
             self.findings.add(
                 row.seq,
@@ -163,6 +175,28 @@ class ContentChecker(Struct):
                 "incomplete",
             )
         return row, envelope, parts
+
+    def _check_place(self, row: EventRow, envelope: Mapping[str, Any]) -> None:
+        """Report a row that is not of its leaf, where looking for the bytes did not find that out.
+
+        They may stand in an object in the envelope, which says something else itself.
+        """
+        seq, (before, prev) = row.seq, self._before
+        self._before = seq, row.leaf_hash
+        unlike = []
+        if (envelope["log"], envelope["seq"]) != (self.evidence.log, seq):
+            unlike.append((seq, "event.place", f"event {seq} was recorded at another place"))
+        for name, filed in (("id", row.id), ("kind", row.kind)):
+            if envelope.get(name, "") != filed:
+                message = f"event {seq} is filed under the {name} {filed!a}, not its own"
+                unlike.append((seq, "event.column", message))
+        digits = None if is_format_1(envelope) else PREV_DIGITS
+        if seq == before + 1 and envelope.get("prev", "") != prev.hex()[:digits]:
+            message = f"event {seq} was recorded after another event {before} than this one"
+            unlike.append((before, "event.prev", message))
+        for about, code, message in unlike:
+            if not self.findings.has(about, code):
+                self.findings.add(about, code, message)
 
     def _check_call(self, row: EventRow, envelope: Mapping[str, Any], _: object) -> None:
         seq, kind = row.seq, envelope["kind"]
@@ -278,10 +312,7 @@ class ContentChecker(Struct):
             manifest = self._manifest_of_intention(seq, envelope)
             if manifest is None:
                 return None
-        fact = decode_fact(envelope, payloads, manifest)
-        if isinstance(fact, TreeListed):
-            self.listed.append((seq, fact))
-        return seq, envelope, fact
+        return seq, envelope, decode_fact(envelope, payloads, manifest)
 
     def _manifest_of_intention(self, seq: int, envelope: Mapping[str, Any]) -> Manifest | None:
         """The manifest of what the call intended, where exactly that happened."""
@@ -328,7 +359,7 @@ class ContentChecker(Struct):
                     self.findings.add(seq, "keys.erased", f"{shown} was erased")
                 else:
                     self.findings.add(seq, "keys.mismatch", f"{shown} is not the one on record")
-        except (ValueError, KeyError, TypeError) as error:
+        except MALFORMED as error:
             self._report_manifest(seq, error)
             return None
         return manifest
@@ -347,20 +378,21 @@ class ContentChecker(Struct):
 
     def check_listings(self) -> None:
         """Compare each listing of the tree that is on record with what the log makes."""
-        for seq, fact in self.listed:
-            if not self._is_listed(fact):
+        for seq, fact, hashed in self.continuity.listed if self.continuity else ():
+            if hashed != fact.listing and (fact.point >= seq or not self._is_listed(fact, hashed)):
                 self.findings.add(
                     seq,
                     "tree.listed",
                     f"the tree after event {fact.point} is not the one that event {seq} lists",
                 )
 
-    def _is_listed(self, fact: TreeListed) -> bool:
+    def _is_listed(self, fact: TreeListed, hashed: str | None) -> bool:
         """Whether a listing is that of the tree, as it was folded when it went on record.
 
-        Formats before 2.1 kept in the tree what was below an opaque entry.
+        Formats before 2.1 kept in the tree what was below an opaque entry. Where the hash of the
+        tree is not known here, the tables tell it, which are compared as well.
         """
-        if listing_hash(*self.evidence.tree(fact.point)) == fact.listing:
+        if hashed is None and listing_hash(*self.evidence.tree(fact.point)) == fact.listing:
             return True
         return not fact.continuous and (
             listing_hash(self.evidence.tree(fact.point, plain=True)[0]) == fact.listing

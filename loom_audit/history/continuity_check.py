@@ -1,4 +1,7 @@
-"""Checks that every change on record applies to the tree before it, and lists what does not."""
+"""Checks that every change on record applies to the tree before it, and lists what does not.
+
+And that each listing of the tree on record is of the tree that the log makes.
+"""
 
 from collections.abc import Sequence
 
@@ -6,8 +9,9 @@ from msgspec import Struct, field
 
 from loom_audit.history.log_check import Findings
 from loom_audit.model.continuity import TREE_FACTS, TreeFold
-from loom_audit.model.events import TreeRelisted, WorkspaceAttached
+from loom_audit.model.events import TreeListed, TreeRelisted, WorkspaceAttached
 from loom_audit.model.imported import is_imported
+from loom_audit.model.listing import listing_hash
 from loom_audit.ports import EventRow
 from loom_audit.ports.evidence import CheckedEvent
 
@@ -25,9 +29,14 @@ class ContinuityChecker(Struct):
     findings: Findings
     tree: TreeFold = field(default_factory=TreeFold)
     named: int = 0
+    listed: list[tuple[int, TreeListed, str | None]] = field(default_factory=list)
+    """The events that list the tree, and the hash of its listing; None where it is not known."""
+
     _known: bool = True
     _of_folder: bool = True
     _last: int = 0
+    _changed: int = 0
+    """The last event that the tree followed."""
 
     def check(self, rows: Sequence[EventRow], decoded: Sequence[CheckedEvent]) -> None:
         """Follow the next events, of which those that can be read are decoded."""
@@ -39,18 +48,23 @@ class ContinuityChecker(Struct):
             fact = facts.get(row.seq)
             if row.seq == 1 and isinstance(fact, WorkspaceAttached):
                 self._of_folder = not is_imported(fact.root)
-            if not isinstance(fact, TREE_FACTS) or not self._of_folder:
-                continue
-            if isinstance(fact, TreeRelisted) and fact.part == 1:
-                self._known = True
-            if self._known:
+            if isinstance(fact, TREE_FACTS):
+                states = self.tree.states
                 self.tree.follow(fact)
+                if isinstance(fact, TreeRelisted) and self.tree.states is not states:
+                    self._known = True  # it was the last part of a whole listing
+                self._changed = row.seq
                 self._report(row.seq)
+            elif isinstance(fact, TreeListed):
+                here = self._known and self._changed <= fact.point < row.seq
+                tree = self.tree
+                hashed = listing_hash(tree.states, tree.untracked) if here else None
+                self.listed.append((row.seq, fact, hashed))
 
     def _report(self, seq: int) -> None:
-        if (broken := self.tree.broken) is None:
+        broken, self.tree.broken = self.tree.broken, None
+        if broken is None or not self._known or not self._of_folder:
             return
-        self.tree.broken = None
         self.named += 1
         if self.named <= MOST_NAMED:
             message = f"event {seq} says of {broken.path!a} what cannot be: {broken.why}"

@@ -45,9 +45,15 @@ class Findings(Struct):
     """All findings so far, in the order in which they were made."""
 
     found: list[Finding] = field(default_factory=list)
+    _codes: set[tuple[int | None, str]] = field(default_factory=set)
 
     def add(self, seq: int | None, code: str, message: str, grade: Grade = "tampered") -> None:
         self.found.append(Finding(seq, code, message, grade))
+        self._codes.add((seq, code))
+
+    def has(self, seq: int | None, code: str) -> bool:
+        """Whether there is such a finding about an event."""
+        return (seq, code) in self._codes
 
 
 class LogChecker:

@@ -28,6 +28,7 @@ from loom_audit.model.format_1 import upcast_from_1_0
 from loom_audit.model.manifest import Manifest
 from loom_audit.model.merkle import leaf_hash
 from loom_audit.model.payloads import Payload, Salts, commitment_text, parse_json
+from loom_audit.model.typed import check_texts_of
 
 FORMAT = "2.1"
 """Major and minor version of envelope and payloads, as in every leaf's `v`."""
@@ -44,6 +45,12 @@ _CANONICAL = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
 )
 """RFC 8785 for what an envelope holds: ASCII keys, texts of UTF-8, integers below 2**53."""
+
+_TEXTS = ("v", "log", "kind", "at", "actor", "session", "id", "prev", "source", "parent", "call_id")
+"""Fields of an envelope that hold text where they are there."""
+
+MALFORMED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What is raised where a forged event is read as if it were not."""
 
 Upcaster = Callable[[Record], Record]
 
@@ -160,7 +167,10 @@ def read_envelope(leaf: bytes) -> dict[str, Any]:
         if not isinstance(envelope, dict):
             raise TypeError("not an object")
         _major(envelope)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        check_texts_of(envelope, _TEXTS)
+        if type(envelope.get("seq", 0)) is not int:
+            raise TypeError("its seq is not a whole number")
+    except MALFORMED as error:
         raise Corrupt(
             f"An event's envelope cannot be read: {error}",
             hint="Run `loom-audit verify` to locate the damage.",
@@ -185,11 +195,13 @@ def decode(
     Unknown kinds become UnknownFact. Corrupt when stored bytes are malformed; StorageFailed
     when a newer major version wrote them.
     """
-    record = _upcast(Record(read_envelope(leaf), payloads, manifest), upcasters)
-    envelope = record.envelope
+    envelope: Mapping[str, Any] = read_envelope(leaf)
     kind = str(envelope.get("kind"))
     hashed = leaf_hash(leaf)
     try:
+        record = _upcast(Record(envelope, payloads, manifest), upcasters)
+        envelope = record.envelope
+        kind = str(envelope.get("kind"))
         fact_fields = fact_payload_of(record)
         uncut = fact_fields or {}
         occurred_at = envelope.get("occurred_at")
@@ -206,7 +218,7 @@ def decode(
             source=uncut.get("source", envelope.get("source", "")),
             parent=envelope.get("parent"),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except MALFORMED as error:
         raise Corrupt(
             f"Event {envelope.get('seq')} ({kind}) cannot be read: {error!r}",
             hint="Run `loom-audit verify` to locate the damage.",
@@ -218,11 +230,12 @@ def decode_fact(
     envelope: Mapping[str, Any], payloads: PayloadBytes, manifest: Manifest | None = None
 ) -> Fact:
     """Only the fact, of an envelope (and manifest) that was read already; errors as `decode`."""
-    record = _upcast(Record(envelope, payloads, manifest), UPCASTERS)
-    kind = str(record.envelope.get("kind"))
+    kind = str(envelope.get("kind"))
     try:
+        record = _upcast(Record(envelope, payloads, manifest), UPCASTERS)
+        kind = str(record.envelope.get("kind"))
         return join_fact(kind, record, fact_payload_of(record))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except MALFORMED as error:
         raise Corrupt(f"Event {envelope.get('seq')} ({kind}) cannot be read: {error!r}") from error
 
 
@@ -252,8 +265,11 @@ def format_time(moment: datetime) -> str:
 
 
 def parse_time(text: str) -> datetime:
-    """The time that `format_time` was given, in UTC."""
-    return datetime.fromisoformat(text)
+    """The time that `format_time` was given, in UTC. ValueError for another text."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"the time {text} is without a zone")
+    return moment
 
 
 def _major(envelope: Mapping[str, Any]) -> int:

@@ -51,6 +51,7 @@ from loom_audit.model.payloads import (
     make_payload,
     to_json,
 )
+from loom_audit.model.typed import check_types
 
 _ERASED_TEXT = "[erased]"
 
@@ -302,6 +303,7 @@ def join_fact(kind: str, record: Record, fact_fields: Mapping[str, Any] | None) 
     if "coverage" in values:
         values["coverage"] = _coverage(values["coverage"], fact_fields or {})
     fact: Fact = cls(**values)
+    check_types(fact)
     return fact
 
 
@@ -325,7 +327,9 @@ def _stored_elsewhere(cls: type[Any], layout: Layout, record: Record) -> dict[st
         return values
     manifest = record.manifest or _decoded_manifest(record)
     if manifest is None:
-        return None
+        if "intention" in record.envelope or _lists(record.envelope, "manifest"):
+            return None
+        raise ValueError("it says of no paths what is there")
     if cls is ContentFound:
         [change] = manifest.changes
         return {**values, "path": change.path, "state": change.after}
@@ -348,9 +352,10 @@ def _typed(made: type[Any] | None, value: Any) -> Any:
     if made is None or value is None:
         return _frozen(value)
     known = len(made.__struct_fields__)  # a later minor version may say more
-    if made is Lease:
-        return Lease(*value[:known])
-    return tuple(made(*item[:known]) for item in value)
+    items = tuple(made(*item[:known]) for item in ([value] if made is Lease else value))
+    for item in items:
+        check_types(item)
+    return items[0] if made is Lease else items
 
 
 def _frozen(value: Any) -> Any:
@@ -359,7 +364,9 @@ def _frozen(value: Any) -> Any:
 
 def _coverage(stored: Mapping[str, Any], fact_fields: Mapping[str, Any]) -> Coverage:
     reasons = fact_fields.get("reasons", stored.get("reasons", ()))
-    return Coverage(stored["level"], tuple(reasons))
+    coverage = Coverage(stored["level"], tuple(reasons))
+    check_types(coverage)
+    return coverage
 
 
 def _value(record: Record, role: str) -> Any:

@@ -17,6 +17,7 @@ from base64 import urlsafe_b64decode
 from binascii import b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
+from types import NoneType
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
@@ -94,7 +95,7 @@ def decode_manifest(
             return None
         tag = said[0]
         if tag == "d":
-            plain = FileState("directory", None, said[1], 0)
+            plain = FileState("directory", None, _number(said[1]), 0)
             return plain if len(said) == 2 else _with_more(plain, said[2])
         if tag == "o":
             plain = FileState("opaque", None, 0, 0)
@@ -107,7 +108,7 @@ def decode_manifest(
             blob = BlobId(_bytes_of(commitment).hex())
         else:
             blob = BlobId(key[salt_bytes:].hex())
-        plain = FileState(_KINDS[tag], blob, mode, size)
+        plain = FileState(_KINDS[tag], blob, _number(mode), _number(size))
         return _with_more(plain, more[0]) if more else plain
 
     changes = tuple(
@@ -123,8 +124,17 @@ def decode_manifest(
     return Manifest(changes, moves, more, commitments, salt_bytes)
 
 
+def _number(said: Any) -> int:
+    if type(said) is not int:
+        raise TypeError(f"{said!a:.80} is not a whole number")
+    return said
+
+
 def _with_more(state: FileState, more: Mapping[str, Any]) -> FileState:
-    return replace(state, group=more.get("g"), acl=bool(more.get("a")), identity=more.get("i", ""))
+    group, identity = more.get("g"), more.get("i", "")
+    if type(group) not in (int, NoneType) or type(identity) is not str:
+        raise TypeError(f"{more!a:.80} says what cannot be of a file")
+    return replace(state, group=group, acl=bool(more.get("a")), identity=identity)
 
 
 class Content(NamedTuple):

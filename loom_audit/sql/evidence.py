@@ -8,7 +8,7 @@ from operator import methodcaller
 from typing import Any
 
 from loom_audit.errors import Corrupt, NotFound, StorageFailed
-from loom_audit.model.codec import decode, parse_time
+from loom_audit.model.codec import MALFORMED, decode, parse_time
 from loom_audit.model.events import Event, Fact, WorkspaceAttached
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.intentions import Intentions
@@ -191,7 +191,7 @@ class SqlEvidence:
             if self._check is None:
                 self._check = QuickCheck(self._raw, self._rebuilt.scratch(), self._number)
             self._check.follow([_followed(*event) for event in events])
-        except (driver().Error, Corrupt, KeyError, TypeError, ValueError):
+        except (driver().Error, Corrupt, *MALFORMED):
             self._in_doubt = True  # reading the log once more finds out what it is
         finally:
             self._raw.text_factory = _decode_losslessly
@@ -205,7 +205,7 @@ class SqlEvidence:
         ).fetchone()
         try:
             return self._check.agrees(last or 0)
-        except (driver().Error, Corrupt, KeyError, TypeError, ValueError):
+        except (driver().Error, Corrupt, *MALFORMED):
             return False
 
     def differences(self, report: Report | None = None) -> Iterator[tuple[int | None, str]]:
@@ -227,7 +227,7 @@ class SqlEvidence:
         for events in self._decode_events():
             try:
                 self._rebuilt.follow([followed(event) for event in events])
-            except driver().Error as error:
+            except (driver().Error, *MALFORMED) as error:
                 raise StorageFailed(
                     f"Events {done + 1} to {done + len(events)} do not fit together: {error}",
                     hint="What verification finds in these events explains it.",

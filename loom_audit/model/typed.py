@@ -1,0 +1,75 @@
+"""Whether what was read has the types that its fields say: who forges a log need not heed them.
+
+A text that is one of a few is any text here: a later minor version may know more of them.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+
+from msgspec import Struct
+from msgspec.structs import astuple, fields
+
+
+class _Allowed(NamedTuple):
+    """The types that a value may have, and what must be so of the items of a tuple."""
+
+    types: Collection[type[Any]]
+    items: Callable[[Any], bool] | None = None
+
+
+def check_types(value: Struct) -> None:
+    """TypeError where a field of a struct is of another type.
+
+    Structs in it are not looked into, where they lie in tuples.
+    """
+    for allowed, found in zip(_fields(type(value)), astuple(value), strict=True):
+        types, items = allowed
+        kind = type(found)
+        if types and (
+            kind not in types or (found and kind is tuple and items and not items(found))
+        ):
+            raise TypeError(f"a field cannot be {found!a:.80}")
+
+
+def check_texts_of(values: Mapping[str, Any], names: Sequence[str]) -> None:
+    """TypeError where one of these is there and is not a text."""
+    for name in names:
+        if type(values.get(name, "")) is not str:
+            raise TypeError(f"its {name} cannot be {values[name]!a:.80}")
+
+
+@cache
+def _fields(of: type[Any]) -> Sequence[_Allowed]:
+    return [_allowed(item.type) for item in fields(of)]
+
+
+def _allowed(said: Any) -> _Allowed:
+    """What a type allows; where that is anything, no types."""
+    origin, given = get_origin(said), get_args(said)
+    if origin is Literal:
+        return _Allowed((str,))
+    if origin in (Union, UnionType):
+        some = [_allowed(one) for one in given]
+        items = next((one.items for one in some if one.items), None)
+        return _Allowed(tuple(t for one in some for t in one.types), items)
+    if origin is tuple:
+        return _Allowed((tuple,), _of_items(given))
+    if said in (str, int, bool, NoneType) or (isinstance(said, type) and issubclass(said, Struct)):
+        return _Allowed((said,))
+    return _Allowed(())
+
+
+def _of_items(given: tuple[Any, ...]) -> Callable[[Any], bool] | None:
+    """What must be so of the items of a tuple."""
+    if given[-1] is not Ellipsis:
+        parts = [_allowed(one) for one in given]
+        return lambda found: len(found) == len(parts) and all(map(_has, parts, found))
+    each = _allowed(given[0])
+    return lambda found: all(_has(each, one) for one in found)
+
+
+def _has(allowed: _Allowed, found: Any) -> bool:
+    types, items = allowed
+    return type(found) in types and (items is None or type(found) is not tuple or items(found))
