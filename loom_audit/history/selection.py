@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.attribution import OUTSIDE, candidates
+from loom_audit.history.attribution import OUTSIDE, candidates, request_event
 from loom_audit.history.baseline import baseline_end
 from loom_audit.history.doers import UNKNOWN, Candidate, by_doers
 from loom_audit.history.looked import look_between
@@ -86,7 +86,7 @@ def select(request: Request, attachment: Attachment, timeline: Timeline) -> Sele
         return Selection(_label(call), (call,), passed_over=passed_over)
     if request.verb == "redo":
         call = newest_undo(attachment, request.session)
-        return Selection(_label(call), (call,))
+        return Selection(_label(call), (call, *_begun_redos(attachment, call)))
     if request.verb == "rollback":
         return _select_after_point(request, attachment, timeline)
     if not request.targets:
@@ -230,13 +230,38 @@ UNDO_AND_REDO = frozenset({"undo", "redo"})
 
 
 def newest_undoable(attachment: Attachment, session: str | None) -> Call:
-    """The newest call with changes that is not taken back, of one session or of any. NotFound."""
-    return _newest(attachment, session, lambda call: not _is_undo_by(call, *UNDO_AND_REDO), "undo")
+    """The newest call with changes that is not taken back, of one session or of any. NotFound.
+
+    An undo or redo that did not come to its end is a call like any other.
+    """
+
+    def is_wanted(call: Call) -> bool:
+        return not (_is_undo_by(call, *UNDO_AND_REDO) and _is_whole(call))
+
+    return _newest(attachment, session, is_wanted, "undo")
 
 
 def newest_undo(attachment: Attachment, session: str | None) -> Call:
-    """The newest undo that is not taken back, of one session or of any. NotFound."""
-    return _newest(attachment, session, lambda call: _is_undo_by(call, "undo"), "redo")
+    """The newest undo that came to its end and is not taken back, of one session or of any.
+
+    NotFound.
+    """
+
+    def is_wanted(call: Call) -> bool:
+        return _is_undo_by(call, "undo") and _is_whole(call)
+
+    return _newest(attachment, session, is_wanted, "redo")
+
+
+def _begun_redos(attachment: Attachment, undo: Call) -> Iterator[Call]:
+    """The redos of an undo that did not come to their end and stand: a redo finishes them."""
+    wanted = CallFilter(after=undo.requested, tool="redo", changed_only=True, limit=None)
+    for call in attachment.projections.calls(wanted):
+        begun = _is_undo_by(call, "redo") and call.seq and not _is_whole(call)
+        if begun and call.undone_by is None:
+            asked = request_event(attachment, call)[1].arguments
+            if isinstance(asked, dict) and asked.get("target") == _label(undo):
+                yield call
 
 
 def _newest(
@@ -301,6 +326,11 @@ MOST_PASSED = 1_000
 
 def _is_undo_by(call: Call, *verbs: str) -> bool:
     return is_undo(call) and call.tool in verbs
+
+
+def _is_whole(call: Call) -> bool:
+    """Whether a call that takes back came to its end: else it took back no call as a whole."""
+    return call.status == "ok"
 
 
 def taken_back_notes(
