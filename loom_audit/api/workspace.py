@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from loom_audit.disk.heads import LastVerified
 from loom_audit.errors import AuditError, InvalidArguments, TooLarge
-from loom_audit.history.attachment import Attachment
+from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.log_end import LogEnd
 from loom_audit.history.proven_log import ProvenLog
@@ -34,6 +34,7 @@ from loom_audit.model.files import FileChange, Move
 from loom_audit.model.imported import is_imported
 from loom_audit.model.records import Call, Checkpoint
 from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
+from loom_audit.model.verdicts import Note
 from loom_audit.ports import BlobStore, EventLog, Report
 from loom_audit.wiring import Adapters, WorkspaceEntry
 
@@ -56,7 +57,8 @@ class Status(Struct, frozen=True):
     """Disk against log: `drift` leads from the log's tree to what is on disk.
 
     What interrupted calls made of what they intended is not in it, but in `begun`; moves that
-    were interrupted between both ends are `halves`.
+    were interrupted between both ends are `halves`. `kept` is what an interrupted undo leaves as
+    it is when it is finished, since somebody changed it.
     """
 
     head: int
@@ -66,6 +68,7 @@ class Status(Struct, frozen=True):
     interrupted: tuple[Call, ...]
     begun: tuple[FileChange, ...] = ()
     halves: tuple[Move, ...] = ()
+    kept: tuple[Note, ...] = ()
 
 
 class AuditedWorkspace:
@@ -252,6 +255,7 @@ class AuditedWorkspace:
         """
         from loom_audit.history.capture import scan
         from loom_audit.history.interrupted import half_moves, without_interrupted
+        from loom_audit.history.left_alone import would_stay
         from loom_audit.history.recovery import interrupted_calls
 
         with self.attachment.exclusive_if_possible():
@@ -259,6 +263,12 @@ class AuditedWorkspace:
             drift, begun = without_interrupted(self.attachment, found.changes)
             interrupted = tuple(interrupted_calls(self.attachment))
             halves = [one for call in interrupted for one in half_moves(self.attachment, call)]
+            kept = [
+                note
+                for call in interrupted
+                if is_undo(call)
+                for note in would_stay(self.attachment, call)
+            ]
         return Status(
             self.log.head(),
             tuple(drift),
@@ -267,6 +277,7 @@ class AuditedWorkspace:
             interrupted,
             tuple(begun),
             tuple(halves),
+            tuple(kept),
         )
 
     def leftovers(self) -> Sequence[str]:

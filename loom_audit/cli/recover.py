@@ -1,19 +1,26 @@
 """`loom-audit recover`: close the calls of processes that are gone."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
+from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, half_move_lines
 from loom_audit.cli.shared.lookup import event_id
 from loom_audit.cli.shared.parameters import option
-from loom_audit.cli.shared.plans import RECORDING
-from loom_audit.cli.shared.records import call_record
+from loom_audit.cli.shared.plans import CODES, kept_lines
+from loom_audit.cli.shared.records import call_record, note_record
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.model.display import visible_path
+from loom_audit.model.planning import Verb
+
+if TYPE_CHECKING:
+    from loom_audit.api.face import AuditedWorkspace, RecoveredCall
+
+TAKING_BACK = get_args(Verb)
 
 
-@command(examples=("loom-audit recover", "loom-audit recover --continue"), codes=RECORDING)
+@command(examples=("loom-audit recover", "loom-audit recover --continue"), codes=CODES)
 def recover(
     invocation: Invocation,
     go_on: Annotated[
@@ -25,11 +32,12 @@ def recover(
     relist: Annotated[
         bool, option("--relist", help="List what is on disk anew, after what cannot have been.")
     ] = False,
-) -> None:
+) -> int:
     """Close the calls of processes that are gone.
 
     Records what is on disk now. Changes no file, except to finish an interrupted undo with
     --continue; temporary files that a crash left are removed, what is in them is on record.
+    What somebody changed since the undo stopped stays as it is, and is listed.
 
     Where `verify` names an event inconsistent nothing more is recorded, until --relist has put all
     that is on disk on record, as from outside. What happened before it is no longer taken back.
@@ -52,29 +60,44 @@ def recover(
                 output.record({"relisted": event.seq})
             else:
                 output.line(f"all that is on disk is on record anew, with event {event.seq}")
-            return
+            return exits.OK
         put_right(workspace)
         recovered = workspace.recover(mode)
         for one in recovered:
-            number = one.call.seq or one.call.requested
-            if output.json:
-                output.record(
-                    {
-                        "call": call_record(one.call, event_id(workspace, number)),
-                        "outcomes": [{"path": p, "outcome": o} for p, o in one.outcomes],
-                        "waiting": one.waiting,
-                        "half_moved": [[move.source, move.target] for move in one.halves],
-                    }
-                )
-                continue
-            output.line(*call_line(one.call, width=output.width))
-            for path, outcome in one.outcomes:
-                output.line(f"  {visible_path(path)}: {outcome}")
-            output.lines(half_move_lines(one.halves))
+            _print(invocation, workspace, one)
         if not recovered:
             output.note("nothing to recover")
+        if abandon and not output.json:
+            for one in recovered:
+                if one.call.changed and one.call.tool in TAKING_BACK:
+                    output.note(f"`loom-audit revert {one.call.seq}` takes back what it had done")
         if any(one.waiting for one in recovered):
             raise Conflict(
                 "an interrupted change waits for a decision",
                 hint="`loom-audit recover --continue` finishes it, `--abandon` leaves it as it is.",
             )
+        done = [one.call.status for one in recovered if one.kept]
+        if not done:
+            return exits.OK
+        return exits.IN_PART if "ok" in done else exits.CONFLICT
+
+
+def _print(invocation: Invocation, workspace: "AuditedWorkspace", one: "RecoveredCall") -> None:
+    output = invocation.output
+    if output.json:
+        number = one.call.seq or one.call.requested
+        output.record(
+            {
+                "call": call_record(one.call, event_id(workspace, number)),
+                "outcomes": [{"path": p, "outcome": o} for p, o in one.outcomes],
+                "waiting": one.waiting,
+                "half_moved": [[move.source, move.target] for move in one.halves],
+                "kept": [note_record(note) for note in one.kept],
+            }
+        )
+        return
+    output.line(*call_line(one.call, width=output.width))
+    for path, outcome in one.outcomes:
+        output.line(f"  {visible_path(path)}: {outcome}")
+    output.lines(half_move_lines(one.halves))
+    output.lines(kept_lines(one.kept))

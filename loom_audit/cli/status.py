@@ -16,7 +16,8 @@ from loom_audit.cli.shared.lookup import (
     questions,
 )
 from loom_audit.cli.shared.parameters import option
-from loom_audit.cli.shared.records import call_record, change_record, plain
+from loom_audit.cli.shared.plans import note_line
+from loom_audit.cli.shared.records import call_record, change_record, note_record, plain
 from loom_audit.model.display import visible_path
 from loom_audit.model.records import Call
 
@@ -55,6 +56,7 @@ def status(
                     "drift": [change_record(change) for change in found.drift],
                     "begun": [change_record(change) for change in found.begun],
                     "half_moved": [[move.source, move.target] for move in found.halves],
+                    "kept": [note_record(note) for note in found.kept],
                     "untracked": plain(found.untracked),
                     "open_calls": _calls(workspace, found.open_calls),
                     "interrupted": _calls(workspace, found.interrupted),
@@ -104,5 +106,8 @@ def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", found: 
             output.line("changed by it, and not on record yet:")
             output.lines(change_lines(found.begun))
         output.lines(half_move_lines(found.halves))
+        if found.kept:
+            output.line("kept as it is when that is finished:")
+            output.lines(map(note_line, found.kept))
     if not (found.drift or found.untracked or found.interrupted):
         output.line("the disk is as the log says")

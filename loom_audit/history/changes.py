@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from loom_audit.errors import Conflict, PermissionDenied
 from loom_audit.history.call_record import CallRecord
+from loom_audit.history.interrupted import record_interrupted
 from loom_audit.history.steps import (
     Preconditions,
     carry_out,
@@ -50,7 +51,7 @@ def make_changes(
         _check_approved(record.approved, changes)
         check_recoverable(record.attachment, copied)
     record.entries.update(preconditions.entries)
-    record.add_foreign(preconditions.drift)
+    record.add_foreign(_of_others(record, preconditions.drift))
     if not changes:
         return
     if origin == "undo" and record.has_facts:
@@ -96,6 +97,15 @@ def make_changes(
         raise outcome.error
     if opened:
         record.commit_and_index()  # what was displaced goes from there while the call is open
+
+
+def _of_others(record: CallRecord, drift: Sequence[FileChange]) -> Sequence[FileChange]:
+    """The drift without what interrupted calls made of what they intended, which goes on record."""
+    if not drift:
+        return drift
+    projections = record.attachment.projections
+    record_interrupted(record.attachment, projections.open_calls())
+    return [change for change in drift if projections.state(change.path) != change.after]
 
 
 def _in_order_of(

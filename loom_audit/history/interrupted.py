@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Literal
 
 from msgspec import Struct
@@ -11,7 +12,7 @@ from loom_audit.errors import AuditError
 from loom_audit.history.attachment import Attachment, is_undo
 from loom_audit.history.attribution import outside_draft
 from loom_audit.history.call_record import CallRecord
-from loom_audit.history.outcome import as_left_out, observe_all
+from loom_audit.history.outcome import Seen, as_left_out, observe_all
 from loom_audit.history.steps import Preconditions
 from loom_audit.history.writer import Writer
 from loom_audit.model.applicable import in_applicable_order
@@ -19,6 +20,7 @@ from loom_audit.model.coverage import Origin
 from loom_audit.model.events import OPENED, ChangeIntended, FilesChanged, OpenedFolder
 from loom_audit.model.files import FileChange, FileState, Move, is_directory, moves_among
 from loom_audit.model.links import without_group
+from loom_audit.model.opening import seen_when_opened
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, IndexEntry
 
@@ -31,7 +33,7 @@ class Comparison(Struct, frozen=True):
 
     `made` and `foreign` lead from the log's tree to the disk, where those two differ; `moves` are
     the intended ones of which both ends were made. `left` lead from the disk to what was intended.
-    `unrecorded` are paths out of scope.
+    `unrecorded` are paths out of scope, `unseen` those that cannot be looked at, each with why.
     """
 
     made: tuple[FileChange, ...]
@@ -41,6 +43,7 @@ class Comparison(Struct, frozen=True):
     moves: tuple[Move, ...] = ()
     left: tuple[FileChange, ...] = ()
     unrecorded: tuple[str, ...] = ()
+    unseen: Mapping[str, str] = MappingProxyType({})
 
     @property
     def unknown(self) -> list[str]:
@@ -60,16 +63,19 @@ def intended(attachment: Attachment, call: Call) -> tuple[tuple[FileChange, ...]
     for fact in intentions(attachment, call):
         changes.update({change.path: change for change in fact.changes})
         moves += fact.moves
-    return tuple(changes.values()), tuple(moves)
+    return tuple(changes.values()), tuple(dict.fromkeys(moves))
 
 
-def intentions(attachment: Attachment, call: Call) -> Iterator[ChangeIntended]:
-    """What a call said that it would do, in order."""
+def intentions(
+    attachment: Attachment, call: Call, *, first: bool = False
+) -> Iterator[ChangeIntended]:
+    """What a call said that it would do, in order; `first` without what it says when it goes on."""
     wanted = EventFilter(
         after=call.requested - 1, kinds=(ChangeIntended.kind,), call_id=call.call_id
     )
     for event in attachment.log.read(wanted):
-        if isinstance(event.fact, ChangeIntended) and event.session == call.session:
+        again = first and event.source == SOURCE
+        if isinstance(event.fact, ChangeIntended) and event.session == call.session and not again:
             yield event.fact
 
 
@@ -95,8 +101,11 @@ def _opened(attachment: Attachment, call: Call) -> dict[str, OpenedFolder]:
     return {one.path: one for fact in intentions(attachment, call) for one in fact.opened}
 
 
-def compare_with_disk(attachment: Attachment, call: Call) -> Comparison:
-    """Compare a call's intended changes with disk; the lock is held."""
+def compare_with_disk(attachment: Attachment, call: Call, *, keep: bool = True) -> Comparison:
+    """Compare a call's intended changes with disk; the lock is held.
+
+    Without `keep` nothing is stored, and folders that it had opened may be open.
+    """
     made: list[FileChange] = []
     foreign: list[FileChange] = []
     left: list[FileChange] = []
@@ -105,12 +114,19 @@ def compare_with_disk(attachment: Attachment, call: Call) -> Comparison:
     changes, moves = intended(attachment, call)
     unrecorded: list[str] = []
     is_recorded = Preconditions(attachment).is_recorded
-    seen = observe_all(attachment, changes)
+    opened = _opened(attachment, call)
+    seen, unseen = _look_at(attachment, changes, keep=keep)
     for change in changes:
+        if change.path in unseen:
+            outcomes[change.path] = "unknown"
+            continue
         now, entry = seen[change.path]
         change = as_left_out(change, now)
         recorded = attachment.projections.state(change.path)
-        outcome = outcomes[change.path] = _outcome(change, now)
+        outcome = _outcome(change, now)
+        if outcome == "unknown" and change.path in opened and _is_left_open(change, now):
+            outcome = "did not happen"
+        outcomes[change.path] = outcome
         if now != change.after:
             left.append(FileChange(change.path, now, change.after))
         if not is_recorded(change.path, now or recorded):
@@ -120,13 +136,33 @@ def compare_with_disk(attachment: Attachment, call: Call) -> Comparison:
         if now != recorded:
             found = FileChange(change.path, recorded, now)
             (made if outcome == "happened" else foreign).append(found)
-    around = _around(attachment, [*made, *foreign])
+    around = _around(attachment, [*made, *foreign], keep=keep)
     foreign += around.drift
     entries.update({one.path: around.entries.get(one.path) for one in around.drift})
     listed = moves_among(made, moves)
     return Comparison(
-        tuple(made), tuple(foreign), outcomes, entries, listed, tuple(left), tuple(unrecorded)
+        tuple(made),
+        tuple(foreign),
+        outcomes,
+        entries,
+        listed,
+        tuple(left),
+        tuple(unrecorded),
+        unseen,
     )
+
+
+def _look_at(
+    attachment: Attachment, changes: Sequence[FileChange], *, keep: bool
+) -> tuple[Seen, Mapping[str, str]]:
+    """What is at the changes' paths, and why the others cannot be seen.
+
+    What is made in a folder that is opened for it counts as absent until it is opened.
+    """
+    seen, unseen = observe_all(attachment, changes, keep=keep)
+    closed = seen_when_opened(changes) & unseen.keys()
+    unseen = {path: why for path, why in unseen.items() if path not in closed}
+    return {**seen, **dict.fromkeys(closed, (None, None))}, unseen
 
 
 def _outcome(change: FileChange, now: FileState | None) -> PathOutcome:
@@ -167,9 +203,11 @@ def _add(
             record.add_drafts([outside_draft(part)])
 
 
-def _around(attachment: Attachment, changes: Sequence[FileChange]) -> Preconditions:
+def _around(
+    attachment: Attachment, changes: Sequence[FileChange], *, keep: bool = True
+) -> Preconditions:
     """What is above and below these paths, as far as it follows from them; in its drift."""
-    seen = Preconditions(attachment)
+    seen = Preconditions(attachment, keep=keep)
     for change in changes:
         seen.look(change.path)
     known = {change.path for change in changes}
@@ -239,6 +277,12 @@ def _is_opening(change: FileChange, meant: FileChange | None) -> bool:
     """
     was = change.before if is_directory(change.before) or meant is None else meant.after
     return was is not None and change.after == replace(was, mode=was.mode | OPENED)
+
+
+def _is_left_open(change: FileChange, now: FileState | None) -> bool:
+    """Whether a folder is as it was or as it was meant to be, but for being open."""
+    sides = [side for side in (change.before, change.after) if side and is_directory(side)]
+    return any(now == replace(side, mode=side.mode | OPENED) for side in sides)
 
 
 def _interrupted(attachment: Attachment, open_calls: Iterable[Call]) -> list[Call]:

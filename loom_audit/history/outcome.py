@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from loom_audit.errors import AuditError, Conflict
+from loom_audit.errors import AuditError, Conflict, InvalidPath, PermissionDenied, TooLarge
 from loom_audit.history.attachment import STALE, Attachment
 from loom_audit.history.links import settled
 from loom_audit.history.observation import observe
 from loom_audit.model.display import count_text
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.links import without_group
+from loom_audit.model.opening import UNREADABLE
 from loom_audit.ports import Displaced, IndexEntry, Stamp
 
 Seen = Mapping[str, tuple[FileState | None, IndexEntry | None]]
@@ -168,10 +169,23 @@ def as_left_out(change: FileChange, now: FileState | None) -> FileChange:
     return replace(change, after=now) if made and now and now.kind == "opaque" else change
 
 
-def observe_all(attachment: Attachment, changes: Sequence[FileChange]) -> Seen:
-    """The states at the changes' paths now, with their contents stored; for recovery."""
-    found = {change.path: observe(attachment, change.path, change.after) for change in changes}
-    return _settled(attachment, found, {change.path: change.after for change in changes})
+def observe_all(
+    attachment: Attachment, changes: Sequence[FileChange], *, keep: bool = True
+) -> tuple[Seen, dict[str, str]]:
+    """The states at the changes' paths now, with their contents stored or with `keep` false hashed,
+    and why the others cannot be seen; for recovery.
+    """
+    found: dict[str, tuple[FileState | None, IndexEntry | None]] = {}
+    unseen: dict[str, str] = {}
+    for change in changes:
+        try:
+            found[change.path] = observe(attachment, change.path, change.after, keep=keep)
+        except PermissionDenied:
+            unseen[change.path] = UNREADABLE
+        except (InvalidPath, TooLarge) as error:
+            unseen[change.path] = error.message
+    wanted = {change.path: change.after for change in changes}
+    return _settled(attachment, found, wanted), unseen
 
 
 def _settled(attachment: Attachment, found: Seen, wanted: Mapping[str, FileState | None]) -> Seen:

@@ -4,6 +4,7 @@ Of the workspace it removes temporaries, once what is in them is in the store, a
 """
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from functools import cache
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from loom_audit.history.interrupted import (
     PathOutcome,
     half_moves,
     intentions,
+    record_interrupted,
 )
 from loom_audit.history.kept_looks import discard_look, recall_looks
 from loom_audit.history.looks import record_found_changes
@@ -26,6 +28,7 @@ from loom_audit.history.temporaries import remove_temporaries
 from loom_audit.model.coverage import Status
 from loom_audit.model.events import Draft, SessionEnded
 from loom_audit.model.files import Move
+from loom_audit.model.planning import Note
 from loom_audit.model.records import Call, Session
 
 GONE = "the process that made this call ended before the call did"
@@ -38,13 +41,15 @@ class RecoveredCall(Struct, frozen=True):
     """A call that recovery closed, and the outcome for each path it intended to change.
 
     `waiting` is true for an undo or a rollback that waits for a person to decide. `halves` are
-    moves that were interrupted between both ends: what was moved is in the store.
+    moves that were interrupted between both ends: what was moved is in the store. `kept` is what
+    stays as it is when the undo is finished, or stayed so: somebody changed it since.
     """
 
     call: Call
     outcomes: tuple[tuple[str, PathOutcome], ...] = ()
     waiting: bool = False
     halves: tuple[Move, ...] = ()
+    kept: tuple[Note, ...] = ()
 
 
 def interrupted_calls(attachment: Attachment) -> list[Call]:
@@ -111,6 +116,9 @@ def close_calls(
     `why` is the reason, when it is another than that their process has ended. Where the workspace
     is gone they are closed unseen for such a reason; else NoWorkspace, as it may come back.
     """
+    if len(calls) > 1:  # what one of them made is not somebody else's to another
+        with suppress(NoWorkspace):
+            record_interrupted(attachment, calls)
     asking = {call.requested for call in calls if is_waiting(attachment.log, call)}
     acting = [
         call

@@ -5,30 +5,18 @@ from contextlib import AbstractContextManager
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.attribution import request_event
 from loom_audit.history.call import OpenCall
-from loom_audit.history.call_record import CallRecord
 from loom_audit.history.drift import record_drift
-from loom_audit.history.interrupted import (
-    add_outcome,
-    close_opened,
-    compare_with_disk,
-    intended,
-    intentions,
-    writer_of,
-)
+from loom_audit.history.finishing import finish
+from loom_audit.history.interrupted import record_interrupted
+from loom_audit.history.left_alone import would_stay
 from loom_audit.history.open_calls import calls_in_the_way, check_open, open_call_error
 from loom_audit.history.planner import Planner
-from loom_audit.history.recovery import (
-    RecoveredCall,
-    close_calls,
-    decision_needed,
-    recover,
-)
-from loom_audit.history.temporaries import remove_temporaries
+from loom_audit.history.recovery import RecoveredCall, decision_needed, recover
 from loom_audit.history.without_gc import without_gc
 from loom_audit.history.writer import Writer
 from loom_audit.model.display import first_few
@@ -171,51 +159,30 @@ class Undo:
     ) -> Sequence[RecoveredCall]:
         """Close interrupted calls; continue or abandon an interrupted undo when told to."""
         if mode != "continue":
-            return recover(self.attachment, abandon=mode == "abandon")
+            found = recover(self.attachment, abandon=mode == "abandon")
+            return [self._with_kept(one) if one.waiting else one for one in found]
         release = self.attachment.lock.acquire(self.attachment.undo_lock)
         try:
             interrupted = self._open_undos()
             check_open(self.attachment.log, interrupted)
-            done = [self._continue(call, actor) for call in interrupted]
+            if len(interrupted) > 1:  # what one made is not somebody else's to the other
+                with self.attachment.exclusive():
+                    record_interrupted(self.attachment, interrupted)
+            timeline = self.planner.timeline
+            newest_first = reversed(interrupted)
+            done = [finish(self.attachment, timeline, call, actor) for call in newest_first]
         finally:
             release()
-        return [*done, *recover(self.attachment)]
+        return [*reversed(done), *recover(self.attachment)]
+
+    def _with_kept(self, one: RecoveredCall) -> RecoveredCall:
+        """The undo that waits, with what stays as it is when it is finished."""
+        with self.attachment.exclusive():
+            return replace(one, kept=would_stay(self.attachment, one.call))
 
     def _open_undos(self) -> list[Call]:
         """The open undos; they are interrupted ones, since the undo lock is held."""
         return [call for call in self.attachment.projections.open_calls() if is_undo(call)]
-
-    def _continue(self, call: Call, actor: str) -> RecoveredCall:
-        """Do what is left of an interrupted undo; close one that had not begun."""
-        with self.attachment.exclusive():
-            remove_temporaries(self.attachment, [call], everywhere=True)
-            if not any(True for _ in intentions(self.attachment, call)):
-                return close_calls(self.attachment, [call])[0]
-            close_opened(self.attachment, call)
-            found = compare_with_disk(self.attachment, call)
-            if found.unknown:
-                raise Conflict(
-                    f"{found.unknown[0]} was changed by somebody else "
-                    f"since the {call.tool} stopped",
-                    hint="Run `loom-audit recover --abandon`, then plan again.",
-                    details={"paths": found.unknown},
-                )
-            record = CallRecord(writer_of(self.attachment, call), call.call_id)
-            add_outcome(record, call, found)
-            record.commit_and_index()
-        left, begun = found.left, [*intentions(self.attachment, call)]
-        with OpenCall.resumed(record.writer, call) as resumed:
-            moves = intended(self.attachment, call)[1]
-            # what a stage before the last takes back is not taken back before that
-            resumed.apply(
-                left, moves=moves_among(left, moves), reverts=begun[-1].reverts, final=True
-            )
-            stages = _stages(request_event(self.attachment, call)[1].arguments)
-            rest = f"; {len(begun)} of {stages} stages are done, plan again for the rest"
-            said = f"continued by {actor} after an interruption"
-            resumed.result["output"] = said + (rest if len(begun) < stages else "")
-        finished = self.attachment.projections.call(call.session, call.call_id)
-        return RecoveredCall(finished, tuple(found.outcomes.items()))
 
 
 def blocked_error(plan: Plan) -> Conflict:
@@ -266,11 +233,6 @@ def _arguments(plan: Plan) -> dict[str, object]:
     if request.running:
         arguments["running"] = True
     return arguments | ({"stages": len(plan.stages)} if plan.stages else {})
-
-
-def _stages(arguments: object) -> int:
-    """In how many stages an undo of these arguments is carried out, each with an intention."""
-    return arguments.get("stages", 1) if isinstance(arguments, dict) else 1
 
 
 def _summary(plan: Plan, left_open: Sequence[Call]) -> str:

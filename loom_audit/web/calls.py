@@ -13,6 +13,7 @@ from loom_audit.api.holding import left_open_by, still_running
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import Status
 from loom_audit.model.kinds import without_encoded
+from loom_audit.model.planning import Verb
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter
 from loom_audit.web.budget import Budget, Part, weight
@@ -30,6 +31,7 @@ TEXT = 3_500
 EVENTS = 2_000
 PIECE = 500
 """Characters of a text that are shown together or not at all."""
+TAKING_BACK = get_args(Verb)
 STATUSES = (*get_args(Status), "open", FAILED)
 
 
@@ -101,6 +103,7 @@ def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: 
         texts=texts,
         held=workspace.timeline.hold(call.session),
         left_open=left_open_by(detail),
+        kept=kept_by(detail),
         older=older,
         newer=newer,
         section="calls",
@@ -157,6 +160,16 @@ def neighbours(timeline: Timeline, call: Call) -> tuple[int | None, int | None]:
         (older[0].seq or older[0].requested) if older else None,
         (newer[0].seq or newer[0].requested) if newer else None,
     )
+
+
+def kept_by(detail: CallDetail) -> list[tuple[str, str]]:
+    """What an undo that was finished after an interruption kept, each path with the reason."""
+    result, call = without_encoded(detail.result), detail.call
+    found = result.get("data") if isinstance(result, dict) else None
+    listed = found.get("kept") if isinstance(found, dict) else None
+    if call.tool not in TAKING_BACK or call.effect != "write" or not isinstance(listed, list):
+        return []
+    return [(path, reason) for path, reason in listed]
 
 
 def texts_of(detail: CallDetail) -> dict[str, str]:

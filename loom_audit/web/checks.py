@@ -1,6 +1,6 @@
 """Two questions a person asks: is the disk as the log says, and is the log as it was written?"""
 
-from typing import get_args
+from typing import Literal, get_args
 
 from fastapi import APIRouter, Request
 from msgspec.structs import replace
@@ -51,6 +51,7 @@ def status(request: Request, workspace: Workspace, query: Query, pages: Render) 
         untracked=found.untracked[:UNTRACKED],
         begun=found.begun[:BEGUN],
         halves=found.halves[:BEGUN],
+        kept=found.kept[:BEGUN],
         stopped=stopped,
         lately=workspace.timeline.outside(limit=LATELY),
     )
@@ -65,12 +66,18 @@ def accept(request: Request, workspace: Workspace, form: Form) -> Response:
 
 @router.post("/w/{workspace}/recover")
 def recover(request: Request, workspace: Workspace, form: Form, visitor: SignedIn) -> Response:
-    """Finish what was interrupted, or leave things as they are, and show the status again."""
+    """Finish what was interrupted, or leave things as they are, and show the status again.
+
+    Where something was kept its call is shown, which lists that.
+    """
     mode = first(form, "mode")
     if mode not in ("continue", "abandon"):
         raise InvalidArguments(f"{mode!r} is neither continue nor abandon")
     put_right(workspace)
-    workspace.recover("continue" if mode == "continue" else "abandon", actor=visitor.actor)
+    known: Literal["continue", "abandon"] = "continue" if mode == "continue" else "abandon"
+    for one in workspace.recover(known, actor=visitor.actor):
+        if one.kept and one.call.seq:
+            return redirect(request, address("w", workspace.id, "c", one.call.seq))
     return redirect(request, address("w", workspace.id, "status"))
 
 

@@ -2,12 +2,15 @@
 
 import json
 
+import pytest
+
 from loom_audit.api.face import open_store
 from loom_audit.history.call import OpenCall
 from loom_audit.history.writer import Writer
 from loom_audit.model.events import SessionStarted
 from tests.cli.processes import SECONDS, started
 from tests.cli.shells import Shell
+from tests.stopped import killed_after
 
 
 def test_what_a_killed_run_left_behind_is_recovered_and_taken_back_where_it_is_chosen(
@@ -53,6 +56,47 @@ def test_an_interrupted_rollback_waits_for_a_decision(audited: Shell) -> None:
     (closed,) = audited.records("recover", "--abandon")
     assert (closed["waiting"], closed["call"]["status"]) == (False, "interrupted")
     assert audited("call", "read_file", '{"path": "a.txt"}').text.strip()
+
+
+@pytest.mark.parametrize("all_of_it", [False, True], ids=["one path", "all paths"])
+def test_an_undo_is_finished_in_part_where_a_person_wrote_meanwhile(
+    audited: Shell, monkeypatch: pytest.MonkeyPatch, all_of_it: bool
+) -> None:
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(audited.home))
+    audited.sh("for n in 1 2 3; do echo $n > n$n; done")
+    killed_after(1, audited.workspace, lambda one: one.carry_out(one.plan_undo()))
+    theirs = ["n1", "n2", "n3"] if all_of_it else ["n2"]
+    for path in theirs:
+        (audited.workspace / path).write_text("mine\n")
+    why = "it was changed since the undo stopped"
+    (found,) = audited.records("status")
+    assert [(one["path"], one["reason"]) for one in found["kept"]] == [(p, why) for p in theirs]
+    assert f"n2: {why}" in audited("status").text
+    waiting = audited("recover", code=5)
+    assert f"kept as it is:\n  n2: {why}" in waiting.text or all_of_it
+    done = audited("recover", "--continue", code=5 if all_of_it else 7)
+    assert f"n2: {why}" in done.text
+    assert [(audited.workspace / path).read_text() for path in theirs] == ["mine\n"] * len(theirs)
+    assert all_of_it or not (audited.workspace / "n1").exists()
+    assert f"n2: {why}" in audited("show", str(audited.numbers()[-1])).text or all_of_it
+    assert audited("verify", code=0) and audited("status", "--exit-code", code=0)
+
+
+def test_one_that_is_left_is_named_with_what_takes_it_back(
+    audited: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(audited.home))
+    before = audited.tree()
+    audited.sh("for n in 1 2 3; do echo $n > n$n; done")
+    changed = audited.tree()
+    killed_after(1, audited.workspace, lambda one: one.carry_out(one.plan_undo()))
+    told = audited("recover", "--abandon")
+    number = audited.numbers()[-1]
+    assert f"`loom-audit revert {number}` takes back what it had done" in told.errors
+    audited("undo", "--yes")
+    assert audited.tree() == changed
+    audited("undo", "--yes")
+    assert audited.tree() == before
 
 
 def test_what_a_crash_left_waits_until_the_workspace_is_back(audited: Shell) -> None:

@@ -2,7 +2,7 @@
 
 import functools
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -12,8 +12,8 @@ from loom_audit import AuditedWorkspace, Session
 from loom_audit.api.drift import accept_drift
 from loom_audit.errors import Conflict
 from loom_audit.model.events import CallFinished, FilesChanged
+from loom_audit.model.planning import Note
 from tests.stopped import killed_after, roll_back
-from tests.trees import tree_of
 
 FILES = 8
 WRITTEN = 3
@@ -61,28 +61,32 @@ def test_what_it_wrote_is_no_drift_and_is_told_apart(stopped: AuditedWorkspace, 
 
 
 @pytest.mark.parametrize("back", [True, False], ids=["written already", "not written yet"])
-def test_what_a_person_wrote_meanwhile_is_theirs_and_keeps_it_from_going_on(
-    stopped: AuditedWorkspace, root: Path, back: bool
+@pytest.mark.parametrize("end", ["continue", "abandon"])
+def test_what_a_person_wrote_meanwhile_is_theirs_and_stays(
+    stopped: AuditedWorkspace, root: Path, back: bool, end: str
 ) -> None:
     theirs = next(path for path, was in outcomes(root).items() if was == back)
     (root / theirs).write_text("by a person\n")
     status = stopped.status()
     assert [one.path for one in status.drift] == [theirs]
     assert theirs not in {one.path for one in status.begun}
-    before = tree_of(root)
-    with pytest.raises(Conflict, match=theirs):
-        stopped.recover("continue")
-    assert without_temporaries(tree_of(root)) == without_temporaries(before)
-    head = stopped.log.head()
-    stopped.recover("abandon")
+    why = "it was changed since the rollback stopped"
+    assert status.kept == (Note(theirs, why),)
+    head, before = stopped.log.head(), outcomes(root)
+    [done] = stopped.recover("continue" if end == "continue" else "abandon")
     assert (root / theirs).read_text() == "by a person\n"
-    made = origins(stopped, 0)
-    assert "outside" in made[theirs]
-    assert stopped.status().drift == () and stopped.verify().ok and stopped.log.head() > head
-
-
-def without_temporaries(tree: Mapping[bytes, object]) -> dict[bytes, object]:
-    return {path: entry for path, entry in tree.items() if b".loom-audit-tmp-" not in path}
+    there = {path: back for path, back in outcomes(root).items() if path != theirs}
+    assert origins(stopped, head)[theirs] >= {"outside"}
+    if end == "continue":
+        assert all(there.values()) and done.kept == status.kept
+        assert done.call.status == "ok" and len(done.call.reverts) == 1
+        assert (
+            f"1 path kept: {theirs}: {why}"
+            in stopped.timeline.call(done.call.seq or 0).result["output"]
+        )
+    else:
+        assert there.items() <= before.items() and done.call.reverts == ()
+    assert stopped.status().drift == () and stopped.verify().ok
 
 
 def test_nothing_is_accepted_until_it_is_finished_or_left(

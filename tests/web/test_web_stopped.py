@@ -68,15 +68,34 @@ def test_it_is_finished_or_left_on_the_page(
     assert recorded.workspace.verify().ok
 
 
-def test_what_a_person_wrote_there_keeps_it_from_being_finished(
+def test_what_a_person_wrote_there_stays_and_the_rest_is_finished(
     recorded: Recorded, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop(recorded, monkeypatch)
     (recorded.root / "made0").write_text("by a person\n")
+    text = client.get(f"{recorded.url}/status").text
+    assert "Kept as it is when that is finished (1)" in text
+    why = "it was changed since the rollback stopped"
+    assert why in text
     answer = client.post(f"{recorded.url}/recover", data={"mode": "continue"})
-    assert answer.status_code == 409 and "made0" in answer.text
+    assert answer.status_code == 303 and "/c/" in answer.headers["location"]
+    text = client.get(answer.headers["location"]).text
+    assert "Not all of it was done" in text and "made0" in text and why in text
     assert (recorded.root / "made0").read_text() == "by a person\n"
-    assert taken_back(recorded.root) <= WRITTEN
+    assert taken_back(recorded.root) == FILES - 1
+    assert "as recorded" in client.get(f"{recorded.url}/status").text
+
+
+def test_where_all_was_changed_nothing_is_finished_and_the_page_says_so(
+    recorded: Recorded, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop(recorded, monkeypatch)
+    for n in range(FILES):
+        (recorded.root / f"made{n}").write_text("by a person\n")
+    answer = client.post(f"{recorded.url}/recover", data={"mode": "continue"})
+    assert answer.status_code == 303
+    assert "nothing was taken back" in client.get(answer.headers["location"]).text
+    assert taken_back(recorded.root) == 0
 
 
 @pytest.mark.browser

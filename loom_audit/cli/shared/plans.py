@@ -272,6 +272,13 @@ def plan_lines(
         yield ("nothing on disk will change",)
 
 
+def kept_lines(kept: Sequence[Note]) -> Iterator[Line]:
+    """What stays as it is, each with its reason."""
+    if kept:
+        yield (("kept as it is:", "cyan"),)
+        yield from map(note_line, kept)
+
+
 def _merged_lines(plan: Plan) -> Iterator[Line]:
     """A line per merged path: its change, and which later change is kept in it."""
     sources = {move.target: move.source for move in plan.moves}
