@@ -20,7 +20,7 @@ from loom_audit.model.coverage import Origin
 from loom_audit.model.events import OPENED, ChangeIntended, FilesChanged, OpenedFolder
 from loom_audit.model.files import FileChange, FileState, Move, is_directory, moves_among
 from loom_audit.model.links import without_group
-from loom_audit.model.opening import seen_when_opened
+from loom_audit.model.opening import UNREADABLE, seen_when_opened
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, IndexEntry
 
@@ -160,7 +160,7 @@ def _look_at(
     What is made in a folder that is opened for it counts as absent until it is opened.
     """
     seen, unseen = observe_all(attachment, changes, keep=keep)
-    closed = seen_when_opened(changes) & unseen.keys()
+    closed = {one for one in seen_when_opened(changes) if unseen.get(one) == UNREADABLE}
     unseen = {path: why for path, why in unseen.items() if path not in closed}
     return {**seen, **dict.fromkeys(closed, (None, None))}, unseen
 

@@ -195,6 +195,18 @@ def test_a_fifo_in_place_of_a_file_keeps_no_one_from_finishing_or_leaving(
         run(workspace, "true")
 
 
+def test_a_fifo_in_a_folder_that_comes_back_is_not_moved_aside(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    run(workspace, "echo 2 > a.txt; rm -r src")
+    stop_undo(root)
+    (root / "src").mkdir(exist_ok=True)
+    (root / "src" / "main.py").unlink(missing_ok=True)
+    os.mkfifo(root / "src" / "main.py")
+    assert kept(finish(workspace)) == {"src/main.py": "not a file but a fifo: src/main.py"}
+    assert [path.name for path in (root / "src").iterdir()] == ["main.py"]
+
+
 def test_a_call_of_which_all_stays_is_not_taken_back(
     workspace: AuditedWorkspace, root: Path
 ) -> None:
