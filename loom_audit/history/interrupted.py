@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ from loom_audit.model.files import FileChange, FileState, Move, is_directory, mo
 from loom_audit.model.links import without_group
 from loom_audit.model.opening import UNREADABLE, seen_when_opened
 from loom_audit.model.records import Call
-from loom_audit.ports import EventFilter, IndexEntry
+from loom_audit.ports import IndexEntry
 
 PathOutcome = Literal["happened", "did not happen", "unknown"]
 SOURCE = "recovery"
@@ -69,13 +69,18 @@ def intended(attachment: Attachment, call: Call) -> tuple[tuple[FileChange, ...]
 def intentions(
     attachment: Attachment, call: Call, *, first: bool = False
 ) -> Iterator[ChangeIntended]:
-    """What a call said that it would do, in order; `first` without what it says when it goes on."""
-    wanted = EventFilter(
-        after=call.requested - 1, kinds=(ChangeIntended.kind,), call_id=call.call_id
-    )
-    for event in attachment.log.read(wanted):
-        again = first and event.source == SOURCE
-        if isinstance(event.fact, ChangeIntended) and event.session == call.session and not again:
+    """What a call said that it would do, in order; `first` without what it says when it goes on.
+
+    Read from the log alone, where no event may be missing since its request.
+    """
+
+    def is_wanted(envelope: Mapping[str, Any]) -> bool:
+        named = envelope.get("session", ""), envelope.get("call_id", "")
+        return envelope.get("kind") == ChangeIntended.kind and named == (call.session, call.call_id)
+
+    after, head = call.requested - 1, attachment.log.head()
+    for event in attachment.log.stretch(after, head, is_wanted):
+        if isinstance(event.fact, ChangeIntended) and not (first and event.source == SOURCE):
             yield event.fact
 
 
