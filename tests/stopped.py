@@ -16,7 +16,7 @@ def killed_after(written: int, root: Path, act: Act) -> None:
     pid = os.fork()
     if pid == 0:
         try:
-            _die_after(written)
+            die_after(written)
             with open_store() as store:
                 act(store.workspace(root))
         finally:
@@ -24,7 +24,7 @@ def killed_after(written: int, root: Path, act: Act) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
 
 
-def _die_after(written: int) -> None:
+def die_after(written: int) -> None:
     put = exchange._renameat2
     left = [written]
 

@@ -5,10 +5,12 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import run as run_command
+from typing import Literal
 
 import pytest
 
-from loom_audit import AuditedWorkspace, open_store
+from loom_audit import AuditedWorkspace, Session, open_store
 from loom_audit.errors import NotFound
 from loom_audit.history.call import OpenCall
 from loom_audit.history.drift import record_drift
@@ -16,7 +18,8 @@ from loom_audit.history.recovery import RecoveredCall
 from loom_audit.history.writer import Writer
 from loom_audit.model.events import FilesChanged, SessionStarted
 from loom_audit.model.files import FileChange, FileState
-from tests.stopped import killed_after, roll_back
+from tests.ordinary_user import ordinary_session
+from tests.stopped import die_after, killed_after, roll_back
 from tests.trees import Entry, tree_of
 
 Tree = dict[bytes, Entry]
@@ -30,6 +33,12 @@ def run(workspace: AuditedWorkspace, *commands: str) -> list[int]:
             session.run(["sh", "-e", "-c", command])
         found.append(workspace.timeline.calls()[0].seq or 0)
     return found
+
+
+def record(session: Session, command: str) -> None:
+    """Record what a command changes that is run as whoever we are."""
+    with session.recording("command"):
+        run_command(["sh", "-p", "-e", "-c", command], cwd=session.workspace.root, check=True)
 
 
 def stop_undo(root: Path, written: int = 1) -> None:
@@ -207,6 +216,57 @@ def test_a_fifo_in_a_folder_that_comes_back_is_not_moved_aside(
     assert [path.name for path in (root / "src").iterdir()] == ["main.py"]
 
 
+@pytest.mark.parametrize("end", ["continue", "abandon"])
+def test_what_cannot_be_read_stays_and_keeps_no_one_from_ending_it(
+    monkeypatch: pytest.MonkeyPatch, end: Literal["continue", "abandon"]
+) -> None:
+    files = {"a": "a\n", "b": "b\n", "c": "c\n"}
+    with ordinary_session(files, monkeypatch) as session:
+        workspace, root = session.workspace, Path(session.workspace.root)
+        record(session, "for n in a b c; do echo new > $n; done")
+        stop_undo(root)
+        (root / "b").unlink()
+        (root / "b").write_text("mine\n")
+        (root / "b").chmod(0)
+        unreadable = "it cannot be read, so what is there is not known"
+        assert [(one.path, one.reason) for one in workspace.status().kept] == [("b", unreadable)]
+        [done] = workspace.recover(end)
+        assert ("b", "unknown") in done.outcomes
+        (root / "b").chmod(0o644)
+        assert (root / "b").read_text() == "mine\n"
+        if end == "continue":
+            assert kept(done) == {"b": unreadable}
+            assert (root / "a").read_text() == "a\n" and (root / "c").read_text() == "c\n"
+        else:
+            assert done.call.coverage.reasons == ("outcome unknown: b",)
+        record(session, "true")
+        assert workspace.status().drift == () and workspace.verify().ok
+
+
+def test_a_folder_that_was_opened_is_closed_around_what_a_person_wrote_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = {"d/a": "a\n", "d/b": "b\n"}
+    with ordinary_session(files, monkeypatch) as session:
+        workspace, root = session.workspace, Path(session.workspace.root)
+        (root / "d").chmod(0o555)
+        record(session, "true")
+        change = "chmod 755 d; echo new > d/a; echo new > d/b; echo new > d/c; chmod 555 d"
+        record(session, change)
+        stop_undo(root)
+        assert (root / "d").stat().st_mode & 0o777 == 0o755, "it was opened"
+        assert workspace.status().kept == ()
+        (root / "d" / "b").write_text("mine\n")
+        [done] = workspace.recover("continue")
+        assert kept(done) == {"d/b": f"it was changed {SINCE}"}
+        assert (root / "d").stat().st_mode & 0o777 == 0o555
+        assert {one.name: one.read_text() for one in (root / "d").iterdir()} == {
+            "a": "a\n",
+            "b": "mine\n",
+        }
+        assert workspace.status().drift == () and workspace.verify().ok
+
+
 def test_a_call_of_which_all_stays_is_not_taken_back(
     workspace: AuditedWorkspace, root: Path
 ) -> None:
@@ -298,10 +358,9 @@ def test_what_one_of_two_interrupted_undos_made_is_not_somebody_elses(
 
 def _apply_and_die(root: Path, session: str, changes: list[FileChange]) -> None:
     """Die after the first of two paths is written, in an undo of an earlier release's kind."""
-    from tests.stopped import _die_after
 
     try:
-        _die_after(1)
+        die_after(1)
         with open_store() as store:
             writer = Writer(store.workspace(root).attachment, session=session, actor="person:ada")
             with OpenCall(writer, "undo", {"target": "1"}, "write", call_id="c") as call:
@@ -344,10 +403,8 @@ def test_what_one_of_two_interrupted_tools_made_is_not_somebody_elses(
         (root / "a.txt").write_bytes(b"one\ntwo\nthree\n")
         pid = os.fork()
         if not pid:
-            from tests.stopped import _die_after
-
             try:
-                _die_after(1)
+                die_after(1)
                 with open_store() as store:
                     attachment = store.workspace(root).attachment
                     writer = Writer(attachment, session="dead", actor="agent:x")
