@@ -6,8 +6,9 @@ when it is proven to be the same folder.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from stat import S_IFMT, S_ISDIR
+from types import MappingProxyType
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, PermissionDenied
@@ -18,21 +19,23 @@ from loom_audit.history.on_disk import ContentsOnDisk
 from loom_audit.model.display import visible_path
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import (
+    BlobId,
     FileChange,
     FileState,
     Move,
     Tree,
     apply,
     diff,
+    is_directory,
     is_opaque,
     is_within,
-    parents,
 )
 from loom_audit.model.left_out import is_remade
 from loom_audit.model.lineage import PathStep
 from loom_audit.model.links import groups_in
 from loom_audit.model.planning import Note, Plan, Request, one_change_each
 from loom_audit.model.records import RecordedChange
+from loom_audit.model.whole_folders import Work, with_whole_folders
 from loom_audit.ports import OPAQUE, IndexEntry
 
 _CAPTURED = ("command", "outside", "undo")
@@ -42,19 +45,29 @@ _CAPTURED = ("command", "outside", "undo")
 class FolderPlan(Struct, frozen=True):
     """What is done with moved folders, and the steps and the tree for what is left to plan.
 
-    `inside` are changes in folders before they are renamed, and `renames` those of each rename.
+    `inside` are changes in folders before they are renamed, and `renames` those of each rename;
+    `there` is what is on disk.
     """
 
     steps: Sequence[PathStep]
     tree: dict[str, FileState]
+    there: Tree = field(default_factory=dict)
     inside: tuple[FileChange, ...] = ()
     renames: tuple[tuple[Move, tuple[FileChange, ...]], ...] = ()
     blocked: tuple[Note, ...] = ()
     kept: tuple[Note, ...] = ()
     irreversible: tuple[Note, ...] = ()
 
-    def added_to(self, plan: Plan) -> Plan:
-        stages = self._stages(plan.changes)
+    def added_to(self, plan: Plan, whole: Mapping[Move, str] = MappingProxyType({})) -> Plan:
+        """The plan with these, and with more folders renamed as a whole, as far as that can be.
+
+        `whole` says of each of those renames which folder it is.
+        """
+        work = Work(self.inside, self.renames, plan.changes)
+        moves: tuple[Move, ...] = ()
+        if whole:
+            work, moves = with_whole_folders(work, self.there, whole)
+        stages = work.stages()
         changes = one_change_each(stages)
         changed = {change.path for change in changes}
         told = {note.path for note in (*self.blocked, *self.kept, *self.irreversible)}
@@ -68,7 +81,7 @@ class FolderPlan(Struct, frozen=True):
             already=tuple(path for path in plan.already if path not in told),
             changes=changes,
             stages=stages if len(stages) > 1 else (),
-            moves=(*plan.moves, *(move for move, _ in self.renames)),
+            moves=(*plan.moves, *(move for move, _ in self.renames), *moves),
             blocked=(*plan.blocked, *self.blocked, *self._homeless(plan.changes)),
             kept=(*plan.kept, *self.kept),
             irreversible=(*plan.irreversible, *lost),
@@ -83,20 +96,6 @@ class FolderPlan(Struct, frozen=True):
                 shown = f"{visible_path(move.target)} became {visible_path(move.source)}"
                 why = f"{shown}, and its folder does not come back; it is not renamed back"
                 yield Note(move.source, why)
-
-    def _stages(self, others: Sequence[FileChange]) -> tuple[tuple[FileChange, ...], ...]:
-        """All changes in the order in which they can be made, in one stage where that is any."""
-        targets = [move.target for move, _ in self.renames]
-        above = {path for target in targets for path in parents(target)}
-        made = [one for one in others if one.path in above and one.before is None]
-        ends = [end for move, _ in self.renames for end in (move.source, move.target)]
-        again = any(is_within(change.path, ends) for change in others)
-        nested = any(is_within(end, ends[:n] + ends[n + 1 :]) for n, end in enumerate(ends))
-        if not (self.inside or again or nested):
-            return ((*others, *(change for _, inside in self.renames for change in inside)),)
-        rest = tuple(one for one in others if one not in made)
-        stages = ((*made, *self.inside), *(inside for _, inside in self.renames), rest)
-        return tuple(stage for stage in stages if stage)
 
 
 def plan_folders(
@@ -116,9 +115,11 @@ def plan_folders(
     """
     tree = apply(attachment.projections.tree(), drift.changes)
     folders = moved_folders(steps, facts, moves, drift, attachment.workspace.identity)
-    left = [step for step in steps if not any(one.takes(step) for one in folders)]
+    left = list(steps)
+    for one in folders:
+        left = [rest for step in left for rest in one.rest_of(step)]
     elsewhere = [note for one in folders if one.came_back for note in _changed_elsewhere(one)]
-    plan = FolderPlan(left, dict(tree), irreversible=tuple(elsewhere))
+    plan = FolderPlan(left, dict(tree), there=tree, irreversible=tuple(elsewhere))
     for one in _in_order([one for one in folders if not one.came_back]):
         note = Note(one.now, "", tuple(sorted({call for call in one.calls if call is not None})))
         if "current" in (request.choices.get(one.now), request.choices.get(one.was)):
@@ -151,15 +152,18 @@ def plan_folders(
             plan = replace(plan, blocked=(*plan.blocked, replace(note, reason=why)))
             continue
         plan = _with_rename(plan, one, there)
-        plan = replace(plan, kept=(*plan.kept, *along))
+        elsewhere = [] if is_opaque(tree[one.now]) else [*_changed_elsewhere(one)]
+        irreversible = (*plan.irreversible, *elsewhere)
+        plan = replace(plan, kept=(*plan.kept, *along), irreversible=irreversible)
     return plan
 
 
 def _with_rename(plan: FolderPlan, one: MovedFolder, there: Tree) -> FolderPlan:
-    tree = {path: state for path, state in plan.tree.items() if path not in there} | one.brings
     leaves = {**one.leaves, one.now: replace(one.leaves[one.now], identity=one.identity)}
+    comes = one.comes_back()
+    tree = {path: state for path, state in plan.tree.items() if path not in there} | comes
     changes = [FileChange(path, state, None) for path, state in sorted(leaves.items())]
-    changes += [FileChange(path, None, state) for path, state in one.brings.items()]
+    changes += [FileChange(path, None, state) for path, state in comes.items()]
     return replace(
         plan,
         tree=tree,
@@ -223,14 +227,14 @@ def _obstacle_inside(
     there: Tree,
 ) -> str:
     """Why the inside cannot be brought back to what it was when the folder had been moved."""
-    for step in one.between(steps):
-        if step.taken:
-            return f"{visible_path(step.change.path)} was changed by what is taken back too"
+    if one.unsettled:
+        return f"{visible_path(one.unsettled)} was changed by what is taken back too"
     inside = diff(there, one.leaves)
     if not inside:
         return ""
-    kept = [step.change.path for step in one.later(steps) if not step.taken or step.came_in]
-    if kept or not any(True for _ in one.later(steps)):
+    later = [*one.later(steps)]
+    kept = [step.change.path for step in later if not step.taken or step.came_in]
+    if kept or not (later or one.changed_by_moves):
         return f"{visible_path(min(kept or [inside[0].path]))} changed since"
     for change in inside:
         if is_opaque(change.before) or is_opaque(change.after) or groups_in([change]):
@@ -288,10 +292,13 @@ def _changed_inside(attachment: Attachment, one: MovedFolder) -> str:
 
 
 def _changed_elsewhere(one: MovedFolder) -> Iterator[Note]:
-    """What was changed in a folder that is back, while it was where nothing is recorded."""
+    """What was changed in a folder that comes back, while it was where nothing is recorded."""
+    if is_opaque(one.brings[one.was]):
+        return
     calls = tuple(sorted({call for call in one.calls if call is not None}))
-    for path in sorted((one.brings.keys() | one.leaves.keys()) - {one.was}):
-        if one.brings.get(path) != one.leaves.get(path):
+    comes = one.comes_back()
+    for path in sorted((one.brings.keys() | comes.keys()) - {one.was}):
+        if one.brings.get(path) != comes.get(path):
             why = "it was changed while its folder was where nothing is recorded, and stays so"
             yield Note(path, why, calls)
 
@@ -317,27 +324,32 @@ def _coming_along(attachment: Attachment, one: MovedFolder) -> Iterator[Note]:
 class Renamed(Struct, frozen=True):
     """What is different on disk after a folder was renamed, and the index entries for it.
 
-    `arrived` are created paths of which nothing was on record.
+    `arrived` are created paths of which nothing was on record, `later` what somebody else changed
+    meanwhile in a folder all of which was, and `unseen` what cannot be looked at.
     """
 
     changes: list[FileChange]
     entries: dict[str, IndexEntry | None]
-    arrived: list[str]
+    arrived: list[str] = field(default_factory=list)
+    later: list[FileChange] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
 
 
 def rename_folder(attachment: Attachment, move: Move, intended: Sequence[FileChange]) -> Renamed:
-    """Rename a folder of which an end is opaque, and look at what is there then.
+    """Rename a folder of which it is said which one it is, and look at what is there then.
 
     Conflict, with nothing changed, when it is not proven to be the one, or something is there.
     """
     by_path = {change.path: change for change in intended}
-    ends = (by_path[move.source].before, by_path[move.target].after)
-    identity = next(state.identity for state in ends if is_opaque(state))
+    ends = [by_path[move.source].before, by_path[move.target].after]
+    known = [state for state in ends if state is not None]
+    identity = next((s for s in known if is_opaque(s)), known[0]).identity
     attachment.workspace.rename(move.source, move.target, identity)
     gone = [change for change in intended if is_within(change.path, [move.source])]
-    done = Renamed(gone, {change.path: None for change in gone}, [])
+    done = Renamed(gone, {change.path: None for change in gone})
     expected = {c.path: c.after for c in intended if not is_within(c.path, [move.source])}
-    found = [move.target, *(path for path, state in expected.items() if state and not state.blob)]
+    in_scope = all(map(is_directory, ends))
+    found = [move.target, *(p for p, state in expected.items() if in_scope or not _blob(state))]
     if not attachment.scope.is_opaque(move.target):
         inside = attachment.workspace.walk(attachment.scope, {}, move.target, opaque=True)
         # what cannot be recorded, and caches, are for the next look
@@ -347,11 +359,38 @@ def rename_folder(attachment: Attachment, move: Move, intended: Sequence[FileCha
             if not isinstance(seen, str) and not (S_IFMT(seen.mode) == OPAQUE and is_remade(path))
         ]
     for path in dict.fromkeys(found):
-        state, done.entries[path] = observe(attachment, path, expected.get(path))
+        was = move.source + path.removeprefix(move.target)
+        try:
+            state, done.entries[path] = _seen(attachment, path, was, expected.get(path))
+        except AuditError:
+            done.unseen.append(path)
+            continue
+        if in_scope and path in expected and state != expected[path]:
+            done.later.append(FileChange(path, expected[path], state))
+            state = expected[path]
         done.changes.append(FileChange(path, None, state))
         if path not in expected:
             done.arrived.append(path)
     return done
+
+
+def _blob(state: FileState | None) -> BlobId | None:
+    return None if state is None else state.blob
+
+
+def _seen(
+    attachment: Attachment, path: str, was: str, expected: FileState | None
+) -> tuple[FileState | None, IndexEntry | None]:
+    """What is at a path to which it came from another one; it may not be read any more."""
+    try:
+        return observe(attachment, path, expected)
+    except PermissionDenied:
+        entry, recorded = attachment.index.get(was), attachment.projections.state(was)
+        if entry is None or expected is None or expected != recorded:
+            raise
+        if entry.stamp != attachment.workspace.stamp(path) or entry.blob != expected.blob:
+            raise
+        return expected, entry
 
 
 def events_with_arrivals(recorded: Iterable[RecordedChange]) -> set[int]:

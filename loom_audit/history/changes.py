@@ -19,7 +19,7 @@ from loom_audit.model.files import (
     FileChange,
     FileState,
     Move,
-    border_moves,
+    folder_renames,
     is_within,
     moves_among,
 )
@@ -122,7 +122,7 @@ def renamed_folders(
     """The opaque folders that are renamed as a whole, each with the changes that this makes."""
     return {
         move: [c for c in changes if is_within(c.path, (move.source, move.target))]
-        for move in border_moves(changes, moves)
+        for move in folder_renames(changes, moves)
     }
 
 

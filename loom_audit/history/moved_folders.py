@@ -3,18 +3,21 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from loom_audit.model.events import FilesChanged
-from loom_audit.model.files import FileState, Move, border_moves, is_opaque, is_within
+from loom_audit.model.files import FileChange, FileState, Move, border_moves, is_opaque, is_within
 from loom_audit.model.lineage import PathStep
 
 
 class MovedFolder(Struct):
     """A folder of one identity that taken calls moved: where it was before and where it is since.
 
-    `brings` are the states it had on record where it was, `leaves` those that it had where it is
-    when it had just been moved. `first` and `last` are the events of its moves, `own` the steps
-    that are the moves themselves, by event and path.
+    `brings` are the states it had on record where it was, `leaves` those that it had when all in it
+    came on record last, as if it had been where it is: `since` is that event, `first` and `last`
+    those of its moves. `unsettled` is a path in it that was changed by what is taken back, before
+    it was where nothing is recorded, so that what was done there is not known. `places` are its
+    paths, each from an event on, and `own` the steps that are the moves, by event and path.
     """
 
     identity: str
@@ -23,45 +26,109 @@ class MovedFolder(Struct):
     brings: dict[str, FileState]
     first: int
     last: int
+    since: int
+    unsettled: str = ""
     leaves: dict[str, FileState] = field(default_factory=dict)
     calls: list[int | None] = field(default_factory=list)
-    paths: set[str] = field(default_factory=set)
-    own: set[tuple[int, str]] = field(default_factory=set)
+    places: list[tuple[int, str]] = field(default_factory=list)
+    own: dict[tuple[int, str], "OwnStep"] = field(default_factory=dict)
 
     @property
     def came_back(self) -> bool:
         return self.was == self.now
 
-    def takes(self, step: PathStep) -> bool:
-        """Whether the folder's own plan has to do with a step, so that no other has."""
-        if not is_within(step.change.path, self.paths) or step.seq < self.first:
-            return False
-        return not self.came_back or step.seq <= self.last or self._is_own(step)
+    @property
+    def paths(self) -> set[str]:
+        return {self.was, *(path for _, path in self.places)}
 
-    def _is_own(self, step: PathStep) -> bool:
-        return (step.seq, step.change.path) in self.own
+    def rest_of(self, step: PathStep) -> Iterator[PathStep]:
+        """What is left of a step to others: all of it, what has to do with another file, or none.
+
+        What changed in a folder that came back is of where it is now.
+        """
+        own = self.own.get((step.seq, step.change.path))
+        if own is not None:
+            yield from own.rest_of(step)
+            if self.came_back and step.seq > self.since and own.inside:
+                yield from own.changed(step, self.now)
+            return
+        place = self._place(step.seq)
+        after = self.came_back and step.seq > self.last
+        if after or not place or not is_within(step.change.path, [place]):
+            yield step
+        elif self.came_back and step.seq > self.since:
+            path = self.now + step.change.path.removeprefix(place)
+            yield from _changed(step, path, step.change.before, step.change.after)
+
+    def _place(self, seq: int) -> str:
+        """Where it is from an event on; "" before it was moved first."""
+        return next((path for since, path in reversed(self.places) if since <= seq), "")
 
     def earlier(self, steps: Iterable[PathStep]) -> Iterator[PathStep]:
         """What changed in it before it was moved first."""
         return (s for s in steps if s.seq < self.first and is_within(s.change.path, [self.was]))
 
-    def between(self, steps: Iterable[PathStep]) -> Iterator[PathStep]:
-        """What changed in it between two of its moves."""
-        return (
-            s
-            for s in steps
-            if self.first < s.seq < self.last
-            and is_within(s.change.path, self.paths)
-            and not self._is_own(s)
-        )
-
     def later(self, steps: Iterable[PathStep]) -> Iterator[PathStep]:
-        """What changed in it since it was moved last."""
-        return (
-            s
-            for s in steps
-            if s.seq > self.last and is_within(s.change.path, [self.now]) and not self._is_own(s)
-        )
+        """What changed in it since all in it came on record last."""
+        for step in steps:
+            place = self._place(step.seq) if step.seq > self.since else ""
+            mine = place and is_within(step.change.path, [place])
+            if mine and (step.seq, step.change.path) not in self.own:
+                yield step
+
+    @property
+    def changed_by_moves(self) -> bool:
+        """Whether what moved it since then may have changed something in it, too."""
+        return any(seq > self.since for seq, _ in self.own)
+
+    def comes_back(self) -> dict[str, FileState]:
+        """The states that are where it was when it is renamed back from where it is."""
+        if any(map(is_opaque, (self.brings[self.was], self.leaves[self.now]))):
+            return self.brings
+        return {
+            self.was + path.removeprefix(self.now): state for path, state in self.leaves.items()
+        }
+
+    def taken_back_inside(self, steps: Iterable[PathStep]) -> set[str]:
+        """The paths in it that what is taken back may have changed since then."""
+        own = {one.inside for (seq, _), one in self.own.items() if seq > self.since}
+        taken = (step for step in self.later(steps) if step.taken)
+        return own | {s.change.path.removeprefix(self._place(s.seq)) for s in taken}
+
+
+class OwnStep(Struct, frozen=True):
+    """A step of a move: the path in the folder, and whether it is where the folder went.
+
+    There `before` is what was where it came from; where that was, `deleted` is what is not here.
+    """
+
+    inside: str
+    is_target: bool
+    before: FileState | None = None
+    deleted: bool = False
+
+    def rest_of(self, step: PathStep) -> Iterator[PathStep]:
+        """What the step changes besides: what was where the folder went, or is where it was."""
+        path, before, after = step.change.path, step.change.before, step.change.after
+        if self.is_target:
+            yield from _changed(step, path, before, None)
+        else:
+            yield from _changed(step, path, None, after)
+
+    def changed(self, step: PathStep, folder: str) -> Iterator[PathStep]:
+        """What changed in the folder, which is there now, besides its place."""
+        path = folder + self.inside
+        if self.is_target:
+            yield from _changed(step, path, self.before, step.change.after)
+        elif self.deleted:
+            yield from _changed(step, path, step.change.before, None)
+
+
+def _changed(
+    step: PathStep, path: str, before: FileState | None, after: FileState | None
+) -> Iterator[PathStep]:
+    if before != after:
+        yield replace(step, change=FileChange(path, before, after))
 
 
 def moved_folders(
@@ -99,14 +166,14 @@ def _follow(
     one: MovedFolder, event: Sequence[PathStep], moves: Iterable[Move], steps: Sequence[PathStep]
 ) -> None:
     """Follow a folder that is in scope, and was renamed there, by the files that moved with it."""
-    left = next((s for s in event if s.change.path == one.now and s.change.after is None), None)
-    if left is None or not left.taken or is_opaque(left.change.before):
+    left = next((s for s in event if _has_left(s, one.now)), None)
+    if left is None or not left.taken:
         return
     made = {s.change.path for s in event if s.change.before is None and _is_folder(s.change.after)}
     for move in moves:
-        inside = move.source.removeprefix(one.now + "/")
-        to = move.target.removesuffix("/" + inside)
-        if inside != move.source and to in made:
+        inside = move.source.removeprefix(one.now)  # "" of the folder itself
+        to = move.target.removesuffix(inside)
+        if is_within(move.source, [one.now]) and move.target == to + inside and to in made:
             _move_on(one, left, Move(one.now, to), steps)
             return
 
@@ -119,22 +186,58 @@ def _find(
 ) -> None:
     """Find where a folder is now, that is not where it was last known to be, by its identity."""
     later = [s for seq, event in events.items() if seq > one.last for s in event if s.taken]
-    if not any(s.change.path == one.now and s.change.after is None for s in later):
+    if not any(s.change.path == one.now and not _is_folder(s.change.after) for s in later):
         return
     for step in reversed(later):
         change = step.change
         made = change.before is None and _is_folder(change.after) and change.path != one.now
         if made and identity_of(change.path) == one.identity:
-            _move_on(one, step, Move(one.now, change.path), steps)
+            _arrive(one, step, Move(one.now, change.path), steps)
             return
 
 
 def _move_on(one: MovedFolder, step: PathStep, move: Move, steps: Sequence[PathStep]) -> None:
+    """Note that it was moved where all in it was on record, and is."""
+    one.leaves = {
+        move.target + path.removeprefix(move.source): state for path, state in one.leaves.items()
+    }
+    _note_move(one, step, move, [s for s in steps if _belongs(s, step, move)])
+
+
+def _arrive(one: MovedFolder, step: PathStep, move: Move, steps: Sequence[PathStep]) -> None:
+    """Note that it was moved, and what is in it came on record then, if it did."""
     own = [s for s in steps if _belongs(s, step, move)]
-    one.leaves, one.last, one.now = _last_states(own, move.target), step.seq, move.target
-    one.own |= {(s.seq, s.change.path) for s in own}
-    one.calls.append(step.call)
-    one.paths |= {move.source, move.target}
+    inside = one.taken_back_inside(s for s in steps if s.seq < step.seq)
+    changed = {one.now + path for path in inside}
+    if step.taken and move.source == one.now:
+        left = _first_states(own, move.source)
+        changed = {path for path in changed if left.get(path) != one.leaves.get(path)}
+    one.unsettled = one.unsettled or min(changed, default="")
+    one.leaves, one.since = _last_states(own, move.target), step.seq
+    _note_move(one, step, move, own)
+
+
+def _note_move(one: MovedFolder, step: PathStep, move: Move, own: Sequence[PathStep]) -> None:
+    left, came = _first_states(own, move.source), _last_states(own, move.target)
+    for s in own:
+        path, key = s.change.path, (s.seq, s.change.path)
+        if is_within(path, [move.target]):
+            inside = path.removeprefix(move.target)
+            one.own[key] = OwnStep(inside, True, left.get(move.source + inside))
+        elif is_within(path, [move.source]):
+            inside = path.removeprefix(move.source)
+            one.own[key] = OwnStep(inside, False, deleted=move.target + inside not in came)
+    one.last = step.seq
+    if step.taken:
+        one.now = move.target
+        one.calls.append(step.call)
+        one.places.append((step.seq, move.target))
+
+
+def _has_left(step: PathStep, path: str) -> bool:
+    """Whether there is no folder at the path any more, the inside of which was on record."""
+    gone = _is_folder(step.change.before) and not _is_folder(step.change.after)
+    return step.change.path == path and gone
 
 
 def _is_folder(state: FileState | None) -> bool:
@@ -156,22 +259,16 @@ def _add_border_moves(
         identity = next((s.identity for s in ends if is_opaque(s)), "")
         if step is None or not identity or _goes_along(move, seq, found.values()):
             continue
-        own = [one for one in steps if _belongs(one, step, move)]
         one = found.get(identity)
         if one is None and step.taken:
-            brings = _first_states(own, move.source)
+            brings = _first_states((s for s in steps if _belongs(s, step, move)), move.source)
             for path in brings.keys() & by_path.keys():
                 brings[path] = by_path[path].before or brings[path]  # with its identity
-            one = MovedFolder(identity, move.source, move.target, brings, seq, seq)
+            one = MovedFolder(identity, move.source, move.target, brings, seq, seq, seq)
             found[identity] = one
         if one is None or not (step.taken or move.target == one.now):
             continue  # not taken, but to where it is: by an undo and a redo
-        one.leaves, one.last = _last_states(own, move.target), seq
-        one.own |= {(s.seq, s.change.path) for s in own}
-        if step.taken:
-            one.now = move.target
-            one.calls.append(step.call)
-            one.paths |= {move.source, move.target}
+        _arrive(one, step, move, steps)
 
 
 def _goes_along(move: Move, seq: int, folders: Iterable[MovedFolder]) -> bool:

@@ -6,6 +6,7 @@ from functools import cache, partial
 from msgspec.structs import replace
 
 from loom_audit.errors import Conflict, PermissionDenied
+from loom_audit.history.arrived_folders import Arrivals, with_arrived_folders
 from loom_audit.history.aside import moved_aside, special_kind
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.border import FolderPlan, events_with_arrivals, plan_folders
@@ -35,7 +36,7 @@ from loom_audit.model.files import (
     FileChange,
     Move,
     apply,
-    border_moves,
+    folder_renames,
     is_directory,
     is_within,
     moves_among,
@@ -59,6 +60,7 @@ from loom_audit.model.planning import (
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.taken_back import hidden_paths, takes_anything_back
 from loom_audit.model.unnamed import unnamed_changes
+from loom_audit.model.whole_folders import whole_renames
 from loom_audit.ports import CallFilter, EventFilter
 
 UNNAMED = "it would change with the plan, which says nothing of it"
@@ -209,9 +211,11 @@ class Planner:
 
         `own` is the plan without holds, `make` makes one with them.
         """
+        arrivals = Arrivals(self.attachment, self.timeline.verified.files_changed)
+        joined = partial(with_arrived_folders, self.attachment, arrivals, folders)
         holds: dict[str, Hold] = {}
         while True:
-            plan = folders.added_to(own)
+            plan = joined(own)
             found = {
                 **self._holds(plan),
                 **self._left_out_holds(selection, plan, folders.steps),
@@ -224,9 +228,11 @@ class Planner:
         stuck = tuple(Note(path, hold.reason, hold.calls) for path, hold in found.items())
         own = replace(own, blocked=(*own.blocked, *stuck))
         own = with_broken_links(
-            without_lost_lists(own), folders.tree, self.attachment.workspace.links
+            without_lost_lists(own, whole_renames(plan)),
+            folders.tree,
+            self.attachment.workspace.links,
         )
-        return folders.added_to(own)
+        return joined(own)
 
     def _selected_changes(self, selection: Selection) -> list[RecordedChange]:
         if selection.rollback:
@@ -400,7 +406,7 @@ class Planner:
         going = {change.path for change in plan.changes if change.after is None}
         seen_then = seen_when_opened(plan.changes)
         stages = plan.stages or (plan.changes,)
-        moved = (move for stage in stages for move in border_moves(stage, plan.moves))
+        moved = (move for stage in stages for move in folder_renames(stage, plan.moves))
         ends = [end for move in moved for end in (move.source, move.target)]
         holds = {path: hold for path, hold in holds.items() if not is_within(path, ends)}
         for change in plan.changes:

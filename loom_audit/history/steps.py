@@ -276,6 +276,8 @@ def _rename_folders(
             return []
         outcome.changes += renamed.changes
         outcome.arrived += renamed.arrived
+        outcome.later += renamed.later
+        outcome.reasons += [f"not seen: {path}" for path in renamed.unseen]
         preconditions.entries.update(renamed.entries)
     return [step for step in steps if step not in first] if outcome.error is None else []
 

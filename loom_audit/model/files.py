@@ -194,6 +194,29 @@ def border_moves(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[
     return tuple(found)
 
 
+def folder_renames(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
+    """The moves that rename a whole folder, the outermost of those that go along with each other.
+
+    An end is opaque, or it is said of a folder in scope which one it is.
+    """
+    by_path = {change.path: change for change in changes}
+    found = []
+    for move in moves:
+        source, target = by_path.get(move.source), by_path.get(move.target)
+        if source is None or target is None:
+            continue
+        named = is_directory(source.before) and source.before and source.before.identity
+        if is_opaque(source.before) or is_opaque(target.after) or named:
+            found.append(move)
+    return tuple(one for one in found if not any(goes_along(one, other) for other in found))
+
+
+def goes_along(move: Move, other: Move) -> bool:
+    """Whether what is moved is in a folder that another move renames, and stays in it."""
+    inside = move.source.removeprefix(other.source + "/")
+    return inside != move.source and move.target == f"{other.target}/{inside}"
+
+
 def shown_moves(changes: Sequence[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
     """The moves on record, and for display those of equal content among the other changes."""
     known = tuple(moves)

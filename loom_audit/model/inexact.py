@@ -1,11 +1,11 @@
 """What a plan cannot make exactly as it was at a path that it changes, each with its reason."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
 from loom_audit.model.display import count_text
-from loom_audit.model.files import FileChange, Tree
+from loom_audit.model.files import FileChange, Move, Tree, is_within
 from loom_audit.model.links import names_by_group, sources
 from loom_audit.model.planning import Note, Plan
 
@@ -30,13 +30,16 @@ def with_broken_links(plan: Plan, tree: Tree, links: Callable[[str], int]) -> Pl
     return replace(plan, inexact=(*plan.inexact, *notes)) if notes else plan
 
 
-def without_lost_lists(plan: Plan) -> Plan:
+def without_lost_lists(plan: Plan, renamed: Iterable[Move] = ()) -> Plan:
     """The plan without access control lists that nothing on disk has any more, with notes.
 
     That a list was there is on record, its entries are not: only what has one, or is moved with
-    one, can keep it.
+    one, can keep it, by itself or in a folder that is `renamed`.
     """
     sources = {move.target: move.source for move in plan.moves}
+    for move in renamed:
+        below = (c.path for c in plan.changes if is_within(c.path, [move.target]))
+        sources |= {path: move.source + path.removeprefix(move.target) for path in below}
     before = {change.path: change.before for change in plan.changes}
     changes: list[FileChange] = []
     notes: list[Note] = []

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from loom_audit.model.display import first_few
-from loom_audit.model.files import FileChange, FileState, Move, Tree, is_opaque
+from loom_audit.model.files import FileChange, FileState, Move, Tree, is_directory, is_opaque
 
 
 class PathStep(Struct, frozen=True):
@@ -324,7 +324,8 @@ def _linked_steps(
         ends = {f"from {move.source}", f"to {move.target}"}
         together = source.taken == target.taken or source.call is None
         fits = old and new and old.kind == new.kind and together
-        if fits and not ends & used:
+        # a folder is where files are put: what moved is what is in it
+        if fits and not is_directory(old) and not ends & used:
             used |= ends
             links.append((source, target))
     return links

@@ -49,9 +49,10 @@ class Request(Struct, frozen=True):
 
 CHANGES_ALONG = "changes with it"
 MOVED_ASIDE = "it is moved there"
+MOVES_ALONG = "moves with it"
 TAKEN_BACK = "is taken back already"
 """What the reason says of a call that nothing is left to do about."""
-_NOT_LEFT = (CHANGES_ALONG, MOVED_ASIDE)
+_NOT_LEFT = (CHANGES_ALONG, MOVED_ASIDE, MOVES_ALONG)
 """How the reasons end of what is listed with what is kept, and is not left as it is."""
 
 

@@ -5,7 +5,7 @@ However a plan comes about, this one check holds it to what it says.
 
 from collections.abc import Iterable, Iterator
 
-from loom_audit.model.files import FileChange, FileState, Tree, border_moves, is_within, parents
+from loom_audit.model.files import FileChange, FileState, Tree, folder_renames, is_within, parents
 from loom_audit.model.planning import Plan
 
 
@@ -14,7 +14,7 @@ def unnamed_changes(plan: Plan, tree: Tree) -> tuple[str, ...]:
     after = dict(tree)
     found: set[str] = set()
     for stage in plan.stages or (plan.changes,):
-        for move in border_moves(stage, plan.moves):
+        for move in folder_renames(stage, plan.moves):
             for path in [path for path in after if is_within(path, [move.source])]:
                 del after[path]  # a folder is renamed with all that is in it
         for change in stage:

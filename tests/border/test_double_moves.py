@@ -30,6 +30,7 @@ MOVES = pytest.mark.parametrize(
 def root(root: Path) -> Path:
     """With a repository and packages that are not recorded."""
     make(root / ".git", OBJECTS)
+    (root / ".nox" / "x" / "y").mkdir(parents=True)
     make(root / "venv", {**PACKAGES, "node_modules/x": "unrecorded\n", "empty/.keep": ""})
     return root
 
@@ -63,6 +64,60 @@ def test_a_folder_that_moved_more_than_once_is_not_lost_step_by_step(
         workspace.carry_out(plan)
     contents = {entry[2] for entry in everything(root).values() if entry[0] == "file"}
     assert {entry[2] for entry in before.values() if entry[0] == "file"} <= contents
+
+
+OUT_OF_REACH = [
+    # a folder was moved into one that moved, or was changed before nothing of it was on record
+    ["mv venv env", "mv env/node_modules out", "mv env env2", "mv out env2/other"],
+    ["mv venv a", "rm a/bin/python", "mv a b", "mv b venv"],
+]
+"""One rollback cannot take these back, which single undos can."""
+
+CHAINS = pytest.mark.parametrize(
+    "commands",
+    [
+        ["mv .git a", "mv a b"],
+        ["mv .git a", "mv a b", "mv b c"],
+        ["mv .git a", "mv a b", "echo ref: refs/heads/other > b/HEAD", "mv b c"],
+        ["mv .git a", "mv a b; echo ref: refs/heads/other > b/HEAD", "mv b c; rm c/config"],
+        ["mv .git a", "mkdir deep; mv a deep/b", "mv deep deeper", "mv deeper/b ."],
+        ["mv venv env", "mv env env2", "mv env2 env3"],
+        *OUT_OF_REACH,
+        ["mv .git a; mv venv env", "mv a b", "mv env a", "mv a c"],
+        ["mv .nox a", "mv a b", "mv b c"],
+        ["mv src .tox", "mv .tox lib", "mv lib lib2"],
+        ["mv .nox a", "rmdir a/x/y; mkdir a/z", "mv a b", "mv b c"],
+        ["mv .git a", "mv a b; echo file > a", "mv b c; echo file > b"],
+    ],
+    ids=" / ".join,
+)
+
+
+@CHAINS
+def test_single_undos_and_redos_of_a_chain_of_moves_give_each_tree_again(
+    workspace: AuditedWorkspace, root: Path, run: Run, commands: list[str]
+) -> None:
+    run("true")
+    point, trees = workspace.log.head(), [everything(root)]
+    for command in commands:
+        run(command)
+        trees.append(everything(root))
+    for _ in range(2):
+        for tree in reversed(trees[:-1]):
+            workspace.carry_out(workspace.plan_undo())
+            assert everything(root) == tree
+        for tree in trees[1:]:
+            workspace.carry_out(workspace.plan_redo())
+            assert everything(root) == tree
+    workspace.carry_out(workspace.plan_undo())
+    plan = workspace.plan_rollback(point)
+    assert bool(plan.blocked) == (commands in OUT_OF_REACH)
+    if not plan.blocked:
+        rolled_back = workspace.carry_out(plan).call.seq or 0
+        assert everything(root) == trees[0]
+        workspace.carry_out(workspace.plan_revert([rolled_back]))
+        assert everything(root) == trees[-2]
+    assert workspace.status().drift == () and workspace.verify().ok
 
 
 def wait_a_tick() -> None:
@@ -153,3 +208,62 @@ def test_what_was_changed_in_a_folder_while_it_was_not_recorded_is_said_to_stay(
     workspace.carry_out(plan)
     assert everything(root) == before
     assert not workspace.plan_rollback(point, paths=["src/g"]).irreversible
+
+
+@pytest.mark.parametrize(
+    "commands", [["mv .git a", "mv a b", "echo file > a"], ["mv .git a", "mv a b; echo file > a"]]
+)
+def test_what_was_made_where_a_folder_had_been_goes_too(
+    workspace: AuditedWorkspace, root: Path, run: Run, commands: list[str]
+) -> None:
+    run("true")
+    point, before = workspace.log.head(), everything(root)
+    for command in commands:
+        run(command)
+    after = everything(root)
+    plan = workspace.plan_rollback(point)
+    assert "a" in {change.path for change in plan.changes}
+    number = workspace.carry_out(plan).call.seq or 0
+    assert everything(root) == before
+    workspace.carry_out(workspace.plan_revert([number]))
+    assert everything(root) == after
+
+
+@pytest.mark.parametrize("then", [[], ["mv lib lib2"], ["mv lib lib2", "mv lib2 src"]])
+def test_what_was_changed_in_a_folder_before_it_came_back_into_scope_is_said_to_stay(
+    workspace: AuditedWorkspace, root: Path, run: Run, then: list[str]
+) -> None:
+    run("echo one > src/f; echo same > src/g")
+    point = workspace.log.head()
+    for command in ("mv src .tox", "echo changed > .tox/f", "mv .tox lib", *then):
+        wait_a_tick()
+        run(command)
+    plan = workspace.plan_rollback(point)
+    [told] = plan.irreversible
+    assert told.path == "src/f" or told.reason.startswith("src/f: ")
+    if plan.changes:
+        workspace.carry_out(plan)
+    assert (root / "src" / "f").read_text() == "changed\n"
+    for path, state in workspace.timeline.tree().items():
+        assert (
+            state.kind != "file" or workspace.timeline.content(state) == (root / path).read_bytes()
+        )
+
+
+def test_what_was_changed_in_a_folder_on_its_way_back_is_taken_back(
+    workspace: AuditedWorkspace, root: Path, run: Run
+) -> None:
+    run("echo one > src/f; echo two > src/g")
+    point, before = workspace.log.head(), everything(root)
+    for command in (
+        "mv src .tox",
+        "mv .tox lib",
+        "echo changed > lib/f; rm lib/g; echo new > lib/h",
+        "mv lib src; echo more > src/main.py; echo new > src/i",
+    ):
+        run(command)
+    after = everything(root)
+    number = workspace.carry_out(workspace.plan_rollback(point)).call.seq or 0
+    assert everything(root) == before
+    workspace.carry_out(workspace.plan_revert([number]))
+    assert everything(root) == after
