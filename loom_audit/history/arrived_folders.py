@@ -129,6 +129,18 @@ def _inside(folder: str, paths: Iterable[str]) -> frozenset[str]:
     return frozenset(path.removeprefix(start) for path in paths if path.startswith(start))
 
 
+def arrived_among(attachment: Attachment, tree: Tree) -> dict[str, str]:
+    """The outermost folders of a tree on disk that arrived, each with which it is."""
+    arrivals, after = Arrivals(attachment), attachment.log.head() + 1
+    found: dict[str, str] = {}
+    for path in sorted(path for path, state in tree.items() if is_directory(state)):
+        if not is_within(path, found):
+            identities = arrivals.identities(path, after)
+            if identities and (identity := attachment.workspace.identity(path)) in identities:
+                found[path] = identity
+    return found
+
+
 def with_arrived_folders(
     attachment: Attachment, arrivals: Arrivals, folders: FolderPlan, own: Plan
 ) -> Plan:

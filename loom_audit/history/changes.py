@@ -60,7 +60,8 @@ def make_changes(
     reserved = record.attachment.workspace.reserve(
         [step for step in steps if step.link != step.change.path], tuple(folders)
     )
-    together = (origin == "undo" and bool(reserved.opened)) or is_done_together(steps)
+    opens = bool(reserved.opened) and (origin == "undo" or bool(folders))
+    together = opens or is_done_together(steps)
     opened = reserved.opened if together else ()
     try:
         intended = ChangeIntended(

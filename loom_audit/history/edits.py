@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from hashlib import sha256
 
+from msgspec.structs import replace
+
 from loom_audit.errors import (
     Conflict,
     FileNotFound,
@@ -11,6 +13,7 @@ from loom_audit.errors import (
     NotADirectory,
     NotEmpty,
 )
+from loom_audit.history.arrived_folders import arrived_among
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.change_index import catch_up
 from loom_audit.history.steps import Preconditions
@@ -72,7 +75,10 @@ def plan_delete(preconditions: Preconditions, path: str, *, recursive: bool) -> 
 def plan_move(
     preconditions: Preconditions, source: str, target: str, *, overwrite: bool
 ) -> tuple[list[FileChange], tuple[Move, ...]]:
-    """Deletions at the old paths, creations at the new ones, and the moves that pair them."""
+    """Deletions at the old paths, creations at the new ones, and the moves that pair them.
+
+    A folder that arrived from where nothing is recorded is renamed, so that it stays what it is.
+    """
     old, new = resolve_name(preconditions, source), resolve_name(preconditions, target)
     state, there = preconditions.look(old), preconditions.look(new)
     if state is None:
@@ -90,6 +96,8 @@ def plan_move(
         )
     inside = descendants(preconditions, old) if state.kind == "directory" else {}
     going = {old: state, **inside}
+    arrived = arrived_among(preconditions.attachment, going)
+    going |= {path: replace(going[path], identity=which) for path, which in arrived.items()}
     changes = missing_parents(preconditions, new, create=True)
     changes += [FileChange(path, was, None) for path, was in going.items()]
     changes += [
@@ -97,7 +105,9 @@ def plan_move(
         for path, was in going.items()
     ]
     moves = tuple(
-        Move(path, new + path[len(old) :]) for path, was in going.items() if was.kind != "directory"
+        Move(path, new + path[len(old) :])
+        for path, was in going.items()
+        if was.kind != "directory" or path in arrived
     )
     return [*preconditions.whole(changes)], moves
 

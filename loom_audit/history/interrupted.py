@@ -132,14 +132,17 @@ def compare_with_disk(attachment: Attachment, call: Call, *, keep: bool = True) 
         if outcome == "unknown" and change.path in opened and _is_left_open(change, now):
             outcome = "did not happen"
         outcomes[change.path] = outcome
+        # equal states, of which the intended ones say which folder it is
         if now != change.after:
-            left.append(FileChange(change.path, now, change.after))
+            there = change.before if now == change.before else now
+            left.append(FileChange(change.path, there, change.after))
         if not is_recorded(change.path, now or recorded):
             unrecorded.append(change.path)
             continue
         entries[change.path] = entry
         if now != recorded:
-            found = FileChange(change.path, recorded, now)
+            was = change.before if recorded == change.before else recorded
+            found = FileChange(change.path, was, now)
             (made if outcome == "happened" else foreign).append(found)
     around = _around(attachment, [*made, *foreign], keep=keep)
     foreign += around.drift

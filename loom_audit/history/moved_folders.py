@@ -1,5 +1,6 @@
 """Folders that were moved across the border of the scope: each from where to where, and by whom."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
@@ -17,7 +18,8 @@ class MovedFolder(Struct):
     came on record last, as if it had been where it is: `since` is that event, `first` and `last`
     those of its moves. `unsettled` is a path in it that was changed by what is taken back, before
     it was where nothing is recorded, so that what was done there is not known. `places` are its
-    paths, each from an event on, and `own` the steps that are the moves, by event and path.
+    paths, each from an event on, `before` those that it had in scope before, and `own` the steps
+    that are the moves, by event and path.
     """
 
     identity: str
@@ -31,6 +33,7 @@ class MovedFolder(Struct):
     leaves: dict[str, FileState] = field(default_factory=dict)
     calls: list[int | None] = field(default_factory=list)
     places: list[tuple[int, str]] = field(default_factory=list)
+    before: list[tuple[int, str]] = field(default_factory=list)
     own: dict[tuple[int, str], "OwnStep"] = field(default_factory=dict)
 
     @property
@@ -39,7 +42,7 @@ class MovedFolder(Struct):
 
     @property
     def paths(self) -> set[str]:
-        return {self.was, *(path for _, path in self.places)}
+        return {self.was, *(path for _, path in (*self.before, *self.places))}
 
     def rest_of(self, step: PathStep) -> Iterator[PathStep]:
         """What is left of a step to others: all of it, what has to do with another file, or none.
@@ -47,32 +50,34 @@ class MovedFolder(Struct):
         What changed in a folder that came back is of where it is now.
         """
         own = self.own.get((step.seq, step.change.path))
+        after = self.came_back and step.seq > self.since
+        to = self.was if step.seq < self.first else self.now if after else ""
         if own is not None:
             yield from own.rest_of(step)
-            if self.came_back and step.seq > self.since and own.inside:
-                yield from own.changed(step, self.now)
+            if to and own.inside:
+                yield from own.changed(step, to)
             return
         place = self._place(step.seq)
-        after = self.came_back and step.seq > self.last
-        if after or not place or not is_within(step.change.path, [place]):
+        if (after and step.seq > self.last) or not is_within(step.change.path, [place]):
             yield step
-        elif self.came_back and step.seq > self.since:
-            path = self.now + step.change.path.removeprefix(place)
+        elif to:
+            path = to + step.change.path.removeprefix(place)
             yield from _changed(step, path, step.change.before, step.change.after)
 
     def _place(self, seq: int) -> str:
-        """Where it is from an event on; "" before it was moved first."""
-        return next((path for since, path in reversed(self.places) if since <= seq), "")
+        """Where it is from an event on; no place before it was moved first."""
+        places = (*self.before, *self.places)
+        return next((path for since, path in reversed(places) if since <= seq), "/")
 
     def earlier(self, steps: Iterable[PathStep]) -> Iterator[PathStep]:
         """What changed in it before it was moved first."""
-        return (s for s in steps if s.seq < self.first and is_within(s.change.path, [self.was]))
+        first = self.before[0][0] if self.before else self.first
+        return (s for s in steps if s.seq < first and is_within(s.change.path, [self.was]))
 
     def later(self, steps: Iterable[PathStep]) -> Iterator[PathStep]:
         """What changed in it since all in it came on record last."""
         for step in steps:
-            place = self._place(step.seq) if step.seq > self.since else ""
-            mine = place and is_within(step.change.path, [place])
+            mine = step.seq > self.since and is_within(step.change.path, [self._place(step.seq)])
             if mine and (step.seq, step.change.path) not in self.own:
                 yield step
 
@@ -155,8 +160,8 @@ def moved_folders(
         for one in [*found.values()]:
             _follow(one, events.get(seq, ()), moves.get(seq, ()), steps)
         if seq in facts:
-            _add_border_moves(found, seq, facts[seq], steps, ends_of)
-    _add_border_moves(found, last, drift, steps, ends_of)
+            _add_border_moves(found, seq, facts[seq], steps, moves, ends_of)
+    _add_border_moves(found, last, drift, steps, moves, ends_of)
     for one in found.values():
         _find(one, events, identity_of, steps)
     return list(found.values())
@@ -169,13 +174,51 @@ def _follow(
     left = next((s for s in event if _has_left(s, one.now)), None)
     if left is None or not left.taken:
         return
-    made = {s.change.path for s in event if s.change.before is None and _is_folder(s.change.after)}
-    for move in moves:
-        inside = move.source.removeprefix(one.now)  # "" of the folder itself
-        to = move.target.removesuffix(inside)
-        if is_within(move.source, [one.now]) and move.target == to + inside and to in made:
-            _move_on(one, left, Move(one.now, to), steps)
+    made = _made(event)
+    for source, target in _climbed(moves):
+        if source == one.now and target in made:
+            _move_on(one, left, Move(source, target), steps)
             return
+    alike = _alike(one.now, event, made)
+    if alike:
+        _move_on(one, left, Move(one.now, alike), steps)
+
+
+def _made(event: Iterable[PathStep]) -> set[str]:
+    """The folders that an event made."""
+    changes = [step.change for step in event]
+    return {one.path for one in changes if one.before is None and _is_folder(one.after)}
+
+
+def _climbed(moves: Iterable[Move]) -> Iterator[tuple[str, str]]:
+    """From where to where the moves are, and the folders above them that may have been renamed."""
+    for move in moves:
+        source, target = move.source, move.target
+        yield source, target
+        while "/" in source and "/" in target and _name(source) == _name(target):
+            source, target = source.rpartition("/")[0], target.rpartition("/")[0]
+            yield source, target
+
+
+def _alike(folder: str, event: Sequence[PathStep], others: Iterable[str]) -> str:
+    """The only one of these folders in which just as much changed as in this one, "" for none.
+
+    No file says that it is the same: that is proven where it is now.
+    """
+    paths = sorted({step.change.path for step in event})
+    inside = _inside(folder, paths)
+    found = [path for path in others if path != folder and _inside(path, paths) == inside]
+    return found[0] if len(found) == 1 else ""
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _inside(folder: str, paths: Sequence[str]) -> list[str]:
+    """Those of the sorted paths that are in a folder, from there."""
+    first, last = bisect_left(paths, folder + "/"), bisect_left(paths, folder + "0")
+    return [path[len(folder) :] for path in paths[first:last]]
 
 
 def _find(
@@ -218,6 +261,15 @@ def _arrive(one: MovedFolder, step: PathStep, move: Move, steps: Sequence[PathSt
 
 
 def _note_move(one: MovedFolder, step: PathStep, move: Move, own: Sequence[PathStep]) -> None:
+    _note_own(one, move, own)
+    one.last = step.seq
+    if step.taken:
+        one.now = move.target
+        one.calls.append(step.call)
+        one.places.append((step.seq, move.target))
+
+
+def _note_own(one: MovedFolder, move: Move, own: Sequence[PathStep]) -> None:
     left, came = _first_states(own, move.source), _last_states(own, move.target)
     for s in own:
         path, key = s.change.path, (s.seq, s.change.path)
@@ -227,11 +279,6 @@ def _note_move(one: MovedFolder, step: PathStep, move: Move, own: Sequence[PathS
         elif is_within(path, [move.source]):
             inside = path.removeprefix(move.source)
             one.own[key] = OwnStep(inside, False, deleted=move.target + inside not in came)
-    one.last = step.seq
-    if step.taken:
-        one.now = move.target
-        one.calls.append(step.call)
-        one.places.append((step.seq, move.target))
 
 
 def _has_left(step: PathStep, path: str) -> bool:
@@ -249,6 +296,7 @@ def _add_border_moves(
     seq: int,
     fact: FilesChanged,
     steps: Sequence[PathStep],
+    moves: Mapping[int, Sequence[Move]],
     ends_of: Mapping[tuple[int, str], PathStep],
 ) -> None:
     """Add the folders that an event moved across the border of the scope, or move them on."""
@@ -265,10 +313,33 @@ def _add_border_moves(
             for path in brings.keys() & by_path.keys():
                 brings[path] = by_path[path].before or brings[path]  # with its identity
             one = MovedFolder(identity, move.source, move.target, brings, seq, seq, seq)
+            _trace_back(one, steps, moves)
             found[identity] = one
         if one is None or not (step.taken or move.target == one.now):
             continue  # not taken, but to where it is: by an undo and a redo
         _arrive(one, step, move, steps)
+
+
+def _trace_back(
+    one: MovedFolder, steps: Sequence[PathStep], moves: Mapping[int, Sequence[Move]]
+) -> None:
+    """Follow a folder that was in scope to where it was before the moves of it there."""
+    for step in [s for s in reversed(steps) if s.seq < one.first]:
+        made = _is_folder(step.change.after) and not _is_folder(step.change.before)
+        if not (made and step.taken and step.change.path == one.was):
+            continue
+        event = [s for s in steps if s.seq == step.seq]
+        left = {s.change.path for s in event if s.taken and _has_left(s, s.change.path)}
+        climbed = _climbed(moves.get(step.seq, ()))
+        sources = (source for source, to in climbed if to == one.was and source in left)
+        source = next(sources, "") or _alike(one.was, event, left)
+        if not source:
+            return
+        _note_own(one, Move(source, one.was), event)
+        one.calls.append(step.call)
+        one.before.insert(0, (step.seq, one.was))
+        one.brings = {source + p.removeprefix(one.was): state for p, state in one.brings.items()}
+        one.was = source
 
 
 def _goes_along(move: Move, seq: int, folders: Iterable[MovedFolder]) -> bool:

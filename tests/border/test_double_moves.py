@@ -1,16 +1,18 @@
 """What arrived by a move is deleted by no plan, however often it moved."""
 
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from loom_audit import AuditedWorkspace
+from loom_audit import AuditedWorkspace, AuditStore, ToolResult, open_store
 from loom_audit.history.capture import CLOCK_OF_FILES
 from loom_audit.model.planning import Plan
 from tests.border.conftest import Run
 from tests.border.test_folders import OBJECTS, PACKAGES, everything, make
+from tests.clients import client as client
 
 MOVES = pytest.mark.parametrize(
     "commands",
@@ -267,3 +269,66 @@ def test_what_was_changed_in_a_folder_on_its_way_back_is_taken_back(
     assert everything(root) == before
     workspace.carry_out(workspace.plan_revert([number]))
     assert everything(root) == after
+
+
+TOOL_MOVES = pytest.mark.parametrize(
+    "moves",
+    [
+        [("a", "b")],
+        [("a", "b"), ("b", "deep/er/c")],
+        [("a", "d/a"), ("d", "e")],
+        [("src", "a/src"), ("a", "b")],
+    ],
+)
+
+
+@TOOL_MOVES
+def test_what_our_own_tool_moves_after_it_arrived_comes_back_step_by_step(
+    workspace: AuditedWorkspace,
+    root: Path,
+    run: Run,
+    call: Callable[..., ToolResult],
+    moves: list[tuple[str, str]],
+) -> None:
+    run("true")
+    point, trees = workspace.log.head(), [everything(root)]
+    run("mv .git a")
+    trees.append(everything(root))
+    for source, target in moves:
+        call("move_file", **{"from": source, "to": target})
+        trees.append(everything(root))
+        assert workspace.timeline.calls()[0].coverage.level == "full"
+    for tree in reversed(trees[:-1]):
+        workspace.carry_out(workspace.plan_undo())
+        assert everything(root) == tree
+    for tree in trees[1:]:
+        workspace.carry_out(workspace.plan_redo())
+        assert everything(root) == tree
+    workspace.carry_out(workspace.plan_rollback(point))
+    assert everything(root) == trees[0]
+    assert workspace.status().drift == () and workspace.verify().ok
+
+
+def test_what_a_client_s_calls_moved_comes_back_step_by_step(
+    store: AuditStore, root: Path, client: subprocess.Popen[bytes]
+) -> None:
+    trees = [everything(root)]
+    workspace = store.attach(root)
+    session = workspace.start_foreign_session("client", id="s", pid=client.pid)
+    for number, command in enumerate(["mv .git a", "mv a b", "mv b c; echo x > c/config"]):
+        arguments = {"command": command}
+        with open_store() as other:  # each hook may be answered by a process of its own
+            there = other.attach(root)
+            hook = there.start_foreign_session("client", id="s", pid=client.pid)
+            hook.begin_call(str(number), "Bash", arguments)
+            subprocess.run(["sh", "-c", command], cwd=root, check=True)
+            hook.end_call(str(number), "ok", "")
+        trees.append(everything(root))
+    for tree in reversed(trees[:-1]):
+        workspace.carry_out(workspace.plan_undo())
+        assert everything(root) == tree
+    for tree in trees[1:]:
+        workspace.carry_out(workspace.plan_redo())
+        assert everything(root) == tree
+    session.end()
+    assert workspace.status().drift == () and workspace.verify().ok

@@ -113,7 +113,7 @@ def kills(root: Path, *, every: int, number: int = signal.SIGKILL) -> int:
         workspace.carry_out(workspace.plan_undo())
         assert modes(root) == after
     for nth in range(every, 200, every):
-        if not is_killed(root, start, nth, number):
+        if not is_killed(root, roll_back(start), nth, number):
             return seen
         try:
             seen += 1
@@ -160,15 +160,20 @@ def check_recovered(
     assert recorded == {path: mode for path, mode in found.items() if "venv" not in path}
 
 
-def is_killed(root: Path, start: int, nth: int, number: int) -> bool:
-    """Roll back in a process that is killed at this step of it; False where it has fewer."""
+def roll_back(start: int) -> Callable[[AuditedWorkspace], object]:
+    return lambda workspace: workspace.carry_out(workspace.plan_rollback(start, outside=True))
+
+
+def is_killed(
+    root: Path, act: Callable[[AuditedWorkspace], object], nth: int, number: int = signal.SIGKILL
+) -> bool:
+    """Act in a process that is killed at this step of it; False where it has fewer."""
     pid = os.fork()
     if not pid:
         try:
             die_at(nth, number)
             with open_store() as store:
-                workspace = store.workspace(root)
-                workspace.carry_out(workspace.plan_rollback(start, outside=True))
+                act(store.workspace(root))
         except KeyboardInterrupt:
             os._exit(2)
         except BaseException:  # noqa: BLE001 - it must not go on as the test
