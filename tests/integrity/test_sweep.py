@@ -294,6 +294,22 @@ def test_what_is_read_from_a_changed_store_is_right_or_refused(
     assert sweep.counts["CORRUPT"] + sweep.counts["lists found by verify"]
 
 
+@pytest.mark.parametrize("how", ["deleted", "of another log"])
+def test_what_is_read_of_a_log_without_its_last_event_is_right_or_refused(
+    made: Made, dashboard: TestClient, tmp_path: Path, how: str
+) -> None:
+    sweep = Sweep(made, dashboard, tmp_path)
+    last = "WHERE seq = (SELECT max(seq) FROM event)"
+    sql = {
+        "deleted": f"DELETE FROM event {last}",
+        "of another log": f"UPDATE event SET log = 9 {last}",
+    }
+    with sweep._copied(lambda raw: raw.execute(sql[how])) as opened:
+        sweep._judge(opened, "event", how)
+    assert sweep.wrong == []
+    assert sweep.counts["CORRUPT"] > len(sweep.readers.verified) - 5
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_column_of_every_table(
