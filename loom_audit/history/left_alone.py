@@ -18,6 +18,7 @@ from loom_audit.model.files import (
     Move,
     border_moves,
     is_directory,
+    is_opaque,
     is_within,
 )
 from loom_audit.model.links import groups_in
@@ -126,11 +127,21 @@ class _Rest:
         for inside in sorted(self.stays):
             if is_within(inside, ends):
                 yield f"it is moved with its folder, and {visible_path(inside)} stays"
-        for end in ends:
-            if end not in self.left:
-                yield f"it is moved with its folder, and {visible_path(end)} is another one by now"
+        if folder.source not in self.left:
+            yield f"{visible_path(folder.source)}, with which it is moved, is not there any more"
+        if folder.target not in self.left:
+            yield f"something is at {visible_path(folder.target)}"
+        if not self._is_proven(folder):
+            source = visible_path(folder.source)
+            yield f"it is not known whether {source} is still the same folder"
         if path == folder.target:
             yield from self._what_lacks(path)
+
+    def _is_proven(self, folder: Move) -> bool:
+        """Whether the folder to be renamed is the one that was meant."""
+        sides = self.changes[folder.source].before, self.changes[folder.target].after
+        meant = next((side.identity for side in sides if side and is_opaque(side)), "")
+        return bool(meant) and self.attachment.workspace.identity(folder.source) == meant
 
     def _what_holds(self, folder: str) -> Iterator[str]:
         try:
