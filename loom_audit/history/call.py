@@ -14,9 +14,9 @@ from loom_audit.errors import (
     ExecutionFailed,
     PermissionDenied,
 )
-from loom_audit.history.attachment import Attachment
-from loom_audit.history.attribution import changes_by_itself
-from loom_audit.history.call_record import LATE, CallRecord
+from loom_audit.history.attachment import CLIENT_UNSEEN, Attachment
+from loom_audit.history.attribution import changes_by_itself, request_event
+from loom_audit.history.call_record import LATE, NOT_SEEN_BEFORE, CallRecord
 from loom_audit.history.changes import check_planned, make_changes
 from loom_audit.history.doers import Told
 from loom_audit.history.edits import Transform, plan_delete, plan_edit, plan_move
@@ -420,6 +420,8 @@ def close_interrupted(
     with OpenCall.resumed(writer_of(attachment, call), call) as closing:
         if ran and changes_by_itself(attachment, call):
             closing.record.lower_coverage("interrupted", LATE)
+            if not unseen and request_event(attachment, call)[0].source == CLIENT_UNSEEN:
+                unseen = NOT_SEEN_BEFORE
             if unseen:
                 closing.record.lower_coverage(unseen, level="none")
         closing.record.lower_coverage(*(f"outcome unknown: {path}" for path in found.unknown[:10]))

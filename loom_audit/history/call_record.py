@@ -36,6 +36,7 @@ from loom_audit.model.files import FileChange, FileState
 from loom_audit.ports import Displaced, IndexEntry
 
 LATE = "looked at late"
+NOT_SEEN_BEFORE = "not looked at before it"
 """Why the coverage of a call is partial after which nobody looked at once."""
 
 

@@ -21,6 +21,7 @@ from loom_audit.history.attachment import (
 )
 from loom_audit.history.attribution import changes_by_itself, request_event
 from loom_audit.history.call import OpenCall, exclusive
+from loom_audit.history.call_record import NOT_SEEN_BEFORE
 from loom_audit.history.doers import Told
 from loom_audit.history.hold import check_not_denied, denial, deny_if_held, keep_held
 from loom_audit.history.kept_looks import (
@@ -341,7 +342,7 @@ def _capture(
         ending.record.lower_coverage("not looked at after it", level="none")
         return
     if not seen:
-        ending.record.lower_coverage("not looked at before it")
+        ending.record.lower_coverage(NOT_SEEN_BEFORE)
     try:
         ends = told() if late() or not seen else {}
         look_after(ending.record, late=lambda: not seen or late(), heard=heard, told=ends)

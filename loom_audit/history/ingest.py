@@ -25,7 +25,7 @@ from loom_audit.clients.reports import (
 )
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history import foreign
-from loom_audit.history.attachment import Attachment
+from loom_audit.history.attachment import CLIENT_UNSEEN, Attachment
 from loom_audit.history.attribution import CLIENT_HOOKS, request_event
 from loom_audit.history.copied import is_before_start, is_copied, is_earlier, is_known_text
 from loom_audit.history.doers import Told
@@ -88,7 +88,6 @@ class Ingest:
         self._is_there = is_there
         self._at_hand: set[str] = set()
         self._told_at: dict[str, float] = {}
-        self._unhooked: set[str] = set()
         self._asked: dict[str, CallBegan] = {}
         self._ended: dict[str, CallEnded] = {}
         self._inferred: set[str] = set()
@@ -317,6 +316,7 @@ class Ingest:
         more: dict[str, Any] = {}
         inferred = call_id in self._inferred
         unheard = inferred and call_id not in self._parts and call.effect in ("write", "execute")
+        unseen = self._why_unseen(call)
         request = self._requests.pop(call_id, None) or request_event(self.attachment, call)[1]
         if report.arguments is not UNSET and report.arguments != request.arguments:
             more["arguments"] = report.arguments
@@ -341,7 +341,7 @@ class Ingest:
             look=True,
             duration=report.duration,
             reasons=reasons,
-            unseen=self._why_unseen(call, request),
+            unseen=unseen,
             goes_on=bool(report.background),
             asking=self._asking,
             inferred=inferred,
@@ -350,7 +350,6 @@ class Ingest:
             told=self._told,
         )
         attribute(self.writer, call_id, report)
-        self._unhooked.discard(call_id)
         self._parts.pop(call_id, None)
         self._asked.pop(call_id, None)
         self._inferred.discard(call_id)
@@ -360,9 +359,13 @@ class Ingest:
         report_late(self.writer, call, report, self._record_of)
         attribute(self.writer, call.call_id, report)
 
-    def _why_unseen(self, call: Call, request: CallRequested) -> str:
-        if call.call_id in self._unhooked:
-            return NO_HOOK
+    def _why_unseen(self, call: Call) -> str:
+        """Why nothing at all was seen of a call, which another process may have begun."""
+        request = self._requests.get(call.call_id)
+        if request is None:
+            event, request = request_event(self.attachment, call)
+            if event.source == CLIENT_UNSEEN and call.call_id not in self._parts:
+                return NO_HOOK
         return NO_WORKSPACE if request.paths == () and call.effect == "write" else ""
 
     def look_at_ended(self) -> None:
@@ -401,7 +404,6 @@ class Ingest:
         ran = ended is None or ended.ran
         if call_id and ran and began.effect in ("write", "execute") and status in NOT_FAILED:
             announce_unseen(writer, request)
-            self._unhooked.add(call_id)
             return
         result = ended.result if ended else NOT_TOLD
         add_unseen(
@@ -483,7 +485,7 @@ class Ingest:
         for call_id, began in list(self._asked.items()):
             if self._find(call_id) is None:
                 self._add_unhooked(call_id, began, None)
-            if call_id not in self._unhooked:
+            if self.open_call(call_id) is None:
                 self._asked.pop(call_id, None)
 
     def _end_session(self) -> Event:

@@ -13,6 +13,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.clients import Hooks, settle
+from loom_audit.history.ingest import Ingest
 from loom_audit.history.kept_looks import transcript_name
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from tests.api.test_hooks_missed import CLIENT
@@ -190,3 +191,31 @@ def test_the_same_prompt_is_on_record_as_often_as_it_was_told_to_two_warm_proces
         claude.bash(f"c{number}", "true")
         hooks.close()
     assert texts(workspace) == [("asked", "again "), ("asked", "again ")]
+
+
+def test_a_call_that_no_hook_told_is_not_seen_in_part_as_another_process_ends_it(
+    store: AuditStore, workspace: AuditedWorkspace, root: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The warm process is killed when the call is on record as asked for, and not as ended."""
+    hooks = Hooks(store)
+    claude = HookedClaude(partial(hooks.answer, "claude-code"), root, tmp_path / "t.jsonl")
+    claude.hook("SessionStart", source="startup")
+    unheard = HookedClaude(lambda _: b"", root, claude.transcript)
+    unheard.bash("c1", "make", (root / "made").touch)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Ingest, "_settle_end", killed)
+        hooks.settle()
+    assert workspace.timeline.projections.call("s1", "c1").seq is None
+    other = Hooks(store)
+    claude.answer = partial(other.answer, "claude-code")
+    claude.hook("Stop", stop_hook_active=False)
+    call = workspace.timeline.projections.call("s1", "c1")
+    assert (call.status, call.coverage.level, call.coverage.reasons) == ("ok", "none", ("no hook",))
+    assert 0 in workspace.timeline.history("made")[0].causes, "nobody knows whose it is"
+    for one in (hooks, other):
+        one.close()
