@@ -24,9 +24,9 @@ from loom_audit.disk.locks import DiskLock
 from loom_audit.disk.looks import DiskLooks
 from loom_audit.disk.processes import LinuxProcesses
 from loom_audit.disk.root_identities import RootIdentities, identity_of_folder
-from loom_audit.disk.roots import check_root, check_target
+from loom_audit.disk.roots import check_root, check_target, is_in_place, is_mount_point
 from loom_audit.disk.transcripts import DiskTranscript
-from loom_audit.disk.vanished import vanished_workspace
+from loom_audit.disk.vanished import hidden, vanished_workspace
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import AuditError, Conflict, InvalidPath, NoWorkspace
 from loom_audit.history.anchored_log import AnchoredLog
@@ -170,7 +170,7 @@ class Adapters(Struct, frozen=True):
     ) -> WorkspaceEntry | None:
         """The workspace that is in its place no more, and is this folder by its identity."""
         known = self.workspaces() if entries is None else entries
-        gone = [one for one in known if not is_imported(one.root) and not Path(one.root).is_dir()]
+        gone = [one for one in known if not is_imported(one.root) and not is_in_place(one.root)]
         identity = identity_of_folder(folder) if gone else ""
         if not identity:
             return None
@@ -246,23 +246,13 @@ class Adapters(Struct, frozen=True):
         entry = self.find(id)
         self._check_root(entry)
         log = self.log(id)
-        workspace: Workspace
         if is_imported(entry.root):
             log = read_only(log, only_read(entry.root))
-            workspace = vanished_workspace(entry.root, only_read)
-        elif Path(entry.root).is_dir():
-            workspace = self.disk_workspace(entry.root)
-            with suppress(AuditError):  # where it cannot be kept, a move is not proven by it
-                self.root_identities.keep(id, workspace.identity(""))
-        elif not os.path.lexists(entry.root) and _is_on_record_as_deleted(self.projections(id)):
-            workspace = DiskWorkspace(entry.root, deleted=True)
-        else:
-            workspace = vanished_workspace(entry.root)
         return Attachment(
             log=log,
             blobs=self.blobs,
             projections=self.projections(id),
-            workspace=workspace,
+            workspace=self._workspace_of(entry),
             index=DiskChangeIndex(self.settings.home / "index" / f"{id}.db"),
             lock=self.lock,
             clock=SystemClock(),
@@ -273,6 +263,31 @@ class Adapters(Struct, frozen=True):
             looks=DiskLooks(self.settings.home / "index" / f"{id}.looks"),
             held=self.held,
         )
+
+    def _workspace_of(self, entry: WorkspaceEntry) -> Workspace:
+        """The folder of a log: there, deleted on record, gone, hidden by a mount, or none."""
+        if is_imported(entry.root):
+            return vanished_workspace(entry.root, only_read)
+        if is_in_place(entry.root):
+            mounted = is_mount_point(entry.root)
+            if self._is_hidden(entry, mounted=mounted):
+                return vanished_workspace(entry.root, hidden)
+            workspace = self.disk_workspace(entry.root)
+            with suppress(AuditError):  # where it cannot be kept, a move is not proven by it
+                identity = workspace.identity("")
+                self.root_identities.keep(entry.id, identity, mounted=mounted)
+            return workspace
+        if not os.path.lexists(entry.root) and _is_on_record_as_deleted(self.projections(entry.id)):
+            return DiskWorkspace(entry.root, deleted=True)
+        return vanished_workspace(entry.root)
+
+    def _is_hidden(self, entry: WorkspaceEntry, *, mounted: bool) -> bool:
+        """Whether something was mounted or unmounted there, and nothing on record is in it."""
+        if self.root_identities.was_mount_point(entry.id) in (None, mounted):
+            return False
+        recorded = {path.partition("/")[0] for path in self.projections(entry.id).tree()}
+        there = (os.path.lexists(os.path.join(entry.root, name)) for name in recorded)
+        return bool(recorded) and not any(there)
 
     def disk_workspace(self, root: str) -> DiskWorkspace:
         """The directory at a path, which never holds the store."""

@@ -26,6 +26,7 @@ from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.settings import PLACES
 from loom_audit.config import APPROVALS, Settings, read_approvals
 from loom_audit.disk.inotify import most_watches
+from loom_audit.disk.roots import is_in_place
 from loom_audit.errors import AuditError
 from loom_audit.history.room import MIN_FREE_BYTES
 from loom_audit.model.display import count_text, first_few, size_text, visible, visible_path
@@ -216,7 +217,7 @@ def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
                 name = f"workspace {entry.root}"
                 if is_imported(entry.root):
                     continue
-                if not Path(entry.root).is_dir():
+                if not is_in_place(entry.root):
                     yield Check(name, "warning", "is gone", "`loom-audit replay` rebuilds it.")
                     continue
                 workspace = store.workspace(entry.id)

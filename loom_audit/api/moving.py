@@ -9,7 +9,7 @@ from loom_audit.api.connect import take_along
 from loom_audit.api.store import AuditStore
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.disk.root_identities import identity_of_folder
-from loom_audit.disk.roots import check_root
+from loom_audit.disk.roots import check_root, is_mount_point
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.history.attachment import Attachment, session_lock
 from loom_audit.history.capture import scan
@@ -48,7 +48,8 @@ def move_workspace(
             proof = BY_HANDLE if proven else BY_LISTING
             fact = WorkspaceAttached(root, rules.ignore, rules.max_file_bytes, entry.root, proof)
             Writer(attachment, session="", actor=store.actor).record(fact)
-        adapters.root_identities.keep(entry.id, identity_of_folder(root))
+        identity = identity_of_folder(root)
+        adapters.root_identities.keep(entry.id, identity, mounted=is_mount_point(root))
         take_along(adapters.settings.home, entry.root, root)
     return store.workspace(entry.id)
 
@@ -72,13 +73,27 @@ def _target(adapters: Adapters, entry: WorkspaceEntry, new: str | Path) -> str:
         raise Conflict(
             f"{root} is a workspace of its own", hint="`loom-audit workspaces` lists them."
         )
-    if os.path.lexists(entry.root):
+    if (left := _left(adapters, entry, root)) is not None:
         raise Conflict(
-            f"both {entry.root} and {root} are in place",
+            f"both {left} and {root} are in place",
             hint="Only one can go on: put the new one under audit with `loom-audit init`, or "
             "move the old one away first.",
         )
     return root
+
+
+def _left(adapters: Adapters, entry: WorkspaceEntry, new: str) -> str | None:
+    """What is in the place of the old folder; None for nothing, or a link that was left there.
+
+    A link to where the folder is, when that is not the new one, leaves it in place.
+    """
+    if not os.path.lexists(entry.root):
+        return None
+    leads_to = os.path.realpath(entry.root)
+    known = adapters.root_identities.kept(entry.id)
+    if leads_to == entry.root or (leads_to != new and identity_of_folder(leads_to) in known):
+        return leads_to
+    return None
 
 
 def _check_unused(attachment: Attachment) -> None:

@@ -1,4 +1,4 @@
-"""Which folders workspaces were found to be, so that one that was moved is known."""
+"""Which folders workspaces were found to be, so that one that was moved or is hidden is known."""
 
 import os
 from pathlib import Path
@@ -8,6 +8,9 @@ from loom_audit.disk.paths import audit_errors
 
 _KEPT = 8
 """So many of one workspace: each time its filesystem is mounted anew it has another."""
+
+_PLACES = _MOUNTED, _PLAIN = "mount-point", "folder"
+"""What is kept beside the identities: whether the folder was a mount point."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -32,22 +35,33 @@ class RootIdentities:
 
     def kept(self, id: str) -> list[str]:
         """Those that a workspace had, oldest first."""
+        return [word for word in self._words(id) if word not in _PLACES]
+
+    def was_mount_point(self, id: str) -> bool | None:
+        """Whether the folder was a mount point when it was last seen; None where nobody knows."""
+        said = [word for word in self._words(id) if word in _PLACES]
+        return said[-1] == _MOUNTED if said else None
+
+    def _words(self, id: str) -> list[str]:
         try:
             return self._file(id).read_text("utf-8", "replace").split()
         except OSError:
             return []
 
-    def keep(self, id: str, identity: str) -> None:
-        """Keep one more, unless it is known or says nothing. StorageFailed."""
-        known = self.kept(id)
-        if not identity or identity in known:
+    def keep(self, id: str, identity: str, *, mounted: bool) -> None:
+        """Keep one more, and whether it is a mount point, unless that is known. StorageFailed."""
+        known, was = self.kept(id), self.was_mount_point(id)
+        if identity in ("", *known) and was == mounted:
             return
+        if identity and identity not in known:
+            known.append(identity)
         file = self._file(id)
         unfinished = file.with_suffix(f".{os.getpid()}")
         with audit_errors(str(file)):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             unfinished.touch(0o600)
-            unfinished.write_text("\n".join([*known, identity][-_KEPT:]) + "\n", "utf-8")
+            place = _MOUNTED if mounted else _PLAIN
+            unfinished.write_text("\n".join([*known[-_KEPT:], place]) + "\n", "utf-8")
             unfinished.replace(file)
 
     def _file(self, id: str) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from loom_audit.disk.paths import audit_errors, printable
+from loom_audit.disk.system import mounts_below
 from loom_audit.errors import Conflict, InvalidPath
 
 _SYSTEM = ("/proc", "/sys")
@@ -48,6 +49,20 @@ def check_root(path: str | Path, *, store_dir: str | Path, others: Iterable[str]
     return real
 
 
+def is_in_place(root: str) -> bool:
+    """Whether there is a folder at the real path of a workspace.
+
+    Where a link leads from there, or from a folder above, something else is in its place.
+    """
+    return os.path.realpath(root) == root and os.path.isdir(root)
+
+
+def is_mount_point(root: str) -> bool:
+    """Whether something is mounted at a real path; off Linux it is never known to be."""
+    above, name = os.path.split(root)
+    return name in mounts_below(above)
+
+
 def check_target(path: str | Path, *, store_dir: str | Path, others: Iterable[str]) -> None:
     """Conflict for a folder to write a tree into that lies in the store or in a workspace.
 
@@ -64,7 +79,7 @@ def check_target(path: str | Path, *, store_dir: str | Path, others: Iterable[st
     real = os.path.realpath(path)
     _check_apart(real, os.path.realpath(store_dir), "the store")
     for other in others:
-        if os.path.isdir(other):
+        if is_in_place(other):
             _check_apart(real, other, f"the workspace {printable(other)}")
 
 

@@ -17,6 +17,19 @@ def gone(root: str) -> NoWorkspace:
     )
 
 
+def hidden(root: str) -> NoWorkspace:
+    """The error about a workspace where another filesystem is mounted, or none any more.
+
+    Nothing that is on record is there.
+    """
+    return NoWorkspace(
+        f"the workspace {root} is hidden: something was mounted or unmounted there, and nothing "
+        "that is on record is in it",
+        hint="Unmount what covers it, or mount it again; nothing was recorded as deleted.",
+        details={"root": root},
+    )
+
+
 def vanished_workspace(root: str, refusal: Callable[[str], NoWorkspace] = gone) -> Workspace:
     """A workspace of which only the root's path is known; all else raises NoWorkspace.
 

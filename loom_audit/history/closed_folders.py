@@ -1,4 +1,7 @@
-"""Folders that cannot be looked into: their mode is on record, and what is in them is not known."""
+"""Folders that cannot be looked into: their mode is on record, and what is in them is not known.
+
+On what something is mounted there is nothing to be seen of the folder either, not its mode.
+"""
 
 import stat
 from collections.abc import Iterable, Iterator
@@ -11,6 +14,9 @@ from loom_audit.history.attachment import Attachment
 from loom_audit.model.events import Untracked
 from loom_audit.model.files import FileChange, is_directory
 from loom_audit.ports import IndexEntry, Stamp
+
+MOUNT = "mount"
+"""The reason of what lies on another filesystem."""
 
 
 def seen_stamp(attachment: Attachment, path: str) -> Stamp | None:
@@ -25,7 +31,7 @@ def closed_folders(
 ) -> Iterator[tuple[FileChange, IndexEntry]]:
     """The changes of mode of recorded folders that cannot be read any more, and their entries."""
     for one in untracked:
-        before = attachment.projections.state(one.path)
+        before = attachment.projections.state(one.path) if one.reason != MOUNT else None
         stamp = seen_stamp(attachment, one.path) if is_directory(before) else None
         if before is not None and stamp is not None and stat.S_ISDIR(stamp.mode):
             after = replace(before, mode=stat.S_IMODE(stamp.mode))
@@ -36,7 +42,7 @@ def closed_folders(
 def inside_closed(attachment: Attachment, untracked: Iterable[Untracked]) -> Iterator[Untracked]:
     """What is untracked; of a recorded folder that cannot be read what is recorded in it."""
     for one in untracked:
-        stamp = seen_stamp(attachment, one.path)
+        stamp = seen_stamp(attachment, one.path) if one.reason != MOUNT else None
         state = attachment.projections.state(one.path) if stamp else None
         if stamp is None or not (is_directory(state) and stat.S_ISDIR(stamp.mode)):
             yield one

@@ -223,3 +223,54 @@ def test_since_when_a_client_was_connected_there_goes_along(
     root.rename(new)
     move_workspace(again, root, new)
     assert connected_since(home, "claude-code", str(new)) == since
+
+
+def link_to_new(root: Path, new: Path) -> None:
+    root.symlink_to(new)
+
+
+def link_elsewhere(root: Path, new: Path) -> None:
+    root.symlink_to(_made(new.with_name("another")))
+
+
+def link_to_nothing(root: Path, new: Path) -> None:
+    root.symlink_to(new.with_name("nothing"))
+
+
+@pytest.mark.parametrize("leave", [link_to_new, link_elsewhere, link_to_nothing])
+def test_a_link_that_was_left_in_its_place_is_not_the_folder(
+    again: AuditStore, root: Path, new: Path, leave: Callable[[Path, Path], None]
+) -> None:
+    root.rename(new)
+    leave(root, new)
+    with pytest.raises(NoWorkspace, match="moved"):
+        again.workspace(new)
+    moved = move_workspace(again, root, new)
+    assert (moved.root, attached(moved)[-1].proof) == (str(new), BY_HANDLE)
+    assert moved.status().drift == () and moved.verify().ok
+
+
+def test_a_link_to_where_the_folder_is_leaves_it_in_place_beside_a_copy(
+    again: AuditStore, root: Path, new: Path
+) -> None:
+    third = root.rename(root.with_name("third"))
+    root.symlink_to(third)
+    shutil.copytree(third, new, symlinks=True)
+    with pytest.raises(Conflict, match=f"both {third}"):
+        move_workspace(again, root, new, same=True)
+    assert move_workspace(again, root, third).root == str(third)
+
+
+def test_a_folder_in_the_old_one_or_with_the_store_in_it_is_refused(
+    again: AuditStore, root: Path, new: Path, home: Path
+) -> None:
+    root.rename(new)
+    root.mkdir()
+    inside = new.rename(root / "inside")
+    head = again.workspace(root).log.head()
+    with pytest.raises((InvalidPath, Conflict), match="inside the workspace"):
+        move_workspace(again, root, inside)
+    with pytest.raises((InvalidPath, Conflict), match="the store"):
+        move_workspace(again, root, home.parent)
+    assert again.workspace(root).log.head() == head
+    assert (inside / "a.txt").exists()

@@ -101,3 +101,32 @@ def test_json_gives_back_the_exact_bytes_of_every_name(poisoned: Shell) -> None:
 def test_cat_is_exact_into_a_pipe(poisoned: Shell) -> None:
     path = Path(os.fsdecode(os.path.join(os.fsencode(poisoned.workspace), NAMES[1])))
     assert poisoned("cat", str(path)).stdout == path.read_bytes()
+
+
+PLACES = {
+    "a line feed": "new\nline",
+    "escapes": "\x1b[31mred\x1b[0m",
+    "right to left": "a\u202egpj.exe",
+    "not UTF-8": "caf\udce9\udcff",
+    "long": "n" * 250,
+    "an option": "--same",
+    "blanks": "  x ",
+}
+
+
+@pytest.mark.parametrize("name", PLACES.values(), ids=PLACES)
+def test_a_workspace_that_was_moved_to_any_name_is_recorded_and_shown_in_one_line(
+    audited: Shell, name: str
+) -> None:
+    old = audited.workspace
+    new = old.rename(old.with_name(name))
+    told = audited("status", code=4, cwd=new).errors.splitlines()
+    assert len(told) == 2 and "moved" in told[0]
+    moved = audited("workspaces", "move", "--", str(old), str(new), cwd=new)
+    for shown in (*told, *moved.text.splitlines(), *moved.errors.splitlines()):
+        assert shown.isprintable(), ascii(shown)
+    assert len(moved.text.splitlines()) == len(moved.errors.splitlines()) == 1
+    assert "as the log says" in audited("status", cwd=new).text
+    new.rename(old)
+    audited("workspaces", "move", "--", str(new), str(old))
+    assert "as the log says" in audited("status").text

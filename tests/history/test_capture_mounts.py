@@ -55,3 +55,71 @@ def test_what_lies_on_a_mount_is_not_deleted_by_a_tool(
     call("delete_file", path="in/theirs", fails="CONFLICT")
     call("delete_file", path="in", recursive=True, fails="CONFLICT")
     assert tree_of(root) == before
+
+
+def deleted(workspace: AuditedWorkspace) -> set[str]:
+    return {
+        change.path
+        for event in workspace.log.read()
+        for change in changes_of(event)
+        if change.after is None
+    }
+
+
+@pytest.fixture
+def uncovered(root: Path) -> Iterator[None]:
+    """Nothing is mounted on the folder when the test has ended, however it ended."""
+    yield
+    subprocess.run(["umount", "-l", str(root / "src")], capture_output=True)
+
+
+def cover(folder: Path) -> None:
+    """Mount another filesystem on a folder, as anybody beside may."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=1777", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("needs root for a tmpfs")
+    (folder / "theirs").write_text("on the mount")
+
+
+def uncover(folder: Path) -> None:
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.usefixtures("uncovered")
+def test_of_a_recorded_folder_that_is_covered_nothing_is_deleted_and_no_mode_is_taken(
+    root: Path, workspace: AuditedWorkspace, call: Callable[..., ToolResult]
+) -> None:
+    before, head = tree_of(root), workspace.log.head()
+    cover(root / "src")
+    assert [one.path for one in workspace.status().drift] == []
+    assert [one.path for one in workspace.status().untracked] == ["src"]
+    call("shell_execute", command="echo x > src/x; rm -f src/main.py")
+    assert "src" not in workspace.timeline.tree() and deleted(workspace) == set()
+    assert "src" in {one.path for one in workspace.status().untracked}
+    uncover(root / "src")
+    call("shell_execute", command="true")
+    assert tree_of(root) == before and workspace.status().drift == ()
+    assert workspace.timeline.tree() == workspace.timeline.tree(head)
+    assert workspace.verify().ok
+
+
+@pytest.mark.usefixtures("uncovered")
+def test_a_folder_that_is_covered_during_a_command_and_uncovered_in_the_next_keeps_its_mode(
+    root: Path, workspace: AuditedWorkspace
+) -> None:
+    before = tree_of(root)
+    with workspace.session("agent") as session:
+        with session.recording("covers"):
+            cover(root / "src")
+            (root / "one").write_text("1")
+        first = workspace.timeline.calls()[0]
+        assert set(first.paths) == {"one"}
+        assert first.coverage.level == "partial" and "mount: src" in first.coverage.reasons
+        with session.recording("uncovers"):
+            uncover(root / "src")
+            (root / "two").write_text("2")
+        assert set(workspace.timeline.calls()[0].paths) == {"two"}
+    assert deleted(workspace) == set() and workspace.status().drift == ()
+    for _ in range(2):
+        workspace.carry_out(workspace.plan_undo())
+    assert tree_of(root) == before

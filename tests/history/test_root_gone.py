@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +22,16 @@ def run(session: Session, *words: str) -> Call:
     with suppress(NoWorkspace):  # it is on record
         session.run(words)
     return session.workspace.timeline.calls()[0]
+
+
+@pytest.fixture(autouse=True)
+def uncovered(tmp_path: Path) -> Iterator[None]:
+    """Nothing is mounted below when a test has ended, however it ended."""
+    yield
+    for name in ("workspace", "volume"):
+        unmount = ["umount", "-l", str(tmp_path / name)]
+        while subprocess.run(unmount, capture_output=True).returncode == 0:
+            pass
 
 
 def deletions(workspace: AuditedWorkspace) -> set[str]:
@@ -140,3 +150,81 @@ def test_a_workspace_that_was_emptied_and_then_moved_is_not_taken_for_deleted(
     root.rename(root.with_name("moved"))
     with open_store() as other, pytest.raises(NoWorkspace):
         other.workspace(workspace.id).status()
+
+
+# --- between two processes ----------------------------------------------------------------
+
+
+def linked_elsewhere(root: Path) -> None:
+    root.rename(root.with_name("moved"))
+    other = root.with_name("other")
+    other.mkdir()
+    (other / "theirs").write_text("of another\n")
+    root.symlink_to(other)
+
+
+@pytest.mark.parametrize("go", [covered, linked_elsewhere])
+def test_what_is_in_its_place_when_a_process_begins_is_not_taken_for_it(
+    workspace: AuditedWorkspace, root: Path, go: Callable[[Path], None]
+) -> None:
+    tree = workspace.timeline.tree()
+    go(root)
+    there = tree_of(root)
+    with open_store() as store:
+        again = store.workspace(workspace.id)
+        with pytest.raises(NoWorkspace):
+            again.status()
+        with again.session("agent") as session, pytest.raises(NoWorkspace):
+            session.run(["sh", "-c", "echo x > x"])
+        with pytest.raises(NoWorkspace):
+            again.plan_rollback(again.log.head())
+        assert again.timeline.tree() == tree and deletions(again) == set()
+    assert tree_of(root) == there, "nothing was written there"
+
+
+def test_a_covered_workspace_goes_on_when_it_is_uncovered(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    covered(root)
+    with open_store() as store, pytest.raises(NoWorkspace, match="hidden"):
+        store.workspace(workspace.id).status()
+    subprocess.run(["umount", "-l", str(root)], check=True)
+    with open_store() as store:
+        assert store.workspace(root).status().drift == ()
+
+
+def test_a_workspace_that_is_a_mount_loses_nothing_when_it_is_unmounted(
+    store: AuditStore, tmp_path: Path
+) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    covered(volume)
+    (volume / "a").write_text("a\n")
+    workspace = store.attach(volume)
+    tree = workspace.timeline.tree()
+    subprocess.run(["umount", "-l", str(volume)], check=True)
+    with open_store() as other:
+        again = other.workspace(volume)
+        with pytest.raises(NoWorkspace, match="hidden"):
+            again.status()
+        assert again.timeline.tree() == tree
+    covered(volume)
+    (volume / "a").write_text("a\n")
+    with open_store() as other:  # mounted again, as after a reboot: another mount
+        assert other.workspace(volume).status().drift == ()
+
+
+def test_a_workspace_that_is_mounted_onto_itself_is_the_same(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    """As in a container, where the folder has the same path and is a mount."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount")
+    command = ["mount", "--bind", str(root), str(root)]
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("needs the right to mount")
+    with open_store() as store:
+        again = store.workspace(root)
+        assert again.status().drift == ()
+        with again.session("agent") as session:
+            assert session.run(["sh", "-c", "echo x > x"]).files_changed == ("x",)
