@@ -7,7 +7,6 @@ folder itself can be. So what moves it renames it, however often it was moved si
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from stat import S_ISDIR
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from loom_audit.errors import PermissionDenied
@@ -22,6 +21,8 @@ from loom_audit.model.files import (
     is_directory,
     is_opaque,
     is_within,
+    paths_inside,
+    with_folders_above,
 )
 from loom_audit.model.left_out import is_remade
 from loom_audit.model.lineage import PathStep
@@ -32,42 +33,59 @@ from loom_audit.ports import EventFilter
 Facts = Callable[[Set[int]], Mapping[int, FilesChanged]]
 """What these events say of how files changed."""
 
+AT_ONCE = 500
+"""So many paths are asked for in one query."""
+
 
 class Arrivals:
-    """Tells which opaque entry the folder was that was at a path before an event, by the log."""
+    """Tells by the log which opaque entries folders in scope were."""
 
     def __init__(self, attachment: Attachment, facts: Facts | None = None) -> None:
         self._attachment = attachment
         self._facts = facts or self._read
         self._known: dict[int, _Event | None] = {}
+        self._makings: dict[str, list[tuple[int, bool]]] = {}
 
-    def identities(self, path: str, before: int) -> set[str]:
-        """The identities that it may have, mostly none.
+    def identities(self, folders: Mapping[str, int]) -> dict[str, set[str]]:
+        """By path the identities that it may have; mostly there are none.
 
-        Of empty folders that an event moved the log does not say which is which: there are several.
+        `folders` are paths, each with the event before which it was there. Of empty folders that an
+        event moved the log does not say which is which: there are several identities then.
         """
-        found: set[str] = set()
-        waiting = [(path, before)]
-        seen = {*waiting}
+        found: dict[str, set[str]] = {}
+        waiting = {(path, before): {path} for path, before in folders.items()}
+        seen: set[tuple[str, int, str]] = set()
         while waiting:
-            place, before = waiting.pop()
-            event = self._made(place, before)
-            for source, state in event.origins(place) if event else ():
-                if state.identity:
-                    found.add(state.identity)
-                elif is_directory(state) and event and (source, event.seq) not in seen:
-                    seen.add((source, event.seq))
-                    waiting.append((source, event.seq))
+            self._look_up({place for place, _ in waiting})
+            further: dict[tuple[str, int], set[str]] = {}
+            for (place, before), asked in waiting.items():
+                event = self._made(place, before)
+                for source, state in event.origins(place) if event else ():
+                    if state.identity:
+                        for path in asked:
+                            found.setdefault(path, set()).add(state.identity)
+                    elif event and is_directory(state):
+                        new = {path for path in asked if (source, event.seq, path) not in seen}
+                        seen |= {(source, event.seq, path) for path in new}
+                        if new:
+                            further.setdefault((source, event.seq), set()).update(new)
+            waiting = further
         return found
 
-    def _made(self, path: str, before: int | None) -> "_Event | None":
-        """The event before this one that put the folder there."""
-        while page := self._attachment.tables.history(path, before=before):
-            for one in page:
+    def _look_up(self, paths: Set[str]) -> None:
+        """Find the events that put folders at these paths, without those of the baseline."""
+        left = sorted(paths - self._makings.keys())
+        self._makings.update((path, []) for path in left)
+        for n in range(0, len(left), AT_ONCE):
+            for one in self._attachment.tables.changes(paths=left[n : n + AT_ONCE]):
                 if is_directory(one.change.after) and not is_directory(one.change.before):
-                    return None if one.origin == "baseline" else self._event(one.seq)
-            before = page[-1].seq
-        return None
+                    known = one.origin == "baseline"  # nothing was moved in it
+                    self._makings[one.change.path].append((one.seq, known))
+
+    def _made(self, path: str, before: int) -> "_Event | None":
+        """The last event before this one that put a folder there; None where it is the baseline."""
+        made = [(seq, known) for seq, known in self._makings[path] if seq < before]
+        return self._event(made[-1][0]) if made and not made[-1][1] else None
 
     def _event(self, seq: int) -> "_Event | None":
         if seq not in self._known:
@@ -84,60 +102,44 @@ class Arrivals:
         return found
 
 
-class _Event(Struct):
+class _Event:
     """From where an event moved folders."""
 
-    seq: int
-    fact: FilesChanged
-    left: dict[str, FileState] = field(default_factory=dict)
-    shapes: dict[str, frozenset[str]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.left = {c.path: c.before for c in self.fact.changes if c.before is not None}
+    def __init__(self, seq: int, fact: FilesChanged) -> None:
+        self.seq = seq
+        self._left = {c.path: c.before for c in fact.changes if c.before is not None}
+        self._gone = [c.path for c in fact.changes if is_directory(c.before) and c.after is None]
+        self._paths = sorted(change.path for change in fact.changes) if self._gone else []
+        self._sources: dict[str, set[str]] = {}
+        for move in with_folders_above(fact.moves):
+            self._sources.setdefault(move.target, set()).add(move.source)
 
     def origins(self, folder: str) -> Iterator[tuple[str, FileState]]:
-        """What the folder at a path may have been before, each with its state then."""
-        sources = {*self._sources(folder)} or {*self._alike(folder)}
-        if is_opaque(self.left.get(folder)):
-            sources.add(folder)
-        for source in sorted(sources):
-            if source in self.left:
-                yield source, self.left[source]
+        """What the folder at a path may have been before, each with its state then.
 
-    def _sources(self, folder: str) -> Iterator[str]:
-        for move in self.fact.moves:
-            inside = move.target.removeprefix(folder)
-            if move.target == folder:
-                yield move.source
-            elif inside != move.target and inside[0] == "/" and move.source.endswith(inside):
-                yield move.source.removesuffix(inside)
-
-    def _alike(self, folder: str) -> Iterator[str]:
-        """The folders that went with the same empty folders in them."""
-        gone = [c.path for c in self.fact.changes if is_directory(c.before) and c.after is None]
-        if not gone:
-            return
-        if not self.shapes:
-            self.shapes = {path: _inside(path, self.left) for path in gone}
-        made = [c.path for c in self.fact.changes if c.before is None]
-        shape = _inside(folder, made)
-        yield from (path for path, one in self.shapes.items() if one == shape)
-
-
-def _inside(folder: str, paths: Iterable[str]) -> frozenset[str]:
-    start = folder + "/"
-    return frozenset(path.removeprefix(start) for path in paths if path.startswith(start))
+        Where no move says it, it is one of those that are gone with just as much in them.
+        """
+        sources = self._sources.get(folder)
+        if sources is None and self._gone:
+            changed = paths_inside(folder, self._paths)
+            sources = {path for path in self._gone if paths_inside(path, self._paths) == changed}
+        if is_opaque(self._left.get(folder)):
+            sources = {folder, *(sources or ())}
+        for source in sorted(sources or ()):
+            if source in self._left:
+                yield source, self._left[source]
 
 
 def arrived_among(attachment: Attachment, tree: Tree) -> dict[str, str]:
     """The outermost folders of a tree on disk that arrived, each with which it is."""
-    arrivals, after = Arrivals(attachment), attachment.log.head() + 1
+    after = attachment.log.head() + 1
+    folders = sorted(path for path, state in tree.items() if is_directory(state))
+    known = Arrivals(attachment).identities(dict.fromkeys(folders, after))
     found: dict[str, str] = {}
-    for path in sorted(path for path, state in tree.items() if is_directory(state)):
-        if not is_within(path, found):
-            identities = arrivals.identities(path, after)
-            if identities and (identity := attachment.workspace.identity(path)) in identities:
-                found[path] = identity
+    for path in folders:
+        inside = path not in known or is_within(path, found)
+        if not inside and (identity := attachment.workspace.identity(path)) in known[path]:
+            found[path] = identity
     return found
 
 
@@ -178,18 +180,18 @@ def renamed_whole(
             left.setdefault(step.change.path, step.seq)
         elif step.taken and is_directory(after) and not is_directory(before):
             made.add(step.change.path)
-    found: dict[Move, str] = {}
-    if not left or not made:
-        return found
     final = {change.path: change.after for change in plan.changes}
-    there: dict[str, str] = {}
-    for path in sorted(left):
-        if not is_directory(final.get(path, tree.get(path))) or _is_along(path, found, tree):
+    left = {
+        path: seq for path, seq in left.items() if is_directory(final.get(path, tree.get(path)))
+    }
+    made = {path for path in made if is_directory(tree.get(path))}
+    known = arrivals.identities(left) if left and made else {}
+    there = {attachment.workspace.identity(path): path for path in made} if known else {}
+    found: dict[Move, str] = {}
+    for path in sorted(known):
+        if _is_along(path, found, tree):
             continue
-        identities = arrivals.identities(path, left[path])
-        if identities and not there:
-            there = {attachment.workspace.identity(p): p for p in made if is_directory(tree.get(p))}
-        for identity in identities & there.keys() - {""}:
+        for identity in known[path] & there.keys() - {""}:
             move = Move(there[identity], path)
             if move.source != path and _can_be_renamed(attachment, tree, move, final):
                 found[move] = identity

@@ -1,13 +1,21 @@
 """Folders that were moved across the border of the scope: each from where to where, and by whom."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from loom_audit.model.events import FilesChanged
-from loom_audit.model.files import FileChange, FileState, Move, border_moves, is_opaque, is_within
+from loom_audit.model.files import (
+    FileChange,
+    FileState,
+    Move,
+    border_moves,
+    is_opaque,
+    is_within,
+    paths_inside,
+    with_folders_above,
+)
 from loom_audit.model.lineage import PathStep
 
 
@@ -175,9 +183,9 @@ def _follow(
     if left is None or not left.taken:
         return
     made = _made(event)
-    for source, target in _climbed(moves):
-        if source == one.now and target in made:
-            _move_on(one, left, Move(source, target), steps)
+    for move in with_folders_above(moves):
+        if move.source == one.now and move.target in made:
+            _move_on(one, left, move, steps)
             return
     alike = _alike(one.now, event, made)
     if alike:
@@ -190,35 +198,15 @@ def _made(event: Iterable[PathStep]) -> set[str]:
     return {one.path for one in changes if one.before is None and _is_folder(one.after)}
 
 
-def _climbed(moves: Iterable[Move]) -> Iterator[tuple[str, str]]:
-    """From where to where the moves are, and the folders above them that may have been renamed."""
-    for move in moves:
-        source, target = move.source, move.target
-        yield source, target
-        while "/" in source and "/" in target and _name(source) == _name(target):
-            source, target = source.rpartition("/")[0], target.rpartition("/")[0]
-            yield source, target
-
-
 def _alike(folder: str, event: Sequence[PathStep], others: Iterable[str]) -> str:
     """The only one of these folders in which just as much changed as in this one, "" for none.
 
     No file says that it is the same: that is proven where it is now.
     """
     paths = sorted({step.change.path for step in event})
-    inside = _inside(folder, paths)
-    found = [path for path in others if path != folder and _inside(path, paths) == inside]
+    changed = paths_inside(folder, paths)
+    found = [path for path in others if path != folder and paths_inside(path, paths) == changed]
     return found[0] if len(found) == 1 else ""
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _inside(folder: str, paths: Sequence[str]) -> list[str]:
-    """Those of the sorted paths that are in a folder, from there."""
-    first, last = bisect_left(paths, folder + "/"), bisect_left(paths, folder + "0")
-    return [path[len(folder) :] for path in paths[first:last]]
 
 
 def _find(
@@ -330,8 +318,8 @@ def _trace_back(
             continue
         event = [s for s in steps if s.seq == step.seq]
         left = {s.change.path for s in event if s.taken and _has_left(s, s.change.path)}
-        climbed = _climbed(moves.get(step.seq, ()))
-        sources = (source for source, to in climbed if to == one.was and source in left)
+        renames = with_folders_above(moves.get(step.seq, ()))
+        sources = (m.source for m in renames if m.target == one.was and m.source in left)
         source = next(sources, "") or _alike(one.was, event, left)
         if not source:
             return

@@ -6,7 +6,8 @@ bytes on disk. Every directory has an entry, except the root.
 """
 
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NewType, TypeGuard
 
 from msgspec import Struct
@@ -173,7 +174,7 @@ def _may_be_moved(source: FileChange, target: FileChange) -> bool:
 
 
 def _name(change: FileChange) -> str:
-    return change.path.rsplit("/", 1)[-1]
+    return _name_of(change.path)
 
 
 def moves_among(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
@@ -215,6 +216,26 @@ def goes_along(move: Move, other: Move) -> bool:
     """Whether what is moved is in a folder that another move renames, and stays in it."""
     inside = move.source.removeprefix(other.source + "/")
     return inside != move.source and move.target == f"{other.target}/{inside}"
+
+
+def with_folders_above(moves: Iterable[Move]) -> Iterator[Move]:
+    """The moves, each followed by those of the folders above it with which it may have moved."""
+    for move in moves:
+        yield move
+        source, target = move.source, move.target
+        while "/" in source and "/" in target and _name_of(source) == _name_of(target):
+            source, target = source.rpartition("/")[0], target.rpartition("/")[0]
+            yield Move(source, target)
+
+
+def paths_inside(folder: str, paths: Sequence[str]) -> list[str]:
+    """Those of the sorted paths that are in a folder, as they go on from there."""
+    first, last = bisect_left(paths, folder + "/"), bisect_left(paths, folder + "0")
+    return [path[len(folder) :] for path in paths[first:last]]
+
+
+def _name_of(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def shown_moves(changes: Sequence[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
