@@ -107,7 +107,7 @@ def settled_tasks_left(
         if agreed >= _READINGS and (now >= until or not left):
             return left, True
         # on a machine that is busy the time may be over before there were readings to compare
-        if now >= until + _READING_SECONDS and reading >= _READINGS:
+        if now >= until + _READING_SECONDS and reading >= 2 * _READINGS:
             break
         sleep(_WAITING if left and now < until else _BETWEEN_READINGS)
     return left, False
