@@ -76,10 +76,12 @@ class Run:
         self.counts: Counter[str] = Counter()
 
     def go(self, steps: int, until: Mapping[str, int]) -> None:
-        """So many steps, and more where too little came of them."""
+        """So many steps, and more where too little came of them, each time from plain files on."""
         for n in range(max(steps, MOST_STEPS)):
             if n >= steps and all(self.counts[what] >= least for what, least in until.items()):
                 return
+            if n and n % steps == 0:
+                self.begin_anew()
             step = self.chance.choices(
                 [
                     self.call,
@@ -95,6 +97,25 @@ class Run:
             self.counts[step.__name__] += 1
             step()
             self.check()
+
+    def begin_anew(self) -> None:
+        """What cannot be read, or was kept by every plan, is gone, and nothing is unknown.
+
+        What was untracked is so until it is recorded again, also where it is gone.
+        """
+        self.root.chmod(0o755)
+        unseen = self.workspace.timeline.unseen(self.workspace.log.head())
+        for path in (path for path in unseen if not is_left_out(path, self.ignored)):
+            again = f"chmod -R u+rwX .; rm -rf {path.split('/')[0]}; mkdir -p $(dirname {path})"
+            with self.session.recording("command"):
+                shell = ["sh", "-p", "-c", f"{again}; echo seen > {path}"]
+                subprocess.run(shell, cwd=self.root, check=True)
+        command = f"chmod -R u+rwX .; rm -rf -- * {' '.join(LEFT_OUT)}; mkdir -p d .git venv/in"
+        files = "echo one > a; echo two > d/a; echo ref > .git/HEAD; echo x > venv/in/x"
+        with self.session.recording("command"):
+            subprocess.run(["sh", "-p", "-c", f"{command}; {files}"], cwd=self.root, check=True)
+        self.points.clear()
+        self.check()
 
     # --- what agents and a person do ------------------------------------------------------
 
