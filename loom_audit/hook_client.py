@@ -262,14 +262,16 @@ def hand_on(folder: bytes, header: bytes, data: bytes, seconds: float) -> bytes:
 def note(folder: bytes, who: bytes, data: bytes) -> None:
     """Note that a hook was not handed over, for the next warm process: one line, one write.
 
-    Where the file was moved away or removed meanwhile, it goes into the one that has its place.
+    It begins a line of its own, whatever a write on a full disk left at the end. Where the file was
+    moved away or removed meanwhile, it goes into the one that has its place.
     """
     names = (b"hook_event_name", b"session_id", b"tool_use_id", b"cwd", b"transcript_path")
     told = [who, *(field(data, name) for name in names)]
     told = [bytes(byte for byte in one if byte >= 32) for one in told]
-    line = b"loom-failed 1 %.3f\t%s\n" % (time.time(), b"\t".join(told))
-    if len(line) > LONGEST_LINE:  # the longest is the path of the transcript
-        line = line[:64].rpartition(b"\t")[0] + b"\n"
+    line = LONGEST_LINE * b" "
+    while told and len(line) >= LONGEST_LINE:  # the longest is the path of the transcript, the last
+        line = b"\nloom-failed 1 %.3f\t%s\n" % (time.time(), b"\t".join(told))
+        told.pop()
     name = folder + b"/hooks/" + SPOOL
     flags = posix.O_WRONLY | posix.O_APPEND | posix.O_CREAT | posix.O_NOFOLLOW
     for _ in range(20):

@@ -231,8 +231,9 @@ def test_what_stands_in_place_of_the_spool_is_not_written_and_hangs_nobody(
 def test_a_line_is_at_most_a_page_and_one_write(home: Path, root: Path, spool: Path) -> None:
     given = json.loads(pre_tool_use(root)) | {"transcript_path": "/" + "t" * 9000}
     run_hook(home, json.dumps(given).encode(), "claude-code", cwd=root)
-    [line] = spool.read_bytes().splitlines()
-    assert len(line) < 4096 and line.split(b"\t")[1:2] == [b"claude-code"]
+    [line] = spool.read_bytes().split(b"\n")[1:-1]
+    told = [b"claude-code", b"PreToolUse", b"s1", b"c1", os.fsencode(root)]
+    assert len(line) < 4096 and line.split(b"\t")[1:] == told
 
 
 def test_hooks_that_fail_while_the_spool_is_taken_are_all_on_record(

@@ -149,15 +149,24 @@ def _with(known: tuple[str, ...], one: str) -> tuple[str, ...]:
 
 
 def record_failed(workspace: AuditedWorkspace, failed: FailedSession) -> None:
-    """Put on record that hooks failed, once. Corrupt where nothing may be recorded."""
-    key = "\0".join((failed.client, failed.session, failed.first.isoformat()))
-    id = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    fact = HookFailed(failed.client, failed.session, failed.count)
-    draft = Draft(fact, "", OUTSIDE, id=id, occurred_at=failed.first, source=CLIENT)
+    """Put on record that hooks failed, each once. Corrupt where nothing may be recorded.
+
+    Their lines may have waited on since some of them were: then only the others are new.
+    """
+    key = [failed.client, failed.session, failed.first.isoformat()]
     with workspace.attachment.exclusive():
         if stopped := workspace.why_stopped():  # else it would be gone, and nothing more recorded
             raise stopped
-        workspace.log.append([draft])
+        known = 0
+        while known < failed.count:
+            named = "\0".join([*key, str(known)] if known else key)
+            id = sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+            fact = HookFailed(failed.client, failed.session, failed.count - known)
+            at = failed.last if known else failed.first
+            draft = Draft(fact, "", OUTSIDE, id=id, occurred_at=at, source=CLIENT)
+            [event] = workspace.log.append([draft])
+            assert isinstance(event.fact, HookFailed)
+            known += event.fact.count
 
 
 def _parsed(line: bytes, now: datetime) -> FailedHook | None:

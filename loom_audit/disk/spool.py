@@ -93,9 +93,20 @@ class Spool:
         return []
 
     def _move_aside(self) -> None:
-        """Move the file aside and put an empty one in its place, over no other."""
-        self._file.rename(self._name_aside())
-        self._make()
+        """Let an empty file and this one trade places, so that there is one with space at any time.
+
+        Where the filesystem cannot do that, this one is moved aside first.
+        """
+        aside = self._name_aside()
+        try:
+            self._make_at(aside)
+            system.renameat2(
+                *(_HERE, os.fsencode(aside), _HERE, os.fsencode(self._file)),
+                system.RENAME_EXCHANGE,
+            )
+        except (OSError, KeyError):  # no room, a filesystem or a processor that has none
+            self._file.rename(aside)
+            self._make()
 
     def _name_aside(self) -> Path:
         return self._folder / f"{NAME}-{time.time_ns()}-{os.getpid()}"
@@ -112,12 +123,16 @@ class Spool:
         """Make the file with its space, unless a hook makes it just now."""
         made = self._folder / f"{NAME}.{os.getpid()}"
         with suppress(OSError):  # then the next hook makes it, without space
-            os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            self._make_at(made)
             try:
-                _allocate(made)
                 _rename_to_absent(made, self._file)
             finally:
                 made.unlink(missing_ok=True)
+
+    def _make_at(self, file: Path) -> None:
+        """Make an empty file with space for lines."""
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        _allocate(file)
 
 
 def _rename_to_absent(file: Path, target: Path) -> None:
