@@ -35,7 +35,7 @@ from loom_audit.history.continuous_log import ContinuousLog
 from loom_audit.history.log_end import check_end, last_kept
 from loom_audit.history.read_only_log import read_only
 from loom_audit.history.roots import accepted_scope, is_attached_to, not_named, root_of
-from loom_audit.model.events import BaselineFinished, Draft, TreeHead, WorkspaceAttached
+from loom_audit.model.events import OUTSIDE, BaselineFinished, Draft, TreeHead, WorkspaceAttached
 from loom_audit.model.imported import is_imported, only_read
 from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules
 from loom_audit.ports import (
@@ -216,7 +216,7 @@ class Adapters(Struct, frozen=True):
             else:
                 check_rules(ignore)
             fact = WorkspaceAttached(root, ignore, max_file_bytes or MAX_FILE_BYTES)
-            id = self._begin_log(Draft(fact, "", "outside"))
+            id = self._begin_log(Draft(fact, "", OUTSIDE))
         return self.attachment(id)
 
     def _begin_log(self, *drafts: Draft) -> str:
@@ -235,7 +235,7 @@ class Adapters(Struct, frozen=True):
                     self._check_root(entry)
                     return entry.id
             facts = (WorkspaceAttached(root, "", MAX_FILE_BYTES), BaselineFinished(0, 0))
-            return self._begin_log(*(Draft(fact, "", "outside") for fact in facts))
+            return self._begin_log(*(Draft(fact, "", OUTSIDE) for fact in facts))
 
     def attachment(self, id: str) -> Attachment:
         """The directory of a log with everything that belongs to it.

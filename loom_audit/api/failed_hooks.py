@@ -23,10 +23,9 @@ from loom_audit.config import Settings
 from loom_audit.disk.spool import Spool
 from loom_audit.errors import AuditError, NotFound
 from loom_audit.history.attachment import CLIENT
-from loom_audit.history.attribution import OUTSIDE
 from loom_audit.history.told_calls import safe_id
 from loom_audit.model.display import count_text, one_line
-from loom_audit.model.events import Draft, HookFailed
+from loom_audit.model.events import OUTSIDE, Draft, HookFailed
 from loom_audit.ports import EventFilter
 
 _BEGIN = b"loom-failed 1 "

@@ -14,12 +14,18 @@ from loom_audit.history.questions import is_waiting
 from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.display import visible_path
-from loom_audit.model.events import CallRequested, CoverageLowered, Draft, Event, FilesChanged
+from loom_audit.model.events import (
+    OUTSIDE,
+    CallRequested,
+    CoverageLowered,
+    Draft,
+    Event,
+    FilesChanged,
+)
 from loom_audit.model.files import FileChange, Move, moves_among
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
 
-OUTSIDE = "outside"
 _NAMED = 5
 CLIENT_HOOKS = "shared: client hooks"
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.attribution import OUTSIDE, outside_draft
+from loom_audit.history.attribution import outside_draft
 from loom_audit.history.capture import ScanResult, scan
 from loom_audit.history.change_index import untracked_entries, update_index
 from loom_audit.history.drift import record_drift
@@ -13,6 +13,7 @@ from loom_audit.history.opaque import left_out_rows
 from loom_audit.history.room import check_room
 from loom_audit.history.without_gc import without_gc
 from loom_audit.model.events import (
+    OUTSIDE,
     BaselineFinished,
     Draft,
     Fact,

@@ -23,6 +23,7 @@ from loom_audit.history.survivors import Window
 from loom_audit.history.writer import Writer
 from loom_audit.model.coverage import FULL, Coverage, Level
 from loom_audit.model.events import (
+    OUTSIDE,
     CallFinished,
     CallRequested,
     ChangeIntended,
@@ -123,7 +124,7 @@ class CallRecord:
         """Store what a scan could not look at with the next commit, and in which calls."""
         if paths := tuple(inside_closed(self.attachment, found.untracked)):
             fact = PathsUntracked(paths, causes=tuple(causes))
-            self.add_drafts([Draft(fact, "", "outside")])
+            self.add_drafts([Draft(fact, "", OUTSIDE)])
             self.entries.update(untracked_entries(self.attachment, paths))
 
     def commit(self, *last: Fact) -> Sequence[Event]:

@@ -7,7 +7,6 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, Corrupt
-from loom_audit.history.attribution import OUTSIDE
 from loom_audit.history.log_end import LogEnd, check_end, cut_error, last_kept
 from loom_audit.history.proven_log import ProvenLog
 from loom_audit.history.roots import root_of
@@ -15,6 +14,7 @@ from loom_audit.history.verified_tree import VerifiedTree
 from loom_audit.history.without_gc import without_gc
 from loom_audit.model.continuity import TREE_FACTS, TreeFold, Violation
 from loom_audit.model.events import (
+    OUTSIDE,
     ChangeIntended,
     Draft,
     Event,

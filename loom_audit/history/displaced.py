@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from loom_audit.errors import AuditError
 from loom_audit.history.writer import Writer
-from loom_audit.model.events import ContentFound, Draft
+from loom_audit.model.events import OUTSIDE, ContentFound, Draft
 from loom_audit.ports import Displaced
 
 LATE = "written into the file after it had been replaced or deleted"
@@ -39,4 +39,4 @@ def _record(writer: Writer, call_id: str, path: str, displaced: Displaced) -> No
         blob = blobs.put(stream, similar_to=was.blob)
     found = replace(was, blob=blob, size=blobs.size(blob))
     fact = ContentFound(path, found, LATE, call_id)
-    writer.attachment.log.append([Draft(fact, writer.session, "outside")])
+    writer.attachment.log.append([Draft(fact, writer.session, OUTSIDE)])

@@ -27,6 +27,7 @@ from loom_audit.history.told_files import ToldChanges, ToldTree
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import FULL, Coverage, Effect, Status
 from loom_audit.model.events import (
+    OUTSIDE,
     CallFinished,
     CallReported,
     CallRequested,
@@ -223,7 +224,7 @@ class Importing:
             mine = what == "files"
             draft = self._draft(key[0], fact, (what, key[1]), at)
             if not mine:
-                draft = Draft(*(fact, "", "outside", draft.id), occurred_at=at, source=SOURCE)
+                draft = Draft(*(fact, "", OUTSIDE, draft.id), occurred_at=at, source=SOURCE)
             self._drafts.append(draft)
 
     def _finish(

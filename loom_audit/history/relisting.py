@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from loom_audit.errors import Conflict
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.attribution import OUTSIDE
 from loom_audit.history.capture import ScanResult, scan_whole
 from loom_audit.history.change_index import untracked_entries, update_index
 from loom_audit.history.open_calls import calls_in_the_way, open_call_error
@@ -13,7 +12,7 @@ from loom_audit.history.room import check_room
 from loom_audit.history.verified_tree import VerifiedTree
 from loom_audit.history.without_gc import without_gc
 from loom_audit.model.coverage import Coverage
-from loom_audit.model.events import CoverageLowered, Draft, Event, TreeRelisted
+from loom_audit.model.events import OUTSIDE, CoverageLowered, Draft, Event, TreeRelisted
 from loom_audit.ports import Report
 
 LISTED_ANEW = "the tree was listed anew meanwhile: what it changed is not known"

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.attribution import OUTSIDE, candidates, request_event
+from loom_audit.history.attribution import candidates, request_event
 from loom_audit.history.baseline import baseline_end
 from loom_audit.history.doers import UNKNOWN, Candidate, by_doers
 from loom_audit.history.looked import look_between
@@ -15,7 +15,7 @@ from loom_audit.history.open_calls import open_call_error
 from loom_audit.history.outlived import Outlived
 from loom_audit.history.survivors import Window
 from loom_audit.history.timeline import Timeline
-from loom_audit.model.events import ChangesAttributed, FilesChanged
+from loom_audit.model.events import OUTSIDE, ChangesAttributed, FilesChanged
 from loom_audit.model.files import FileChange
 from loom_audit.model.planning import TAKEN_BACK, Note, Request, how_to_choose
 from loom_audit.model.records import Call, RecordedChange

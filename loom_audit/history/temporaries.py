@@ -7,7 +7,7 @@ from loom_audit.errors import AuditError, NoWorkspace
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.interrupted import SOURCE, intentions
 from loom_audit.history.observation import observe
-from loom_audit.model.events import ChangeIntended, ContentFound, Draft, Temporary
+from loom_audit.model.events import OUTSIDE, ChangeIntended, ContentFound, Draft, Temporary
 from loom_audit.model.files import FileState, parents
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
@@ -106,7 +106,7 @@ def _record_and_remove(attachment: Attachment, paths: Sequence[str]) -> Sequence
         if state is not None and _is_stored(attachment, state):
             found.append((path, identity, ContentFound(path, state, FOUND)))
     if found:
-        attachment.log.append([Draft(fact, "", "outside", source=SOURCE) for _, _, fact in found])
+        attachment.log.append([Draft(fact, "", OUTSIDE, source=SOURCE) for _, _, fact in found])
     for path, identity, _ in found:
         _remove(attachment, path, identity)
     return [path for path, _, _ in found]

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.attribution import OUTSIDE, candidates
+from loom_audit.history.attribution import candidates
 from loom_audit.history.before_lost import states_before_lost
 from loom_audit.history.change_index import update_index
-from loom_audit.model.events import Draft, FilesChanged, PathsUntracked, Untracked
+from loom_audit.model.events import OUTSIDE, Draft, FilesChanged, PathsUntracked, Untracked
 from loom_audit.model.files import FileChange, FileState, is_directory
 from loom_audit.ports import EventFilter, IndexEntry, Stamp
 

@@ -19,6 +19,9 @@ from loom_audit.model.conversation import (
 from loom_audit.model.coverage import FULL, Coverage, Effect, Inferred, Origin, Status
 from loom_audit.model.files import FileChange, FileState, Move
 
+OUTSIDE = "outside"
+"""The actor of what nobody who is known did."""
+
 
 class Untracked(Struct, frozen=True):
     """A path that is no longer recorded, and why: `unreadable`, `out of scope`, …
