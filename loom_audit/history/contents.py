@@ -6,6 +6,9 @@ from typing import BinaryIO, cast
 from loom_audit.history.attachment import Attachment
 from loom_audit.model.files import BlobId
 
+MAX_READ_AT_ONCE = 1024 * 1024
+"""A file up to so many bytes is read at once, a larger one as a stream."""
+
 
 def blob_of(attachment: Attachment, content: bytes, similar: BlobId | None, keep: bool) -> BlobId:
     """The name of a content, which is stored when it is to be kept."""

@@ -7,8 +7,8 @@ import stat
 from loom_audit.errors import AuditError
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.capture import scan
+from loom_audit.history.contents import MAX_READ_AT_ONCE
 from loom_audit.history.log_check import SHORTER, Finding
-from loom_audit.history.observation import MAX_READ_AT_ONCE
 from loom_audit.ports import IndexEntry
 
 SAMPLE = 32

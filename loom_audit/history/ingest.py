@@ -27,6 +27,7 @@ from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history import foreign
 from loom_audit.history.attachment import CLIENT_UNSEEN, Attachment
 from loom_audit.history.attribution import CLIENT_HOOKS, request_event
+from loom_audit.history.client_ids import new_id_made
 from loom_audit.history.copied import is_before_start, is_copied, is_earlier, is_known_text
 from loom_audit.history.doers import Told
 from loom_audit.history.hold import deny_if_held
@@ -43,7 +44,7 @@ from loom_audit.history.told_calls import (
 from loom_audit.history.told_late import RecordOf, attribute, report_late
 from loom_audit.history.told_texts import ToldTexts, append_text
 from loom_audit.history.unhooked import add_unseen, announce_unseen
-from loom_audit.history.unnamed_calls import UnnamedCalls, new_id_made
+from loom_audit.history.unnamed_calls import UnnamedCalls
 from loom_audit.history.writer import Writer
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import NOT_FAILED, Status

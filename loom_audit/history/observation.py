@@ -8,14 +8,11 @@ from msgspec.structs import replace
 
 from loom_audit.errors import FileNotFound, PermissionDenied, TooLarge
 from loom_audit.history.attachment import STALE, Attachment
-from loom_audit.history.contents import blob_of, blob_of_stream
+from loom_audit.history.contents import MAX_READ_AT_ONCE, blob_of, blob_of_stream
 from loom_audit.history.opaque import observe_opaque
 from loom_audit.model.display import size_text
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.ports import Attributes, IndexEntry, Stamp
-
-MAX_READ_AT_ONCE = 1024 * 1024
-"""A file up to so many bytes is read at once, a larger one as a stream."""
 
 MAX_READ = 32 * 1024 * 1024 * 1024
 """A file over so many bytes is not read: hashing it would take most of a minute, and a sparse

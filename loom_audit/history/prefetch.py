@@ -5,7 +5,7 @@ from functools import partial
 from io import BytesIO
 from typing import BinaryIO
 
-from loom_audit.history.observation import MAX_READ_AT_ONCE
+from loom_audit.history.contents import MAX_READ_AT_ONCE
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.ports import BlobStore
 

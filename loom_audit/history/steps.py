@@ -8,12 +8,12 @@ from types import MappingProxyType
 from loom_audit.errors import AuditError, PermissionDenied, TooLarge
 from loom_audit.history.aside import moved_aside, special_kind
 from loom_audit.history.attachment import Attachment
-from loom_audit.history.border import rename_folder
 from loom_audit.history.capture import recorded_state_lookup
 from loom_audit.history.links import Names, divided_error, settled
 from loom_audit.history.observation import observe
 from loom_audit.history.outcome import Outcome, check_displaced, look_for_results
 from loom_audit.history.prefetch import Prefetch
+from loom_audit.history.renamed_folder import rename_folder
 from loom_audit.model.events import OPENED
 from loom_audit.model.files import (
     BlobId,

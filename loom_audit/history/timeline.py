@@ -10,10 +10,10 @@ from typing import Any, BinaryIO
 from msgspec import Struct
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
+from loom_audit.history.client_ids import client_id
 from loom_audit.history.kept_contents import KeptContents
 from loom_audit.history.proven_log import ProvenLog
 from loom_audit.history.standing import hold_of, standing_of
-from loom_audit.history.unnamed_calls import client_id
 from loom_audit.history.verified import VerifiedProjections
 from loom_audit.model.display import count_text
 from loom_audit.model.events import (
