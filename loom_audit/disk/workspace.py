@@ -400,6 +400,9 @@ class DiskWorkspace:
         with audit_errors(source):
             rename.rename(OpenFolders(self._beneath), source, target, identity)
 
+    def renames_folders(self) -> bool:
+        return self._beneath.calls.renameat2
+
     def leftovers(self) -> Sequence[str]:
         self._beneath.check()
         with audit_errors(""):

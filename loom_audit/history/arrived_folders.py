@@ -132,6 +132,8 @@ class _Event:
 
 def arrived_among(attachment: Attachment, tree: Tree) -> dict[str, str]:
     """The outermost folders of a tree on disk that arrived, each with which it is."""
+    if not attachment.workspace.renames_folders():
+        return {}
     after = attachment.log.head() + 1
     folders = sorted(path for path, state in tree.items() if is_directory(state))
     known = Arrivals(attachment).identities(dict.fromkeys(folders, after))
@@ -185,7 +187,8 @@ def renamed_whole(
         path: seq for path, seq in left.items() if is_directory(final.get(path, tree.get(path)))
     }
     made = {path for path in made if is_directory(tree.get(path))}
-    known = arrivals.identities(left) if left and made else {}
+    can_be = left and made and attachment.workspace.renames_folders()
+    known = arrivals.identities(left) if can_be else {}
     there = {attachment.workspace.identity(path): path for path in made} if known else {}
     found: dict[Move, str] = {}
     for path in sorted(known):

@@ -339,6 +339,10 @@ class Workspace(Protocol):
         """
         ...
 
+    def renames_folders(self) -> bool:
+        """Whether `rename` can be done on this system."""
+        ...
+
     def leftovers(self) -> Sequence[str]:
         """Temporary files of ours that a crash left behind, as workspace paths."""
         ...

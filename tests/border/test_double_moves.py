@@ -5,9 +5,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import pytest
+from msgspec.structs import replace
 
 from loom_audit import AuditedWorkspace, AuditStore, ToolResult, open_store
+from loom_audit.disk.system import probe
+from loom_audit.errors import Conflict
 from loom_audit.history.capture import CLOCK_OF_FILES
 from loom_audit.model.planning import Plan
 from tests.border.conftest import Run
@@ -332,3 +336,25 @@ def test_what_a_client_s_calls_moved_comes_back_step_by_step(
         assert everything(root) == tree
     session.end()
     assert workspace.status().drift == () and workspace.verify().ok
+
+
+def test_where_no_folder_can_be_renamed_files_are_moved_one_by_one_and_the_rest_is_refused(
+    store: AuditStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = replace(probe(), renameat2=False)
+    monkeypatch.setattr("loom_audit.disk.system.probe", lambda: without)
+    workspace = store.attach(root)
+    trees = [everything(root)]
+    with workspace.session("tester") as session:
+        for command in ("mv .git a", "mv a b"):
+            with session.recording("command"):
+                subprocess.run(["sh", "-c", command], cwd=root, check=True)
+            trees.append(everything(root))
+        moved = anyio.run(session.call, "move_file", {"from": "b", "to": "c"})
+        assert moved.success
+    for tree in trees[:0:-1]:
+        workspace.carry_out(workspace.plan_undo())
+        assert everything(root) == tree
+    with pytest.raises(Conflict):
+        workspace.carry_out(workspace.plan_undo())
+    assert everything(root) == trees[1]

@@ -481,6 +481,7 @@ def test_a_folder_is_renamed_when_it_is_the_one_and_only_to_an_absent_name(
         with pytest.raises(Conflict):
             workspace.rename("lib", target, known)
     assert workspace.read("lib/deep/x") == b"x"
+    assert workspace.renames_folders() != workspace_is_portable(workspace)
     if workspace_is_portable(workspace):
         with pytest.raises(Conflict):
             workspace.rename("lib", "sub/.git", identity)

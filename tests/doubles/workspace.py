@@ -410,6 +410,9 @@ class MemoryWorkspace:
         for path in [p for p in self._nodes if p == source or p.startswith(source + "/")]:
             self._nodes[target + path.removeprefix(source)] = self._nodes.pop(path)
 
+    def renames_folders(self) -> bool:
+        return True
+
     def is_deleted(self) -> bool:
         return False
 
