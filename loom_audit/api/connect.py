@@ -1,10 +1,11 @@
 """Connecting a client: our hook in its settings, and out of them again."""
 
 import hashlib
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,9 @@ from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.history.drift import record_drift
 
 KEPT = "connected"
+MOST_TIMES = 100
+"""So many of the newest times are kept in which a client was connected."""
+
 _MARK = b"# loom-audit connect\n"
 _PLUGIN = Path(settings.__file__).with_name("opencode_plugin.js")
 
@@ -113,6 +117,9 @@ def carry_out(change: Change, home: Path, *, connect: bool) -> None:
             _put(file, msgspec.json.encode(known), 0o600)
         _replace(change)
         if known is None:
+            if kept is not None and kept.since:  # before it is forgotten that it was connected
+                past = [*_past(home, change.path), (kept.since, time.time())]
+                _put(_past_file(home, change.path), msgspec.json.encode(past[-MOST_TIMES:]), 0o600)
             file.unlink(missing_ok=True)
             for folder in reversed(kept.made if kept else ()):
                 if Path(folder).is_dir() and not os.listdir(folder):
@@ -133,24 +140,43 @@ def is_connected(client: str, path: Path) -> bool:
         return False
 
 
-def connected_since(home: Path, client: str, root: str) -> datetime | None:
-    """Since when a client runs our hook in a folder; None where it does not, or nobody kept it."""
-    found = []
+def was_connected(
+    home: Path, client: str, root: str, started: datetime, at: datetime
+) -> bool | None:
+    """Whether a client ran our hook in a folder at that time; None where that is not known.
+
+    Its session `started` then: one that began outside of all times that are kept took our hooks in
+    another way, as by `run`.
+    """
+    times = list[tuple[float, float]]()
     for place in (settings_file(client, root), settings_file(client, None)):
-        if is_connected(client, place):
-            kept = _kept(home, Path(os.path.realpath(place)))
-            found.append(kept.since if kept is not None else 0.0)
-    return datetime.fromtimestamp(min(found), UTC) if found and all(found) else None
+        real = Path(os.path.realpath(place))
+        times += _past(home, real)
+        kept, is_there = _kept(home, real), is_connected(client, place)
+        if is_there != (kept is not None) or (kept is not None and not kept.since):
+            return None  # a person put it there or took it out, or an earlier release did
+        if kept is not None:
+            times.append((kept.since, math.inf))
+
+    def known(when: datetime) -> bool:
+        return any(since <= when.timestamp() <= until for since, until in times)
+
+    return known(at) or (False if known(started) else None)
 
 
 def take_along(home: Path, old: str, new: str) -> None:
     """Know the settings of a folder that was moved at its new place. StorageFailed."""
     for client in PLACES:
         file = Path(os.path.realpath(settings_file(client, new)))
-        known = _kept(home, settings_file(client, old))
+        before = settings_file(client, old)
+        known, past = _kept(home, before), _past(home, before)
+        with audit_errors(str(home)):
+            if past:
+                _put(_past_file(home, file), msgspec.json.encode(past), 0o600)
+                _past_file(home, before).unlink(missing_ok=True)
         if known is None or not file.exists():
             continue
-        moved, left = _kept_file(home, file), _kept_file(home, settings_file(client, old))
+        moved, left = _kept_file(home, file), _kept_file(home, before)
         made = tuple(new + one.removeprefix(old) for one in known.made if one.startswith(old))
         with audit_errors(str(moved)):
             _put(
@@ -273,6 +299,20 @@ def _kept(home: Path, path: Path) -> Kept | None:
     except (OSError, msgspec.DecodeError):
         return None
     return kept if kept.path == str(path) else None
+
+
+def _past_file(home: Path, path: Path) -> Path:
+    """Where it is kept when a settings file ran our hook, in times that are over."""
+    return _kept_file(home, path).with_suffix(".past")
+
+
+def _past(home: Path, path: Path) -> Sequence[tuple[float, float]]:
+    """From when until when, in seconds of 1970, oldest first."""
+    try:
+        kept = _past_file(home, path).read_bytes()
+        return msgspec.json.decode(kept, type=list[tuple[float, float]])
+    except (OSError, msgspec.DecodeError):
+        return ()
 
 
 def _home_of(place: Place) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from loom_audit.api.connect import connected_since
+from loom_audit.api.connect import was_connected
 from loom_audit.api.foreign import changed_paths, error_of
 from loom_audit.api.holding import follow
 from loom_audit.api.workspace import AuditedWorkspace
@@ -138,12 +138,12 @@ class Conversation:
             name = self.client.name
             within = partial(_request_in, self._container, workspace)
             home = workspace.adapters.settings.home
-            since = partial(connected_since, home, name, workspace.root)
+            connected = partial(was_connected, home, name, workspace.root)
             found = Ingest(
                 *(workspace.attachment, self.session, name, record_of),
                 self._asking,
                 within,
-                since,
+                connected,
                 lambda: self._is_there(),
             )
             self.ingests[workspace.id] = found

@@ -1,5 +1,6 @@
 """What a client tells that is older, or of another session: a resumed or forked one copies it."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 from loom_audit.clients.reports import CallBegan
@@ -13,14 +14,23 @@ _EARLIER = 10
 """Seconds by which what belongs to a session may be older than its start on record."""
 
 
-def is_earlier(writer: Writer, since: datetime | None, at: datetime | None) -> bool:
-    """Whether what is told lies before the client ran our hooks here.
+Connected = Callable[[datetime, datetime], bool | None]
+"""Whether the client of a session that started at the first time ran our hooks here at the second.
 
-    Where it is not known since when it does, before the session was on record.
+None where that is not known.
+"""
+
+
+def is_beyond(writer: Writer, connected: Connected, at: datetime | None) -> bool:
+    """Whether what is told lies where the client did not run our hooks here.
+
+    Where it is not known when it does, before the session was on record.
     """
-    if since is None or at is None:
-        return is_before_start(writer, at)
-    return at < since
+    if at is None:
+        return False
+    started = writer.attachment.projections.session(writer.session).started_at
+    known = connected(started, at)
+    return is_before_start(writer, at) if known is None else not known
 
 
 def is_before_start(writer: Writer, at: datetime | None) -> bool:

@@ -6,7 +6,6 @@ read from its beginning again after a crash, so what it tells counts by its orde
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from time import monotonic
 from typing import Any
 
@@ -28,7 +27,13 @@ from loom_audit.history import foreign
 from loom_audit.history.attachment import CLIENT_UNSEEN, Attachment
 from loom_audit.history.attribution import CLIENT_HOOKS, request_event
 from loom_audit.history.client_ids import new_id_made
-from loom_audit.history.copied import is_before_start, is_copied, is_earlier, is_known_text
+from loom_audit.history.copied import (
+    Connected,
+    is_before_start,
+    is_beyond,
+    is_copied,
+    is_known_text,
+)
 from loom_audit.history.doers import Told
 from loom_audit.history.hold import deny_if_held
 from loom_audit.history.left_running import HooksBeside
@@ -63,8 +68,8 @@ class Ingest:
     """What is told of one session in one workspace, on its way to the log. One caller at a time.
 
     `within` gives the request of the call of ours that runs the client, if there is one, and
-    `since` since when the client runs our hooks here, where that is known. `is_there` says whether
-    the client still waits for the hook that tells something.
+    `connected` says when the client ran our hooks here, where that is known. `is_there` says
+    whether the client still waits for the hook that tells something.
     """
 
     def __init__(
@@ -75,7 +80,7 @@ class Ingest:
         record_of: RecordOf,
         asking: Callable[[], Collection[int]] = tuple,
         within: Callable[[], int | None] = lambda: None,
-        since: Callable[[], datetime | None] = lambda: None,
+        connected: Connected = lambda _, __: None,
         is_there: Callable[[], bool] = lambda: True,
     ) -> None:
         self.attachment = attachment
@@ -85,7 +90,7 @@ class Ingest:
         self._record_of = record_of
         self._asking = asking
         self._within = within
-        self._since = since
+        self._connected = connected
         self._is_there = is_there
         self._at_hand: set[str] = set()
         self._told_at: dict[str, float] = {}
@@ -397,7 +402,7 @@ class Ingest:
         if self._served.has(began, heard=False):
             return
         at = began.at or (ended.at if ended else None)
-        if is_earlier(self.writer, self._since(), at) or is_copied(self.writer, began):
+        if is_beyond(self.writer, self._connected, at) or is_copied(self.writer, began):
             return
         status: Status = (ended.status if ended else None) or "unknown"
         writer = replace(self.writer, occurred_at=began.at)
@@ -460,7 +465,7 @@ class Ingest:
         if not self._texts.loaded:  # also where another process began the session
             self._texts.load(self.attachment.log, self.session)
         count, at = self._texts.count(fact, heard=heard), report.at
-        if count is None or not report.text.strip() or is_earlier(self.writer, self._since(), at):
+        if count is None or not report.text.strip() or is_beyond(self.writer, self._connected, at):
             return
         if is_before_start(self.writer, at) and is_known_text(self.writer, fact):
             return

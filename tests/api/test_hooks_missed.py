@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,75 @@ def test_what_was_done_in_a_gap_of_the_connection_is_not_on_record(
     claude.bash("c2", "true")
     claude.hook("Stop", stop_hook_active=False)
     assert ids(workspace) == ["c1", "c2"]
+
+
+def test_what_was_missed_before_a_gap_is_on_record_and_what_was_done_in_it_is_not(
+    claude: HookedClaude, workspace: AuditedWorkspace, store: AuditStore, root: Path
+) -> None:
+    """Nobody read the transcript before the client was disconnected."""
+    disconnect = connect(store, root)
+    claude.bash("c1", "true")
+    at(claude, datetime.now(UTC), "missed")
+    disconnect()
+    at(claude, datetime.now(UTC), "gap")
+    disconnect = connect(store, root)
+    at(claude, datetime.now(UTC), "missed again")
+    disconnect()
+    at(claude, datetime.now(UTC), "second gap")
+    connect(store, root)
+    claude.bash("c2", "true")
+    claude.hook("Stop", stop_hook_active=False)
+    assert sorted(ids(workspace)) == ["c1", "c2", "missed", "missed again"]
+
+
+@pytest.mark.parametrize("by", ["warm process", "settling"])
+def test_what_was_done_once_the_client_was_disconnected_is_not_on_record(
+    store: AuditStore, workspace: AuditedWorkspace, hooks: Hooks, root: Path, tmp_path: Path,
+    by: str,
+) -> None:  # fmt: skip
+    disconnect = connect(store, root)
+    runs = [sys.executable, "-c", CLIENT]
+    with subprocess.Popen(runs, stdout=subprocess.PIPE, stdin=subprocess.PIPE) as client:
+        assert client.stdout is not None
+        claude = hooked_by(int(client.stdout.readline()), hooks, root, tmp_path)
+        claude.hook("SessionStart", source="startup")
+        claude.bash("c1", "true")
+        at(claude, datetime.now(UTC), "missed")
+        disconnect()
+        at(claude, datetime.now(UTC), "gap")
+        claude.write("user", {"type": "text", "text": "off the record"}, promptId="p1")
+        if by == "warm process":
+            assert hooks.settle() == []
+        client.kill()
+    settle(workspace)
+    workspace.recover()
+    assert ids(workspace) == ["c1", "missed"]
+    assert not [e for e in workspace.log.read() if isinstance(e.fact, PromptSubmitted)]
+
+
+def test_a_session_that_goes_on_tells_at_its_start_what_was_missed(
+    claude: HookedClaude, workspace: AuditedWorkspace, store: AuditStore, root: Path
+) -> None:
+    connect(store, root)
+    claude.bash("c1", "true")
+    unhooked(claude).bash("c2", "true")
+    another = Hooks(store)
+    claude.answer = partial(another.answer, "claude-code")
+    claude.hook("SessionStart", source="resume")
+    assert another.settle() == []
+    another.close()
+    assert ids(workspace) == ["c1", "c2"]
+
+
+def test_a_session_that_took_our_hooks_in_another_way_is_not_in_a_gap(
+    claude: HookedClaude, workspace: AuditedWorkspace, store: AuditStore, root: Path
+) -> None:
+    """As of `loom-audit run -- claude`, in a folder for which it was connected once."""
+    connect(store, root)()
+    claude.bash("c1", "true")
+    at(claude, datetime.now(UTC), "missed")
+    claude.hook("Stop", stop_hook_active=False)
+    assert sorted(ids(workspace)) == ["c1", "missed"]
 
 
 def test_where_it_is_not_known_since_when_the_start_of_the_session_counts(

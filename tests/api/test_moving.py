@@ -2,12 +2,19 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
-from loom_audit.api.connect import carry_out, connected_since, connecting, settings_file
+from loom_audit.api.connect import (
+    carry_out,
+    connecting,
+    disconnecting,
+    settings_file,
+    was_connected,
+)
 from loom_audit.api.moving import BY_HANDLE, BY_LISTING, move_workspace
 from loom_audit.errors import Conflict, Corrupt, InvalidPath, NoWorkspace
 from loom_audit.model.events import WorkspaceAttached
@@ -211,18 +218,28 @@ def test_another_workspace_of_the_store_verifies_beside_a_moved_one(
     assert other.verify().ok
 
 
-def test_since_when_a_client_was_connected_there_goes_along(
+def test_when_a_client_was_connected_there_goes_along(
     again: AuditStore, root: Path, new: Path, home: Path
 ) -> None:
     file = settings_file("claude-code", str(root))
-    carry_out(
-        connecting("claude-code", file, ["python", "/hooks/hook_client.py"]), home, connect=True
-    )
-    since = connected_since(home, "claude-code", str(root))
-    assert since is not None
+    words = ["python", "/hooks/hook_client.py"]
+    times = [datetime.now(UTC)]
+    for _ in range(2):
+        carry_out(connecting("claude-code", file, words), home, connect=True)
+        times.append(datetime.now(UTC))
+        carry_out(disconnecting("claude-code", file, home), home, connect=False)
+        times.append(datetime.now(UTC))
+    carry_out(connecting("claude-code", file, words), home, connect=True)
+    times.append(datetime.now(UTC))
+
+    def known(where: Path) -> list[bool | None]:
+        return [was_connected(home, "claude-code", str(where), times[1], one) for one in times]
+
+    assert known(root) == [False, True, False, True, False, True]
     root.rename(new)
     move_workspace(again, root, new)
-    assert connected_since(home, "claude-code", str(new)) == since
+    assert known(new) == [False, True, False, True, False, True]
+    assert known(root) == [None] * 6
 
 
 def link_to_new(root: Path, new: Path) -> None:
