@@ -13,7 +13,7 @@ from loom_audit.errors import (
     NotADirectory,
     NotEmpty,
 )
-from loom_audit.history.arrived_folders import arrived_among
+from loom_audit.history.arrivals import arrived_among
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.change_index import catch_up
 from loom_audit.history.steps import Preconditions

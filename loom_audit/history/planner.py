@@ -6,7 +6,8 @@ from functools import cache, partial
 from msgspec.structs import replace
 
 from loom_audit.errors import Conflict, PermissionDenied
-from loom_audit.history.arrived_folders import Arrivals, with_arrived_folders
+from loom_audit.history.arrivals import Arrivals
+from loom_audit.history.arrived_folders import with_arrived_folders
 from loom_audit.history.aside import moved_aside, special_kind
 from loom_audit.history.attachment import Attachment
 from loom_audit.history.border import FolderPlan, events_with_arrivals, plan_folders
