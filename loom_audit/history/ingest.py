@@ -27,13 +27,7 @@ from loom_audit.history import foreign
 from loom_audit.history.attachment import CLIENT_UNSEEN, Attachment
 from loom_audit.history.attribution import CLIENT_HOOKS, request_event
 from loom_audit.history.client_ids import new_id_made
-from loom_audit.history.copied import (
-    Connected,
-    is_before_start,
-    is_beyond,
-    is_copied,
-    is_known_text,
-)
+from loom_audit.history.copied import Connected, is_beyond, is_copied
 from loom_audit.history.doers import Told
 from loom_audit.history.hold import deny_if_held
 from loom_audit.history.left_running import HooksBeside
@@ -47,7 +41,7 @@ from loom_audit.history.told_calls import (
     told_of_calls,
 )
 from loom_audit.history.told_late import RecordOf, attribute, report_late
-from loom_audit.history.told_texts import ToldTexts, append_text
+from loom_audit.history.told_texts import ToldTexts
 from loom_audit.history.unhooked import add_unseen, announce_unseen
 from loom_audit.history.unnamed_calls import UnnamedCalls
 from loom_audit.history.writer import Writer
@@ -165,10 +159,10 @@ class Ingest:
                 self._end_background(report)
             case PromptTold():
                 asked = PromptSubmitted(report.text, report.prompt_id)
-                self._add_text(asked, report, heard=heard)
+                self._texts.add(self.writer, asked, report.at, self._connected, heard=heard)
             case MessageTold():
                 said = MessageReceived("assistant", report.text, report.message_id)
-                self._add_text(said, report, heard=heard)
+                self._texts.add(self.writer, said, report.at, self._connected, heard=heard)
             case TurnEnded():
                 self._end_turn(report, heard=heard)
             case SessionOver() if heard:
@@ -453,23 +447,6 @@ class Ingest:
         record = self._record_of("unknown", {"data": {"background_ended": report.name}})
         with suppress(NotFound):
             foreign.end_background(writer, call_id, record)
-
-    def _add_text(
-        self,
-        fact: PromptSubmitted | MessageReceived,
-        report: PromptTold | MessageTold,
-        *,
-        heard: bool,
-    ) -> None:
-        """Put a text on record unless it is there: told by a hook, or here in the transcript."""
-        if not self._texts.loaded:  # also where another process began the session
-            self._texts.load(self.attachment.log, self.session)
-        count, at = self._texts.count(fact, heard=heard), report.at
-        if count is None or not report.text.strip() or is_beyond(self.writer, self._connected, at):
-            return
-        if is_before_start(self.writer, at) and is_known_text(self.writer, fact):
-            return
-        append_text(replace(self.writer, occurred_at=at), fact, count)
 
     def _end_turn(self, report: TurnEnded, *, heard: bool) -> None:
         status: Status = "cancelled" if report.interrupted else "unknown"

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -219,3 +219,22 @@ def test_a_call_that_no_hook_told_is_not_seen_in_part_as_another_process_ends_it
     assert 0 in workspace.timeline.history("made")[0].causes, "nobody knows whose it is"
     for one in (hooks, other):
         one.close()
+
+
+def test_a_prompt_that_was_said_before_the_client_was_connected_takes_no_later_ones_place(
+    store: AuditStore, workspace: AuditedWorkspace, root: Path, tmp_path: Path
+) -> None:
+    """Only later ones are on record, so that their numbers are not those of another process."""
+    assert workspace.root == str(root)
+    before = (datetime.now(UTC) - timedelta(hours=1)).isoformat().replace("+00:00", "Z")
+    for number in (1, 2):
+        hooks = Hooks(store)
+        claude = HookedClaude(partial(hooks.answer, "claude-code"), root, tmp_path / "t.jsonl")
+        if number == 1:
+            claude.hook("SessionStart", source="resume")
+            claude.write("user", {"type": "text", "text": "go on"}, promptId="p0", timestamp=before)
+            hooks.settle()
+            claude.bash("c0", "true")
+        claude.hook("UserPromptSubmit", prompt="go on", prompt_id=f"p{number}")
+        hooks.close()
+    assert texts(workspace) == [("asked", "go on"), ("asked", "go on")]
