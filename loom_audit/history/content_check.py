@@ -17,6 +17,7 @@ from loom_audit.model.codec import (
     PREV_DIGITS,
     decode_fact,
     intention_in,
+    parse_time,
     read_envelope,
 )
 from loom_audit.model.events import (
@@ -52,6 +53,9 @@ _CallKey = tuple[str, str]
 
 _HASH_ONLY = (ApprovalRequested.kind, CallDecided.kind)
 """Kinds whose payloads are not read by other checks: only their hashes are compared."""
+_FORMATS = ("1", "2")
+"""The major versions of events that are read."""
+
 _NO_DIGEST = bytes(32)
 _KNOWN = frozenset(fact.kind for fact in get_args(Fact) if fact is not UnknownFact)
 
@@ -160,10 +164,20 @@ class ContentChecker(Struct):
             f"payload {part.role} {part.n} is stored for event {part.seq}, which is not there",
         )
 
-    def _check_envelope(self, row: EventRow, parts: Sequence[PayloadRow]) -> _EventParts:
-        """Read the envelope, and report a kind that this version cannot check."""
+    def _check_envelope(self, row: EventRow, parts: Sequence[PayloadRow]) -> _EventParts | None:
+        """Read the envelope, and report a kind that this version cannot check.
+
+        None where it is in a format that this version does not know.
+        """
         envelope = read_envelope(row.leaf or b"")
         self._check_place(row, envelope)
+        parse_time(envelope["at"])
+        if "actor" not in envelope:
+            raise ValueError("it does not say who did it")
+        if envelope["v"].partition(".")[0] not in _FORMATS:
+            message = f"event {row.seq} is in format {envelope['v']!a}, which is not known here"
+            self.findings.add(row.seq, "event.format", message, "unreadable")
+            return None
         if "intention" in envelope and envelope["kind"] != FilesChanged.kind:
             message = f"event {row.seq} says that what was intended happened, and changes no files"
             self.findings.add(row.seq, "event.intention", message)

@@ -301,8 +301,8 @@ def change_a_fact(log: Log, chance: random.Random, _: Blobs) -> str:
     one = chance.choice(near if near and chance.random() < 0.8 else some)
     part = one.part("fact")
     assert part is not None
-    fact = json.loads(part.content or b"{}")
-    if not isinstance(fact, dict):
+    fact = _read(part)
+    if fact is None:
         return "none"
     names = (*fact, "untracked", "part", "last", "paths", "continuous", "root", "point", "listing")
     name = chance.choice(names)
@@ -336,12 +336,21 @@ def _other_fact(log: Log, name: str, chance: random.Random) -> Any:
     return chance.choice(ODD)
 
 
+def _read(part: Part) -> dict[str, Any] | None:
+    """What a payload says; None where something else was put there before."""
+    try:
+        found = json.loads(part.content or b"{}")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def _paths(log: Log) -> list[Any]:
     found: dict[str, Any] = {}
     for one in log.events:
         part = one.part("manifest")
         if part is not None:
-            for path, *_ in json.loads(part.content or b"{}").get("changes", ()):
+            for path, *_ in (_read(part) or {}).get("changes", ()):
                 found[json.dumps(path)] = path
     return [*found.values()]
 
@@ -355,7 +364,9 @@ def change_a_manifest(log: Log, chance: random.Random, blobs: Blobs) -> str:
     manifest = one.part("manifest")
     keys = one.part("keys")
     assert manifest is not None
-    body = json.loads(manifest.content or b"{}")
+    body = _read(manifest)
+    if body is None or not isinstance(body.get("changes"), list):
+        return "none"
     rows = _with_keys(one, body["changes"], keys.content if keys else b"")
     how = chance.choice(MANIFEST_FORGERIES)
     said = how(rows, log, chance, blobs)

@@ -293,6 +293,18 @@ def a_state(state: Any) -> By:
     return change
 
 
+def an_intention_in_a_format_to_come(log: Log) -> None:
+    _first(log, "change.intended").envelope["v"] = "3.0"
+
+
+def a_time_that_is_none(log: Log) -> None:
+    _first(log, "call.finished").envelope["at"] = "soon"
+
+
+def nobody_who_did_it(log: Log) -> None:
+    del _first(log, "call.finished").envelope["actor"]
+
+
 def keys_of_nothing(log: Log) -> None:
     one = _first(log, "session.started")
     part = Part("manifest", 0, b"s" * 16, b'{"changes":[]}', None, anew=True)
@@ -327,6 +339,7 @@ FORGED: Mapping[str, By] = {
         an_intention_of_null,
         an_intention_of_what_changes_no_files,
         no_manifest_at_all,
+        an_intention_in_a_format_to_come,
         keys_of_nothing,
         another_listing,
         a_listing_of_what_is_not_yet,
@@ -335,6 +348,18 @@ FORGED: Mapping[str, By] = {
     f"a state that is {state}": a_state(state)
     for state in (["d"], ["d", "x"], ["x", 1], ["o", {}, {}], ["d", 493, {"g": "x"}], "d", 7)
 }
+
+
+@pytest.mark.parametrize("by", [a_time_that_is_none, nobody_who_did_it])
+def test_an_event_without_what_every_event_has_is_named(
+    stores: Mapping[str, Path], tmp_path: Path, by: By
+) -> None:
+    home = copied(stores["sessions"], tmp_path / "copy")
+    with connect(home / "audit.db") as raw:
+        log = Log(unguarded(raw), 1)
+        by(log)
+        log.write()
+    assert ours(home / "audit.db", []).malformed
 
 
 @pytest.mark.parametrize("how", FORGED)
