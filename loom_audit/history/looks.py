@@ -203,8 +203,9 @@ def _add_changes_recorded_by_others(record: CallRecord, own: Call) -> None:
 
     As the log says it: coverage must not be raised by who alters the tables.
     """
+    log = record.attachment.log
     since = EventFilter(after=own.requested, kinds=(FilesChanged.kind,))
-    for event in record.attachment.log.read(since):
+    for event in log.read(since) if log.head() > own.requested else ():
         fact = event.fact
         if not isinstance(fact, FilesChanged) or fact.origin == "outside":
             continue
