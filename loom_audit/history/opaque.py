@@ -152,16 +152,21 @@ def written_inside(attachment: Attachment, folder: str) -> Iterator[str]:
         except AuditError:  # what cannot be looked at may be written as well
             yield path
             return
-        recent = [f"{path}/{name}" for name, stamp in inside if _is_since(stamp, since or 0)]
+        files = ((f"{path}/{name}", stamp) for name, stamp in inside)
+        recent = [file for file, stamp in files if _is_since(attachment, file, stamp, since or 0)]
         if own >= (since or 0) or recent:
             yield (recent or [path])[0]
             return
         waiting += [f"{path}/{name}" for name, stamp in inside if stat.S_ISDIR(stamp.mode)]
 
 
-def _is_since(stamp: Stamp, since: int) -> bool:
+def _is_since(attachment: Attachment, path: str, stamp: Stamp, since: int) -> bool:
     """Whether what has this stamp changed since; of a folder that is not in it."""
-    return not stat.S_ISDIR(stamp.mode) and not 0 <= stamp.ctime_ns < since
+    if stat.S_ISDIR(stamp.mode):
+        return False
+    # of what changed a moment ago a stamp does not say when
+    at = stamp.ctime_ns if stamp.ctime_ns > 0 else attachment.workspace.changed_at(path)
+    return at is None or at >= since
 
 
 def unrecorded(
