@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.figures import Figure, Sizes, interleaved
 from benchmarks.projects import Repository, fill, new_store
 from loom_audit.api.face import Session
-from loom_audit.history.watching import WATCHED_FROM
+from loom_audit.history.record.watching import WATCHED_FROM
 from loom_audit.ports import Command
 from loom_audit.sandbox.plain import PlainRunner
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.events import new_log
 from benchmarks.figures import Figure, Sizes, interleaved
-from loom_audit.history.verification import verify
+from loom_audit.history.check.verification import verify
 from loom_audit.model.codec import MAX_LEAF
 from loom_audit.model.files import BlobId
 from loom_audit.ports import BlobStore

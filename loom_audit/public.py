@@ -29,9 +29,9 @@ from loom_audit.errors import StorageFailed as StorageFailed
 from loom_audit.errors import TooLarge as TooLarge
 from loom_audit.errors import ToolTimeout as ToolTimeout
 from loom_audit.errors import UnknownTool as UnknownTool
-from loom_audit.history.approvals import ApprovalRequest as ApprovalRequest
-from loom_audit.history.undo import UndoResult as UndoResult
-from loom_audit.history.verification import Verification as Verification
+from loom_audit.history.check.verification import Verification as Verification
+from loom_audit.history.record.approvals import ApprovalRequest as ApprovalRequest
+from loom_audit.history.undo.undo import UndoResult as UndoResult
 from loom_audit.model.coverage import Coverage as Coverage
 from loom_audit.model.events import Event as Event
 from loom_audit.model.events import TreeHead as TreeHead

@@ -29,12 +29,12 @@ from loom_audit.disk.transcripts import DiskTranscript
 from loom_audit.disk.vanished import hidden, vanished_workspace
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import AuditError, Conflict, InvalidPath, NoWorkspace
-from loom_audit.history.anchored_log import AnchoredLog
-from loom_audit.history.attachment import Attachment
-from loom_audit.history.continuous_log import ContinuousLog
-from loom_audit.history.log_end import check_end, last_kept
-from loom_audit.history.read_only_log import read_only
-from loom_audit.history.roots import accepted_scope, is_attached_to, not_named, root_of
+from loom_audit.history.ground.anchored_log import AnchoredLog
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.continuous_log import ContinuousLog
+from loom_audit.history.ground.log_end import check_end, last_kept
+from loom_audit.history.ground.read_only_log import read_only
+from loom_audit.history.ground.roots import accepted_scope, is_attached_to, not_named, root_of
 from loom_audit.model.events import OUTSIDE, BaselineFinished, Draft, TreeHead, WorkspaceAttached
 from loom_audit.model.imported import is_imported, only_read
 from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules

@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "loom_audit"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 DOCUMENTS = (ARCHITECTURE, ROOT / "CONTRIBUTING.md")
-PICTURE, TOOLS = re.findall(r"^```text\n(.*?)^```$", ARCHITECTURE.read_text("utf-8"), re.M | re.S)
+PICTURES = re.findall(r"^```text\n(.*?)^```$", ARCHITECTURE.read_text("utf-8"), re.M | re.S)
+PICTURE, HISTORY, TOOLS = PICTURES
 
 
 def exists(path: str) -> bool:
@@ -53,6 +54,10 @@ def test_the_picture_shows_every_room_in_the_order_of_the_imports() -> None:
     assert shown == layers("loom_audit")
 
 
+def test_the_rooms_of_history_are_shown_in_the_order_of_the_imports() -> None:
+    assert [line.split()[0] for line in HISTORY.splitlines()] == layers("loom_audit.history")
+
+
 def test_the_rooms_of_the_tools_are_shown_in_the_order_of_the_imports() -> None:
     shown = [line.split()[0] for line in TOOLS.splitlines()]
     assert shown == layers("loom_audit.tools")
@@ -86,11 +91,11 @@ def modules_that_make(name: str) -> set[str]:
 
 def test_calls_are_finished_in_one_module() -> None:
     assert modules_that_make("CallRequested") == {
-        "history/call.py",
+        "history/record/call.py",
         "api/foreign.py",
-        "history/ingest.py",
-        "history/importing.py",
+        "history/told/ingest.py",
+        "history/told/importing.py",
     }
     # what a transcript tells has ended long since, and stands in a log that has no lifecycle
-    finish = {"history/call.py", "history/importing.py"}
+    finish = {"history/record/call.py", "history/told/importing.py"}
     assert modules_that_make("CallFinished") == finish

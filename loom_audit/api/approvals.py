@@ -8,10 +8,10 @@ from typing import Any
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import APPROVALS
 from loom_audit.errors import ApprovalDenied, InvalidArguments
-from loom_audit.history import approvals
-from loom_audit.history.approvals import Answer, ApprovalRequest
-from loom_audit.history.questions import is_waiting as is_waiting_in
-from loom_audit.history.questions import last_decisions
+from loom_audit.history.ground.questions import is_waiting as is_waiting_in
+from loom_audit.history.ground.questions import last_decisions
+from loom_audit.history.record import approvals
+from loom_audit.history.record.approvals import Answer, ApprovalRequest
 from loom_audit.model.events import CallDecided, Event
 from loom_audit.model.records import Call
 

@@ -10,15 +10,15 @@ from loom_audit.api.gates import policy_of
 from loom_audit.clients.reports import CallBegan, Verdict
 from loom_audit.config import Settings
 from loom_audit.errors import AuditError
-from loom_audit.history.approvals import (
+from loom_audit.history.ground.questions import approval_state, find_lasting_answer
+from loom_audit.history.record.approvals import (
     ApprovalRequest,
     find_answer,
     pending_about,
     record_answer,
 )
-from loom_audit.history.foreign_approvals import ask, decide, let_run
-from loom_audit.history.ingest import Ingest
-from loom_audit.history.questions import approval_state, find_lasting_answer
+from loom_audit.history.told.foreign_approvals import ask, decide, let_run
+from loom_audit.history.told.ingest import Ingest
 from loom_audit.model.coverage import Status
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.model.records import Call

@@ -29,8 +29,8 @@ from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import CallBegan, Client, Hook, SessionTold, Verdict
 from loom_audit.disk.spool import Spool
 from loom_audit.errors import ApprovalDenied, AuditError, InvalidArguments, NoWorkspace
-from loom_audit.history.kept_looks import transcript_name, unread_transcripts
-from loom_audit.history.watching import end_watch
+from loom_audit.history.look.kept_looks import transcript_name, unread_transcripts
+from loom_audit.history.record.watching import end_watch
 
 SECONDS = 600.0
 """For how long a hook waits where it does not say."""

@@ -36,8 +36,8 @@ from loom_audit.errors import (
     NoWorkspace,
     StorageFailed,
 )
-from loom_audit.history.ingest import Ingest
-from loom_audit.history.kept_looks import transcript_name
+from loom_audit.history.look.kept_looks import transcript_name
+from loom_audit.history.told.ingest import Ingest
 from loom_audit.model.coverage import Status
 from loom_audit.model.events import LEASE_SECONDS, Lease, SessionStarted
 from loom_audit.ports import TranscriptFile

@@ -28,7 +28,7 @@ from loom_audit.config import APPROVALS, Settings, read_approvals
 from loom_audit.disk.inotify import most_watches
 from loom_audit.disk.roots import is_in_place
 from loom_audit.errors import AuditError
-from loom_audit.history.room import MIN_FREE_BYTES
+from loom_audit.history.ground.room import MIN_FREE_BYTES
 from loom_audit.model.display import count_text, first_few, size_text, visible, visible_path
 from loom_audit.model.imported import is_imported
 from loom_audit.model.scope import IGNORE_FILE

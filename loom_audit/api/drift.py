@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import Conflict
-from loom_audit.history.drift import record_drift
-from loom_audit.history.recovery import recover_all
+from loom_audit.history.record.drift import record_drift
+from loom_audit.history.record.recovery import recover_all
 from loom_audit.model.display import visible_path
 from loom_audit.model.files import FileChange, FileState, is_within, parents
 

@@ -7,13 +7,13 @@ from loom_audit.api.foreign import ForeignSession
 from loom_audit.api.session import CommandRun, Session
 from loom_audit.api.store import AuditStore, check_root, lost_store_hint, open_store, person
 from loom_audit.api.workspace import AuditedWorkspace, Status
-from loom_audit.history.approvals import ApprovalRequest
-from loom_audit.history.call import OpenCall
-from loom_audit.history.log_check import Finding
-from loom_audit.history.recovery import RecoveredCall
-from loom_audit.history.timeline import CallDetail, Timeline
-from loom_audit.history.undo import UndoResult
-from loom_audit.history.verification import Verification
+from loom_audit.history.check.log_check import Finding
+from loom_audit.history.check.verification import Verification
+from loom_audit.history.read.timeline import CallDetail, Timeline
+from loom_audit.history.record.approvals import ApprovalRequest
+from loom_audit.history.record.call import OpenCall
+from loom_audit.history.record.recovery import RecoveredCall
+from loom_audit.history.undo.undo import UndoResult
 from loom_audit.wiring import WorkspaceEntry
 
 __all__ = [

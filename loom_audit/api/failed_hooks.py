@@ -22,8 +22,8 @@ from loom_audit.clients.known import CLIENTS
 from loom_audit.config import Settings
 from loom_audit.disk.spool import Spool
 from loom_audit.errors import AuditError, NotFound
-from loom_audit.history.attachment import CLIENT
-from loom_audit.history.told_calls import safe_id
+from loom_audit.history.ground.attachment import CLIENT
+from loom_audit.history.told.told_calls import safe_id
 from loom_audit.model.display import count_text, one_line
 from loom_audit.model.events import OUTSIDE, Draft, HookFailed
 from loom_audit.ports import EventFilter

@@ -15,9 +15,9 @@ from loom_audit.errors import (
     InvalidPath,
     ToolTimeout,
 )
-from loom_audit.history import foreign
-from loom_audit.history.attachment import Attachment, check_effect
-from loom_audit.history.writer import Writer
+from loom_audit.history.ground.attachment import Attachment, check_effect
+from loom_audit.history.ground.writer import Writer
+from loom_audit.history.told import foreign
 from loom_audit.model.coverage import Effect, Status
 from loom_audit.model.display import visible
 from loom_audit.model.events import CallRequested, Event, Lease, SessionStarted

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import AbstractContextManager, aclosing
 from typing import Any, ParamSpec, TypeVar, cast
 
-from loom_audit.history.call import OpenCall
+from loom_audit.history.record.call import OpenCall
 from loom_audit.tools.calls.result import ToolResult
 
 P = ParamSpec("P")

@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidArguments, NotFound
-from loom_audit.history import hold as holding
-from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.kept_looks import unread_transcripts
-from loom_audit.history.open_calls import calls_in_the_way, open_call_error
-from loom_audit.history.recovery import decision_needed
-from loom_audit.history.standing import hold_of, standing_of
-from loom_audit.history.timeline import CallDetail
-from loom_audit.history.undo import UndoResult
-from loom_audit.history.writer import Writer
+from loom_audit.history.ground.attachment import Attachment, is_undo
+from loom_audit.history.ground.standing import hold_of, standing_of
+from loom_audit.history.ground.writer import Writer
+from loom_audit.history.look.kept_looks import unread_transcripts
+from loom_audit.history.read.timeline import CallDetail
+from loom_audit.history.record import hold as holding
+from loom_audit.history.record.open_calls import calls_in_the_way, open_call_error
+from loom_audit.history.record.recovery import decision_needed
+from loom_audit.history.undo.undo import UndoResult
 from loom_audit.model.conversation import SessionHeld
 from loom_audit.model.display import visible
 from loom_audit.model.planning import Choice, Plan

@@ -15,7 +15,7 @@ from loom_audit.clients.known import CLIENTS, client_of
 from loom_audit.clients.reports import Client, SessionTold, Transcript
 from loom_audit.disk.paths import audit_errors
 from loom_audit.errors import FileNotFound, InvalidArguments
-from loom_audit.history.importing import Importing, Target
+from loom_audit.history.told.importing import Importing, Target
 from loom_audit.model.imported import IMPORTED
 from loom_audit.ports import Progress, Report
 

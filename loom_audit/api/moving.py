@@ -11,9 +11,9 @@ from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.disk.root_identities import identity_of_folder
 from loom_audit.disk.roots import check_root, is_mount_point
 from loom_audit.errors import Conflict, InvalidArguments
-from loom_audit.history.attachment import Attachment, session_lock
-from loom_audit.history.capture import scan
-from loom_audit.history.writer import Writer
+from loom_audit.history.ground.attachment import Attachment, session_lock
+from loom_audit.history.ground.writer import Writer
+from loom_audit.history.look.capture import scan
 from loom_audit.model.display import first_few, visible_path
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.model.imported import is_imported, only_read

@@ -11,8 +11,8 @@ from typing import Any
 
 from loom_audit.api.connections import Connections
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
-from loom_audit.history.attachment import check_tool_name
-from loom_audit.history.writer import Writer
+from loom_audit.history.ground.attachment import check_tool_name
+from loom_audit.history.ground.writer import Writer
 from loom_audit.model.coverage import Effect
 from loom_audit.ports import Runner
 from loom_audit.tools.bundled.builtin import BUNDLED, bundled_tool

@@ -17,9 +17,9 @@ from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import CallBegan, CallEnded
 from loom_audit.errors import AuditError, Conflict, NotFound
-from loom_audit.history.call import OpenCall
-from loom_audit.history.told_files import FILE_MODE, ToldTree
-from loom_audit.history.writer import new_id
+from loom_audit.history.ground.writer import new_id
+from loom_audit.history.record.call import OpenCall
+from loom_audit.history.told.told_files import FILE_MODE, ToldTree
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.records import Call
 from loom_audit.sandbox import open_runner

@@ -20,12 +20,12 @@ from loom_audit.errors import (
     InvalidArguments,
     NoWorkspace,
 )
-from loom_audit.history.attachment import FUNCTION, check_effect, check_tool_name
-from loom_audit.history.call import OpenCall
-from loom_audit.history.disk_check import doubt_index
-from loom_audit.history.hold import deny
-from loom_audit.history.watching import why_everything
-from loom_audit.history.writer import Writer, check_unused, new_id
+from loom_audit.history.check.disk_check import doubt_index
+from loom_audit.history.ground.attachment import FUNCTION, check_effect, check_tool_name
+from loom_audit.history.ground.writer import Writer, check_unused, new_id
+from loom_audit.history.record.call import OpenCall
+from loom_audit.history.record.hold import deny
+from loom_audit.history.record.watching import why_everything
 from loom_audit.model.coverage import Coverage, Effect
 from loom_audit.model.events import Event
 from loom_audit.model.records import SessionHold

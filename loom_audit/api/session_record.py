@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from loom_audit.api.rules import RuleFiles
 from loom_audit.config import VERSION
 from loom_audit.errors import NoWorkspace
-from loom_audit.history.attachment import Attachment, session_lock
-from loom_audit.history.call import close_unfinished
-from loom_audit.history.recovery import recover_all
-from loom_audit.history.room import check_room
-from loom_audit.history.watching import end_watch
-from loom_audit.history.writer import Writer, new_id
+from loom_audit.history.ground.attachment import Attachment, session_lock
+from loom_audit.history.ground.room import check_room
+from loom_audit.history.ground.writer import Writer, new_id
+from loom_audit.history.record.call import close_unfinished
+from loom_audit.history.record.recovery import recover_all
+from loom_audit.history.record.watching import end_watch
 from loom_audit.model.events import RulesChanged, SessionEnded, SessionStarted
 from loom_audit.wiring import Adapters
 

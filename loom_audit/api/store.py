@@ -10,7 +10,7 @@ from loom_audit.config import Settings, read_settings
 from loom_audit.disk import roots
 from loom_audit.disk.heads import logs_with_heads
 from loom_audit.errors import AuditError, Corrupt
-from loom_audit.history.baseline import accept_scope, take_baseline
+from loom_audit.history.record.baseline import accept_scope, take_baseline
 from loom_audit.model.display import count_text
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.model.scope import MAX_FILE_BYTES

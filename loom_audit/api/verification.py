@@ -6,11 +6,11 @@ from contextlib import closing, suppress
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, NoWorkspace, StorageFailed
-from loom_audit.history import verification
-from loom_audit.history.attachment import Attachment
-from loom_audit.history.disk_check import find_hidden, find_missing
-from loom_audit.history.log_check import SHORTER, Finding
-from loom_audit.history.verification import Verification
+from loom_audit.history.check import verification
+from loom_audit.history.check.disk_check import find_hidden, find_missing
+from loom_audit.history.check.log_check import SHORTER, Finding
+from loom_audit.history.check.verification import Verification
+from loom_audit.history.ground.attachment import Attachment
 from loom_audit.model.events import TreeHead
 from loom_audit.ports import Report
 from loom_audit.wiring import Adapters

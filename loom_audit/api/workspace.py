@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from loom_audit.disk.heads import LastVerified
 from loom_audit.errors import AuditError, InvalidArguments, TooLarge
-from loom_audit.history.attachment import Attachment, is_undo
-from loom_audit.history.kept_contents import KeptContents
-from loom_audit.history.log_end import LogEnd
-from loom_audit.history.proven_log import ProvenLog
-from loom_audit.history.room import lacks_room
-from loom_audit.history.timeline import Timeline
-from loom_audit.history.verified import VerifiedProjections
-from loom_audit.history.writer import Writer, new_id
+from loom_audit.history.ground.attachment import Attachment, is_undo
+from loom_audit.history.ground.kept_contents import KeptContents
+from loom_audit.history.ground.log_end import LogEnd
+from loom_audit.history.ground.proven_log import ProvenLog
+from loom_audit.history.ground.room import lacks_room
+from loom_audit.history.ground.writer import Writer, new_id
+from loom_audit.history.read.timeline import Timeline
+from loom_audit.history.read.verified import VerifiedProjections
 from loom_audit.model.display import visible
 from loom_audit.model.events import (
     LEASE_SECONDS,
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from loom_audit.api.foreign import ForeignSession
     from loom_audit.api.registry import ToolRegistry
     from loom_audit.api.session import Session
-    from loom_audit.history.recovery import RecoveredCall
-    from loom_audit.history.undo import Undo, UndoResult
-    from loom_audit.history.verification import Verification
+    from loom_audit.history.check.verification import Verification
+    from loom_audit.history.record.recovery import RecoveredCall
+    from loom_audit.history.undo.undo import Undo, UndoResult
     from loom_audit.model.planning import Choice, Plan, Verb
     from loom_audit.tools.approvals.asking_gate import AskCallback
     from loom_audit.tools.calls.gate import ApprovalGate
@@ -108,8 +108,8 @@ class AuditedWorkspace:
 
     @functools.cached_property
     def _undo(self) -> "Undo":
-        from loom_audit.history.planner import Planner
-        from loom_audit.history.undo import Undo
+        from loom_audit.history.undo.planner import Planner
+        from loom_audit.history.undo.undo import Undo
 
         return Undo(self.attachment, Planner(self._checked, self.timeline))
 
@@ -226,8 +226,8 @@ class AuditedWorkspace:
         """Take the text `.loomignore` has now as the scope, and return it. INVALID_ARGUMENTS;
         CONFLICT while an interrupted undo waits to be continued or abandoned.
         """
-        from loom_audit.history.baseline import accept_scope
-        from loom_audit.history.recovery import recover_all
+        from loom_audit.history.record.baseline import accept_scope
+        from loom_audit.history.record.recovery import recover_all
 
         text = ""
         if self.attachment.workspace.stamp(IGNORE_FILE) is not None:
@@ -253,10 +253,10 @@ class AuditedWorkspace:
 
         With `rehash` every file is read, and the change index is not asked.
         """
-        from loom_audit.history.capture import scan
-        from loom_audit.history.interrupted import half_moves, without_interrupted
-        from loom_audit.history.left_alone import would_stay
-        from loom_audit.history.recovery import interrupted_calls
+        from loom_audit.history.look.capture import scan
+        from loom_audit.history.record.interrupted import half_moves, without_interrupted
+        from loom_audit.history.record.recovery import interrupted_calls
+        from loom_audit.history.undo.left_alone import would_stay
 
         with self.attachment.exclusive_if_possible():
             found = scan(self._checked, lambda _: None, keep=False, anew=rehash)
@@ -327,7 +327,7 @@ class AuditedWorkspace:
         Conflict when that is not empty, or lies in a workspace or the store; NotFound for a point
         before the first listing was whole.
         """
-        from loom_audit.history.replay import replay
+        from loom_audit.history.read.replay import replay
 
         seq = self.timeline.point(point)
         self.timeline.check_listed(seq)
@@ -400,7 +400,7 @@ class AuditedWorkspace:
         `report` is told how far a plan of many changes is.
         """
         from loom_audit.api.session_record import session_for
-        from loom_audit.history.recovery import recover
+        from loom_audit.history.record.recovery import recover
 
         recover(self.attachment)
         session = session_for(plan, self, actor or self.actor, visit)
@@ -433,7 +433,7 @@ class AuditedWorkspace:
         Trees begin anew from the event that is returned. Calls whose process is gone are closed
         after it, with what they changed not known. CONFLICT where nothing is to be listed anew.
         """
-        from loom_audit.history.relisting import lower_coverage, relist
+        from loom_audit.history.record.relisting import lower_coverage, relist
 
         proven = self.timeline.proven
         event = relist(self.attachment, proven, actor=actor or self.actor, report=report)

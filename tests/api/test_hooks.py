@@ -17,8 +17,8 @@ from loom_audit import AuditedWorkspace, AuditStore, open_store
 from loom_audit.api.clients import Hooks, settle
 from loom_audit.api.conversations import Conversation
 from loom_audit.errors import StorageFailed
-from loom_audit.history.call_record import CallRecord
-from loom_audit.history.looks import look_after
+from loom_audit.history.record.call_record import CallRecord
+from loom_audit.history.record.looks import look_after
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
@@ -193,7 +193,7 @@ def test_a_session_that_cannot_be_settled_keeps_no_other_from_it(
         settle_well(self)
 
     # neither of the two hooks comes
-    monkeypatch.setattr("loom_audit.history.ingest._HOOK_SECONDS", 0.0)
+    monkeypatch.setattr("loom_audit.history.told.ingest._HOOK_SECONDS", 0.0)
     with monkeypatch.context() as failing:
         failing.setattr(Conversation, "settle", settle_or_fail)
         (failed,) = hooks.settle()
@@ -362,7 +362,7 @@ def test_what_a_formatter_writes_as_we_begin_to_look_is_shared_with_it(
         (root / "f.py").write_text("x = 1\n")
         look_after(record, **how)
 
-    monkeypatch.setattr("loom_audit.history.foreign.look_after", formatted)
+    monkeypatch.setattr("loom_audit.history.told.foreign.look_after", formatted)
     arguments = {"file_path": str(root / "f.py"), "content": "x=1\n"}
     claude.asks("c1", "Write", arguments)
     claude.before("c1", "Write", arguments)

@@ -13,8 +13,8 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.clients import Hooks, settle
-from loom_audit.history.ingest import Ingest
-from loom_audit.history.kept_looks import transcript_name
+from loom_audit.history.look.kept_looks import transcript_name
+from loom_audit.history.told.ingest import Ingest
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from tests.api.test_hooks_missed import CLIENT
 from tests.hooked import HookedClaude, HookedCodex, HookedGemini

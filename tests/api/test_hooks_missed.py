@@ -15,7 +15,7 @@ from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.clients import Hooks, settle
 from loom_audit.api.connect import carry_out, connecting, disconnecting, settings_file
 from loom_audit.errors import AuditUnavailable
-from loom_audit.history.unhooked import announce_unseen
+from loom_audit.history.told.unhooked import announce_unseen
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.events import CallRequested
 from loom_audit.sql.event_log import SqlEventLog
@@ -253,7 +253,7 @@ def test_what_two_processes_read_at_the_same_time_is_on_record_once(
 ) -> None:
     gone(hooks, root, tmp_path)
     mine = store.workspace(root)
-    name = "loom_audit.history.ingest.announce_unseen"
+    name = "loom_audit.history.told.ingest.announce_unseen"
 
     def late(*given: Any) -> None:
         monkeypatch.setattr(name, announce_unseen)

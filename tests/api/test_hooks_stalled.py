@@ -9,7 +9,7 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.clients import Hooks
 from loom_audit.errors import AuditError
-from loom_audit.history.capture import scan
+from loom_audit.history.look.capture import scan
 from loom_audit.model.records import Call
 from tests.hooked import HookedClaude, HookedGemini
 
@@ -123,7 +123,7 @@ def test_a_hook_that_dies_in_the_middle_of_its_look_owns_nothing_that_came_since
     if moment == "after":
         claude.before("c1", "Bash", arguments)
     with monkeypatch.context() as patch:
-        patch.setattr("loom_audit.history.looks.scan", dies)
+        patch.setattr("loom_audit.history.record.looks.scan", dies)
         if moment == "before":
             claude.before("c1", "Bash", arguments)
         else:

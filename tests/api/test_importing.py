@@ -91,8 +91,8 @@ def test_a_transcript_that_has_grown_adds_what_is_new(
 def test_a_call_that_is_told_again_long_after_it_ended_is_one(
     store: AuditStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("loom_audit.history.importing.AT_ONCE", 1)
-    monkeypatch.setattr("loom_audit.history.importing.REMEMBERED", 1)
+    monkeypatch.setattr("loom_audit.history.told.importing.AT_ONCE", 1)
+    monkeypatch.setattr("loom_audit.history.told.importing.REMEMBERED", 1)
     file = tmp_path / "t.jsonl"
     file.write_bytes((RECORDINGS / name).read_bytes() * 3)
     done, workspace = imported(store, file)
@@ -225,7 +225,7 @@ def test_an_import_that_was_stopped_goes_on(
             raise AuditUnavailable("the disk is gone")
         return append(log, drafts)
 
-    monkeypatch.setattr("loom_audit.history.importing.AT_ONCE", 4)
+    monkeypatch.setattr("loom_audit.history.told.importing.AT_ONCE", 4)
     stopped = 0
     for allowed in (2, 3, 4):
         with monkeypatch.context() as patch, pytest.raises(AuditUnavailable):
@@ -242,7 +242,7 @@ def test_an_import_that_was_stopped_goes_on(
 def test_a_transcript_is_never_in_memory_as_a_whole(
     store: AuditStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loom_audit.history.importing.STAGED", 1 << 20)
+    monkeypatch.setattr("loom_audit.history.told.importing.STAGED", 1 << 20)
     monkeypatch.setattr("loom_audit.sql.blobs.CACHE_BYTES", 1 << 20)
     file = tmp_path / "t.jsonl"
     with file.open("w") as out:
@@ -270,7 +270,7 @@ def test_calls_without_an_end_are_ended_a_transaction_at_a_time(
     [asked] = [line for line in CLAUDE.read_bytes().splitlines() if _asks(line, "toolu_2")]
     file = tmp_path / "t.jsonl"
     file.write_bytes(b"\n".join(asked.replace(b"toolu_2", b"toolu_2_%d" % n) for n in range(50)))
-    monkeypatch.setattr("loom_audit.history.importing.AT_ONCE", 8)
+    monkeypatch.setattr("loom_audit.history.told.importing.AT_ONCE", 8)
     monkeypatch.setattr(SqlEventLog, "append", counting)
     done, workspace = imported(store, file)
     assert done.calls == 50 and not workspace.timeline.open_calls()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
-from loom_audit.history.call import OpenCall
+from loom_audit.history.record.call import OpenCall
 from loom_audit.mcp_server.resources import read_resource
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from loom_audit import AuditedWorkspace
 from loom_audit.cli.shared.plans import plan_lines
 from loom_audit.errors import Conflict
-from loom_audit.history.planner import Planner
+from loom_audit.history.undo.planner import Planner
 from loom_audit.model.planning import Plan
 from tests.border.conftest import Run
 from tests.trees import tree_of

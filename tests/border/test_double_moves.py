@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from loom_audit import AuditedWorkspace, AuditStore, ToolResult, open_store
 from loom_audit.disk.system import probe
 from loom_audit.errors import Conflict
-from loom_audit.history.capture import CLOCK_OF_FILES
+from loom_audit.history.look.capture import CLOCK_OF_FILES
 from loom_audit.model.planning import Plan
 from tests.border.conftest import Run
 from tests.border.test_folders import OBJECTS, PACKAGES, everything, make

@@ -273,7 +273,7 @@ def test_a_scan_that_hands_on_its_parts_knows_the_move(
     monkeypatch: pytest.MonkeyPatch,
     limit: str,
 ) -> None:
-    monkeypatch.setattr(f"loom_audit.history.capture.{limit}", 1)
+    monkeypatch.setattr(f"loom_audit.history.look.capture.{limit}", 1)
     before = everything(root)
     run("mv .git git-backup")
     assert coverage(workspace) == ("full", ())

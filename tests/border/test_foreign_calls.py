@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, ForeignSession, open_store
-from loom_audit.history.capture import CLOCK_OF_FILES
+from loom_audit.history.look.capture import CLOCK_OF_FILES
 from loom_audit.model.events import FilesChanged
 from tests.clients import client as client
 from tests.trees import everything

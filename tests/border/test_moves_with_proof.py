@@ -89,7 +89,7 @@ def test_what_was_moved_is_on_record_however_many_parts_a_scan_has(
     moves_of(session, workspace, root, "true")
     before = everything(root)
     inodes = {path: (root / path).lstat().st_ino for path in before}
-    monkeypatch.setattr(f"loom_audit.history.capture.{limit}", 1)
+    monkeypatch.setattr(f"loom_audit.history.look.capture.{limit}", 1)
     moves = moves_of(session, workspace, root, command)
     now = {path: (root / path).lstat().st_ino for path in everything(root)}
     by_inode = {inode: path for path, inode in now.items() if (root / path).is_file()}
@@ -123,7 +123,7 @@ def test_a_file_moved_from_where_another_is_now_is_told_where_a_scan_records_the
     (root / "b.txt").write_text("other\n")
     moves_of(session, workspace, root, "true")
     before = everything(root)
-    monkeypatch.setattr("loom_audit.history.capture.CHUNK_PATHS", 1)
+    monkeypatch.setattr("loom_audit.history.look.capture.CHUNK_PATHS", 1)
     assert moves_of(session, workspace, root, command) == ()
     told = workspace.timeline.calls()[0].coverage.reasons
     assert sorted(told) == [f"a move that is not on record: {path}" for path in targets]

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from loom_audit.api.face import open_store
-from loom_audit.history.call import OpenCall
-from loom_audit.history.writer import Writer
+from loom_audit.history.ground.writer import Writer
+from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import SessionStarted
 from tests.cli.processes import SECONDS, started
 from tests.cli.shells import Shell

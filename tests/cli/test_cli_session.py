@@ -5,7 +5,7 @@ import os
 import pytest
 
 from loom_audit import open_store
-from loom_audit.history.writer import new_id
+from loom_audit.history.ground.writer import new_id
 from tests.cli.shells import Shell
 
 FIRST, SECOND = "aaaa1111" + 8 * "0", "aaaa2222" + 8 * "0"

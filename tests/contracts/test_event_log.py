@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from loom_audit.disk.heads import DiskHeads
 from loom_audit.errors import AuditUnavailable, Conflict, Corrupt
-from loom_audit.history.log_end import LogEnd
-from loom_audit.history.proven_log import ProvenLog
+from loom_audit.history.ground.log_end import LogEnd
+from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.model.events import (
     ApprovalRequested,
     BaselineFinished,

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_audit import verify_alone
-from loom_audit.history import continuous_log
-from loom_audit.history.continuous_log import ContinuousLog, DoesNotApply
-from loom_audit.history.log_end import LogEnd
-from loom_audit.history.proven_log import ProvenLog
-from loom_audit.history.verified_tree import VerifiedTree
+from loom_audit.history.ground import continuous_log
+from loom_audit.history.ground.continuous_log import ContinuousLog, DoesNotApply
+from loom_audit.history.ground.log_end import LogEnd
+from loom_audit.history.ground.proven_log import ProvenLog
+from loom_audit.history.ground.verified_tree import VerifiedTree
 from loom_audit.model.continuity import TREE_FACTS, TreeFold
 from loom_audit.model.events import (
     Draft,

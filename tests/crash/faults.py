@@ -22,7 +22,7 @@ from typing import Any, Literal
 import pytest
 
 from loom_audit import AuditedWorkspace, open_store
-from loom_audit.history.verification import verify
+from loom_audit.history.check.verification import verify
 from loom_audit.model.events import (
     CallFinished,
     CallRequested,

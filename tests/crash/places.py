@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from loom_audit import AuditedWorkspace, open_store
-from loom_audit.history.call_record import LATE
-from loom_audit.history.doers import UNKNOWN
+from loom_audit.history.look.doers import UNKNOWN
+from loom_audit.history.record.call_record import LATE
 from loom_audit.model.events import CallFinished, FilesChanged
 from tests.changes import check_each_change_once
 from tests.crash.faults import (

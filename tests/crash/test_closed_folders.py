@@ -13,7 +13,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, builtin_registry, open_store
 from loom_audit.disk import exchange, opening
-from loom_audit.history.drift import record_drift
+from loom_audit.history.record.drift import record_drift
 from loom_audit.model.events import FilesChanged
 from loom_audit.sql.event_log import SqlEventLog
 from tests.ordinary_user import ordinary_user

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, open_store
-from loom_audit.history.drift import record_drift
-from loom_audit.history.recovery import RecoveredCall
+from loom_audit.history.record.drift import record_drift
+from loom_audit.history.record.recovery import RecoveredCall
 from loom_audit.model.planning import Note
 from tests.changes import check_each_change_once
 from tests.crash.faults import check_finishes, check_fold, check_log

@@ -14,8 +14,9 @@ import pytest
 
 from loom_audit import AuditedWorkspace, open_store
 from loom_audit.disk import bulk, replace, reservation, reversal
-from loom_audit.history import displaced as history_displaced
-from loom_audit.history import outcome, steps
+from loom_audit.history.look import outcome
+from loom_audit.history.record import displaced as history_displaced
+from loom_audit.history.record import steps
 from loom_audit.model.events import ChangeIntended, ContentFound
 from loom_audit.model.files import BlobId
 from loom_audit.model.scope import TEMPORARY

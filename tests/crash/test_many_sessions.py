@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loom_audit import open_store
-from loom_audit.history.doers import UNKNOWN
+from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.model.events import FilesChanged
 from loom_audit.ports import CallFilter
 from tests.crash.crowd import CALLS, killed

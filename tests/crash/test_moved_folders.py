@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, open_store
-from loom_audit.history.drift import record_drift
+from loom_audit.history.record.drift import record_drift
 from loom_audit.model.events import FilesChanged
 from tests.border.test_folders import OBJECTS, everything, make
 from tests.crash.test_closed_folders import is_killed

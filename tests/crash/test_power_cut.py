@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditError, open_store
-from loom_audit.history.verification import verify
+from loom_audit.history.check.verification import verify
 from loom_audit.sql.evidence import open_evidence
 from tests.crash.faults import Stem, fill, naive_root, needs_strace
 from tests.crash.power import Disk, Op, lay, record

@@ -13,7 +13,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditError, Session, open_store
 from loom_audit.disk.system import probe
-from loom_audit.history.call import OpenCall
+from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import ContentFound
 from loom_audit.model.files import FileState
 from tests.crash.beside import holds, other

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, ForeignSession
-from loom_audit.history.call import OpenCall
-from loom_audit.history.writer import Writer
+from loom_audit.history.ground.writer import Writer
+from loom_audit.history.record.call import OpenCall
 from loom_audit.model.coverage import Coverage, Effect
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from loom_audit import AuditStore, Session, ToolResult, open_store
 from loom_audit.errors import StorageFailed
-from loom_audit.history.call import OpenCall
+from loom_audit.history.record.call import OpenCall
 from loom_audit.ports import Stamps
 
 Call = Callable[..., ToolResult]

@@ -16,7 +16,7 @@ from loom_audit import (
     open_store,
 )
 from loom_audit.errors import InvalidArguments
-from loom_audit.history.call import OpenCall
+from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import FilesChanged, ScopeAccepted, WorkspaceAttached
 from loom_audit.model.scope import Scope, bad_lines
 from loom_audit.ports import EventFilter

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, Session
-from loom_audit.history.watching import why_everything
+from loom_audit.history.record.watching import why_everything
 from tests.ordinary_user import ordinary_session
 
 

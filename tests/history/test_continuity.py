@@ -14,9 +14,9 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult, open_store
 from loom_audit.errors import Corrupt
-from loom_audit.history import capture
-from loom_audit.history.call import OpenCall
-from loom_audit.history.writer import Writer
+from loom_audit.history.ground.writer import Writer
+from loom_audit.history.look import capture
+from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted
 from loom_audit.model.files import FileState, parents
 from loom_audit.ports import EventFilter

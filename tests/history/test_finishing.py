@@ -12,10 +12,10 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, open_store
 from loom_audit.errors import NotFound
-from loom_audit.history.call import OpenCall
-from loom_audit.history.drift import record_drift
-from loom_audit.history.recovery import RecoveredCall
-from loom_audit.history.writer import Writer
+from loom_audit.history.ground.writer import Writer
+from loom_audit.history.record.call import OpenCall
+from loom_audit.history.record.drift import record_drift
+from loom_audit.history.record.recovery import RecoveredCall
 from loom_audit.model.events import FilesChanged, SessionStarted
 from loom_audit.model.files import FileChange, FileState
 from tests.ordinary_user import ordinary_session

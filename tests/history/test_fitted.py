@@ -8,11 +8,11 @@ from random import Random
 import pytest
 
 from loom_audit import AuditedWorkspace
-from loom_audit.history.capture import ScanResult, scan
-from loom_audit.history.change_index import update_index
-from loom_audit.history.continuous_log import DoesNotApply
-from loom_audit.history.drift import record_drift
-from loom_audit.history.fitted import append_found, fitted
+from loom_audit.history.ground.continuous_log import DoesNotApply
+from loom_audit.history.look.capture import ScanResult, scan
+from loom_audit.history.look.change_index import update_index
+from loom_audit.history.record.drift import record_drift
+from loom_audit.history.record.fitted import append_found, fitted
 from loom_audit.model.events import Draft, FilesChanged
 from loom_audit.model.files import FileChange
 from tests.history.test_continuity import assert_whole, impossible, upheave

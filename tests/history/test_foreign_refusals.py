@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditedWorkspace, Conflict, ForeignSession, InvalidArguments, Session
-from loom_audit.history.call import OpenCall
-from loom_audit.history.writer import Writer
+from loom_audit.history.ground.writer import Writer
+from loom_audit.history.record.call import OpenCall
 from loom_audit.model.records import Call
 
 

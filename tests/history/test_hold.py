@@ -19,9 +19,9 @@ from loom_audit import (
     Session,
 )
 from loom_audit.api import holding
-from loom_audit.history import hold
-from loom_audit.history.approvals import ApprovalRequest
-from loom_audit.history.writer import Writer
+from loom_audit.history.ground.writer import Writer
+from loom_audit.history.record import hold
+from loom_audit.history.record.approvals import ApprovalRequest
 from loom_audit.model.conversation import SessionHeld, SessionReleased
 from loom_audit.model.events import CallDecided
 from loom_audit.tools.approvals.asking_gate import AskingGate

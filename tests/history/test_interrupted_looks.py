@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace
 from loom_audit.api.face import AuditStore
-from loom_audit.history import capture, observation
+from loom_audit.history.look import capture, observation
 from loom_audit.model.events import FilesChanged
 
 FILES = 40

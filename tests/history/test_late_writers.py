@@ -10,8 +10,9 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditUnavailable, Conflict, Session, ToolResult
 from loom_audit.disk import late_writers, reversal
-from loom_audit.history import displaced, outcome, steps
-from loom_audit.history.call import OpenCall
+from loom_audit.history.look import outcome
+from loom_audit.history.record import displaced, steps
+from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import ContentFound
 from loom_audit.model.scope import TEMPORARY
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace
-from loom_audit.history import survivors
+from loom_audit.history.look import survivors
 from loom_audit.model.records import Call
 
 NOT_SETTLED = "what it left running was not settled"

@@ -27,7 +27,7 @@ from loom_audit import (
     builtin_registry,
     tool,
 )
-from loom_audit.history.call import OpenCall
+from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
 from tests.changes import check_each_change_once
@@ -213,7 +213,8 @@ def test_an_undo_has_one_finish(
     plan = workspace.plan_undo()
     with pytest.MonkeyPatch.context() as patch:
         if status == "error":
-            patch.setattr("loom_audit.history.changes.carry_out", lambda *_, **__: told("denied"))
+            carry_out = "loom_audit.history.record.changes.carry_out"
+            patch.setattr(carry_out, lambda *_, **__: told("denied"))
         with suppress(ApprovalDenied):
             workspace.carry_out(plan)
     (undo, *_) = workspace.timeline.calls()

@@ -15,8 +15,8 @@ from loom_audit import (
     ToolResult,
 )
 from loom_audit.errors import Conflict
-from loom_audit.history.call import OpenCall
-from loom_audit.history.planner import Planner
+from loom_audit.history.record.call import OpenCall
+from loom_audit.history.undo.planner import Planner
 from loom_audit.model.planning import Plan
 from loom_audit.ports import CallFilter, Command
 from tests.trees import everything, tree_of

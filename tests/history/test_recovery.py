@@ -10,9 +10,9 @@ import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.errors import AuditUnavailable
-from loom_audit.history import approvals
-from loom_audit.history.call import OpenCall
-from loom_audit.history.writer import Writer
+from loom_audit.history.ground.writer import Writer
+from loom_audit.history.record import approvals
+from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import ApprovalRequested, CallFinished, Draft, FilesChanged
 from tests.trees import tree_of
 

@@ -11,7 +11,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult, open_store, verify_alone
 from loom_audit.errors import Conflict, Corrupt
-from loom_audit.history import capture
+from loom_audit.history.look import capture
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import Draft, FilesChanged, TreeRelisted
 from loom_audit.model.files import FileChange, FileState

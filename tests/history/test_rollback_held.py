@@ -10,7 +10,7 @@ import pytest
 from loom_audit import ApprovalDenied, AuditedWorkspace, Conflict, ForeignSession
 from loom_audit.api import holding
 from loom_audit.disk.workspace import DiskWorkspace
-from loom_audit.history.undo import UndoResult
+from loom_audit.history.undo.undo import UndoResult
 from loom_audit.model.events import CallRequested
 from tests.changes import check_each_change_once
 from tests.trees import tree_of

@@ -72,7 +72,7 @@ def test_a_closed_store_takes_nothing_and_says_so(
 def test_every_session_whose_process_is_gone_is_ended_however_many_came_since(
     workspace: AuditedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from loom_audit.history.writer import Writer
+    from loom_audit.history.ground.writer import Writer
     from loom_audit.model.events import SessionEnded, SessionStarted
 
     gone = Writer(workspace.attachment, session="f" * 32, actor="agent:x")

@@ -15,7 +15,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, ForeignSession, Session, tool
 from loom_audit.api.registry import ToolRegistry
-from loom_audit.history import survivors
+from loom_audit.history.look import survivors
 
 
 class Server:

@@ -22,7 +22,7 @@ from loom_audit.errors import (
     Conflict,
     PermissionDenied,
 )
-from loom_audit.history.call import OpenCall
+from loom_audit.history.record.call import OpenCall
 from loom_audit.ports import CallFilter
 from tests.trees import tree_of
 

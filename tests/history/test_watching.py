@@ -17,10 +17,10 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.disk import inotify
 from loom_audit.errors import AuditUnavailable
-from loom_audit.history import watching
-from loom_audit.history.attachment import Attachment
-from loom_audit.history.capture import CLOCK_OF_FILES
-from loom_audit.history.drift import record_drift
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.look.capture import CLOCK_OF_FILES
+from loom_audit.history.record import watching
+from loom_audit.history.record.drift import record_drift
 from loom_audit.model.events import CoverageLowered, FilesChanged
 from loom_audit.model.files import FileState
 from loom_audit.model.records import Call

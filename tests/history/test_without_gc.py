@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from loom_audit.history.without_gc import without_gc
+from loom_audit.history.ground.without_gc import without_gc
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from loom_audit.disk.locks import DiskLock
-from loom_audit.history.verification import Verification, verify
+from loom_audit.history.check.verification import Verification, verify
 from loom_audit.model.coverage import Coverage, Status
 from loom_audit.model.events import (
     BaselineFinished,

@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, open_store
 from loom_audit.errors import Corrupt
-from loom_audit.history.drift import record_drift
+from loom_audit.history.record.drift import record_drift
 from tests.integrity.test_verified_reads import again, forge
 from tests.stopped import killed_after
 from tests.trees import tree_of

@@ -10,8 +10,8 @@ import pytest
 from loom_audit import wiring
 from loom_audit.api.face import AuditedWorkspace, open_store
 from loom_audit.errors import Corrupt
-from loom_audit.history import anchored_log, continuous_log
-from loom_audit.history.proven_log import ProvenLog
+from loom_audit.history.ground import anchored_log, continuous_log
+from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.model.events import TreeListed
 from loom_audit.model.listing import listing_hash
 from loom_audit.ports import EventFilter

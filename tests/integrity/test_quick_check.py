@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loom_audit.history.verification import Verification, verify
+from loom_audit.history.check.verification import Verification, verify
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CallFinished, CallRequested, CoverageLowered, Fact, FilesChanged
 from loom_audit.ports import EventRow

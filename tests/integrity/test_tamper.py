@@ -19,7 +19,7 @@ import pytest
 import rfc8785
 
 from loom_audit.errors import AuditError, Corrupt
-from loom_audit.history.verification import Verification
+from loom_audit.history.check.verification import Verification
 from loom_audit.model.codec import encode, intention_of, read_envelope
 from loom_audit.model.events import CallFinished, Draft, FilesChanged, SessionStarted
 from loom_audit.model.merkle import Frontier, leaf_hash

@@ -23,8 +23,8 @@ from loom_audit import verify_alone
 from loom_audit.disk.heads import head_line, parse_heads
 from loom_audit.disk.locks import DiskLock
 from loom_audit.errors import AuditError
-from loom_audit.history.log_check import Finding
-from loom_audit.history.verification import verify
+from loom_audit.history.check.log_check import Finding
+from loom_audit.history.check.verification import verify
 from loom_audit.model.events import TreeHead
 from loom_audit.sql.database import open_database
 from loom_audit.sql.evidence import open_evidence

@@ -16,8 +16,8 @@ import rfc8785
 
 from loom_audit.api.face import AuditedWorkspace, open_store
 from loom_audit.errors import AuditError, Corrupt, NotFound
-from loom_audit.history.kept_contents import KeptContents
-from loom_audit.history.verified import VerifiedProjections
+from loom_audit.history.ground.kept_contents import KeptContents
+from loom_audit.history.read.verified import VerifiedProjections
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CoverageLowered, Draft, TreeHead
 from loom_audit.ports import CallFilter, EventFilter

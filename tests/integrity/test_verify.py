@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from loom_audit.errors import NotFound, StorageFailed
-from loom_audit.history.log_check import Finding, Grade
-from loom_audit.history.verification import Verification, verify
+from loom_audit.history.check.log_check import Finding, Grade
+from loom_audit.history.check.verification import Verification, verify
 from loom_audit.model.events import Draft, Fact, SessionEnded, SessionStarted, TreeHead
 from loom_audit.model.merkle import EMPTY_ROOT, root
 from loom_audit.ports import Evidence, Progress

@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 from playwright.sync_api import Browser
 
-from loom_audit.history.writer import Writer
+from loom_audit.history.ground.writer import Writer
 from loom_audit.model.events import CallDecided
 from tests.web.conftest import Live, Recorded
 from tests.web.test_web_approvals import waiting_for

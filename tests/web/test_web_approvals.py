@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, Page
 from loom_audit.api.face import person
 from loom_audit.api.recommended import write_recommended
 from loom_audit.errors import InvalidArguments
-from loom_audit.history import approvals
+from loom_audit.history.record import approvals
 from loom_audit.model.events import CallDecided
 from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.web.approvals import changed, lines_of, to_type

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route
 
-from loom_audit.history.timeline import Timeline
+from loom_audit.history.read.timeline import Timeline
 from loom_audit.web.listing import Listing, list_calls
 from loom_audit.web.urls import Fields
 from tests.web.conftest import Live, Recorded

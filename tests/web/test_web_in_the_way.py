@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, expect
 
 from loom_audit import ForeignSession
-from loom_audit.history import approvals
+from loom_audit.history.record import approvals
 from loom_audit.web.undo import name_of
 from tests.web.conftest import Live, Recorded
 from tests.web.test_web_approvals import waiting_for
@@ -82,8 +82,8 @@ def test_a_rollback_may_hold_what_is_open_instead(
 def test_an_undo_that_was_interrupted_is_in_the_way_of_all_others(
     recorded: Recorded, client: TestClient
 ) -> None:
-    from loom_audit.history.call import OpenCall
-    from loom_audit.history.writer import Writer
+    from loom_audit.history.ground.writer import Writer
+    from loom_audit.history.record.call import OpenCall
 
     own = Writer(recorded.workspace.attachment, session=recorded.session, actor="person:x")
     call = OpenCall(own, "revert", {}, "write", call_id="left")

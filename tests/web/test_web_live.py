@@ -84,7 +84,7 @@ def test_nothing_new_is_one_small_question(
         raise AssertionError("asked for more")
 
     for name in ("calls", "outside", "events"):
-        monkeypatch.setattr(f"loom_audit.history.timeline.Timeline.{name}", fail)
+        monkeypatch.setattr(f"loom_audit.history.read.timeline.Timeline.{name}", fail)
     began = time.perf_counter()
     for _ in range(20):
         assert client.get(where).status_code == 204

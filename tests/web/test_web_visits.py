@@ -129,7 +129,7 @@ def test_a_call_that_began_since_leaves_no_session(recorded: Recorded, client: T
 KILLED = """
 import os, signal, sys
 from loom_audit.api.face import open_store
-from loom_audit.history.call import OpenCall
+from loom_audit.history.record.call import OpenCall
 def kill(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 OpenCall.apply = kill

@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError
-from loom_audit.history.approvals import ApprovalRequest, ask, find_answer, record_answer
-from loom_audit.history.questions import find_lasting_answer
+from loom_audit.history.ground.questions import find_lasting_answer
+from loom_audit.history.record.approvals import ApprovalRequest, ask, find_answer, record_answer
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.model.files import FileState, parents
 from loom_audit.ports import Workspace

@@ -9,15 +9,15 @@ from typing import Any
 from msgspec.structs import asdict
 
 from loom_audit.errors import AuditError
-from loom_audit.history.attachment import Attachment
-from loom_audit.history.edits import (
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.record.edits import (
     Transform,
     plan_delete,
     plan_move,
     preview_edit,
     read_content,
 )
-from loom_audit.history.steps import Preconditions
+from loom_audit.history.record.steps import Preconditions
 from loom_audit.model.display import size_text
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.textdiff import unified

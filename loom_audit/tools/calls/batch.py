@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments, StorageFailed, ToolTimeout
-from loom_audit.history.writer import new_id
+from loom_audit.history.ground.writer import new_id
 from loom_audit.model.coverage import Effect
 from loom_audit.tools.calls.messages import MessageDialect, ToolCall, tool_messages
 from loom_audit.tools.calls.result import ToolResult

@@ -26,8 +26,8 @@ from loom_audit.errors import (
     ToolTimeout,
     UnknownTool,
 )
-from loom_audit.history.call import OpenCall
-from loom_audit.history.writer import Writer, check_unused, new_id
+from loom_audit.history.ground.writer import Writer, check_unused, new_id
+from loom_audit.history.record.call import OpenCall
 from loom_audit.model.coverage import Effect, Status, status_of
 from loom_audit.model.display import count_text
 from loom_audit.ports import Runner

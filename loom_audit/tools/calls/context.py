@@ -21,8 +21,8 @@ from loom_audit.errors import (
     PermissionDenied,
     TooLarge,
 )
-from loom_audit.history.call import OpenCall
-from loom_audit.history.writer import Writer
+from loom_audit.history.ground.writer import Writer
+from loom_audit.history.record.call import OpenCall
 from loom_audit.model.coverage import Effect
 from loom_audit.model.files import FileChange
 from loom_audit.ports import (

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from loom_audit.errors import AuditError
-from loom_audit.history.call import OpenCall
+from loom_audit.history.record.call import OpenCall
 from loom_audit.tools.calls import scratch
 from loom_audit.tools.calls.area import SCRATCH
 from loom_audit.tools.calls.result import MAX_OUTPUT, ToolResult, cut

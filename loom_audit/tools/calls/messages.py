@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.history.writer import new_id
+from loom_audit.history.ground.writer import new_id
 from loom_audit.tools.calls.result import Image, ToolResult
 
 MessageDialect = Literal["openai", "openai-flat", "anthropic"]

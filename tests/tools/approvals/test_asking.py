@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from loom_audit.errors import Conflict, InvalidArguments
-from loom_audit.history import approvals
-from loom_audit.history.approvals import ApprovalRequest
+from loom_audit.history.record import approvals
+from loom_audit.history.record.approvals import ApprovalRequest
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.approvals.policy import read_policy

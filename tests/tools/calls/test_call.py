@@ -13,7 +13,7 @@ import pytest
 
 from loom_audit import errors
 from loom_audit.errors import AuditUnavailable, PermissionDenied
-from loom_audit.history.call import OpenCall
+from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import Draft, Event
 from loom_audit.sql.event_log import SqlEventLog
 from loom_audit.tools.calls.call import call_tool

@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 from pydantic import Field
 
 from loom_audit.errors import ExecutionFailed, FileNotFound, InvalidArguments
-from loom_audit.history.code_index import list_code, read_code
+from loom_audit.history.ground.code_index import list_code, read_code
 from loom_audit.model.display import count_text
 from loom_audit.ports import FoundCode
 from loom_audit.tools.calls.context import ToolContext

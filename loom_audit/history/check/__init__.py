@@ -1,0 +1,1 @@
+"""Whether a whole log is what was recorded."""

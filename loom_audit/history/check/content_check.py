@@ -1,0 +1,458 @@
+"""Checks the payloads of events, and the contents they name, against what is stored.
+
+This version cannot record an erasure, so what is missing counts as tampered with.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, TypeVar, get_args
+
+from msgspec import Struct, field
+
+from loom_audit.errors import AuditError, Corrupt, NotFound
+from loom_audit.history.check.continuity_check import ContinuityChecker
+from loom_audit.history.check.log_check import Findings
+from loom_audit.model.codec import (
+    MALFORMED,
+    PREV_DIGITS,
+    decode_fact,
+    intention_in,
+    parse_time,
+    read_envelope,
+)
+from loom_audit.model.events import (
+    ApprovalRequested,
+    CallDecided,
+    CallFinished,
+    CallRequested,
+    ChangeIntended,
+    Fact,
+    FilesChanged,
+    TreeListed,
+    UnknownFact,
+    WorkspaceAttached,
+)
+from loom_audit.model.files import BlobId
+from loom_audit.model.format_1 import is_format_1, salt_bytes_of
+from loom_audit.model.listing import listing_hash
+from loom_audit.model.manifest import Manifest, contents_of, decode_manifest
+from loom_audit.model.payloads import StoredPayload, check_payloads, from_json, opens
+from loom_audit.model.repeats import REPEATED, Repeat, Repeats
+from loom_audit.ports import BlobStore, EventRow, Evidence, PayloadRow, ReferencedBlob
+from loom_audit.ports.evidence import CheckedEvent
+
+_READ_WHOLE = 1024 * 1024
+_KEYS = ("keys", 0)
+_T = TypeVar("_T")
+
+_EventParts = tuple[EventRow, Mapping[str, Any], Sequence[PayloadRow]]
+"""An event's row, its envelope and its payloads."""
+
+_CallKey = tuple[str, str]
+"""A call by its session and id."""
+
+_HASH_ONLY = (ApprovalRequested.kind, CallDecided.kind)
+"""Kinds whose payloads are not read by other checks: only their hashes are compared."""
+_FORMATS = ("1", "2")
+"""The major versions of events that are read."""
+
+_NO_DIGEST = bytes(32)
+_KNOWN = frozenset(fact.kind for fact in get_args(Fact) if fact is not UnknownFact)
+
+
+class ContentChecker(Struct):
+    """Checks the payloads of one log, event by event in order, and counts what it checked.
+
+    `max_file_bytes` is the smallest limit over which files were recorded by hash only.
+    """
+
+    evidence: Evidence
+    blobs: BlobStore
+    findings: Findings
+    payloads_checked: int = 0
+    files_checked: int = 0
+    contents_read: int = 0
+    hash_only: int = 0
+    max_file_bytes: int | None = None
+    continuity: ContinuityChecker | None = None
+    """Follows the trees where all is read."""
+    _open_calls: set[_CallKey] = field(default_factory=set)
+    _closed_calls: set[int] = field(default_factory=set)
+    _intended: dict[int, tuple[_CallKey, Manifest]] = field(default_factory=dict)
+    """What calls intended, by seq, until it is on record that exactly that happened."""
+
+    _happened: dict[_CallKey, Manifest] = field(default_factory=dict)
+    """What each open call last said happened of what it intended."""
+
+    _repeats: Repeats = field(default_factory=Repeats)
+    _reads_all: bool = True
+    _before: tuple[int, bytes] = (0, b"")
+    """The event that was checked last, and the hash of its leaf."""
+
+    _next_part: PayloadRow | None = None
+    _references: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+
+    # --- events ---------------------------------------------------------------------------
+
+    def check(
+        self, rows: Sequence[EventRow], parts: Iterator[PayloadRow], *, calls: bool = True
+    ) -> None:
+        """Check the events against their payloads, which `parts` yields in order.
+
+        Each step is done for all events before the next, which is quicker than event by event.
+        """
+        self._reads_all = calls
+        whole = [(row, self._parts_of(row.seq, parts)) for row in rows]
+        read = self._apply_step(
+            self._check_envelope, [item for item in whole if item[0].leaf is not None]
+        )
+        if calls:
+            self._apply_step(self._check_call, read)
+            self._apply_step(self._check_repeats, read)
+        decoded = self._apply_step(self._decode, self._apply_step(self._check_payloads, read))
+        self.evidence.add_references(self._references)
+        self._references.clear()
+        if calls:
+            self.evidence.add_checked(decoded)
+            if self.continuity is None:
+                self.continuity = ContinuityChecker(self.findings)
+            self.continuity.check(rows, decoded)
+
+    def _apply_step(
+        self, step: Callable[..., _T | None], items: Iterable[tuple[Any, ...]]
+    ) -> list[_T]:
+        """The results of a step for the items that are in order; an item begins with its row."""
+        made = []
+        for item in items:
+            try:
+                result = step(*item)
+            except (Corrupt, *MALFORMED) as error:
+                seq = item[0].seq
+                self.findings.add(seq, "event.malformed", f"event {seq} cannot be read: {error}")
+            else:
+                if result is not None:
+                    made.append(result)
+        return made
+
+    def finish(self, parts: Iterator[PayloadRow]) -> None:
+        """Report the payloads that are stored after the last event, and repeats without an end."""
+        for repeat in self._repeats.unfinished():
+            self._report_repeat(repeat)
+        if self.continuity is not None:
+            self.continuity.finish()
+        rest = ([self._next_part] if self._next_part else []) + list(parts)
+        for part in rest:
+            self._report_orphan(part)
+
+    def _parts_of(self, seq: int, parts: Iterator[PayloadRow]) -> list[PayloadRow]:
+        """The payloads of one event; those before it belong to an event that is not there."""
+        found: list[PayloadRow] = []
+        part = self._next_part or next(parts, None)
+        while part is not None and part.seq <= seq:
+            if part.seq == seq:
+                found.append(part)
+            else:
+                self._report_orphan(part)
+            part = next(parts, None)
+        self._next_part = part
+        return found
+
+    def _report_orphan(self, part: PayloadRow) -> None:
+        self.findings.add(
+            part.seq,
+            "payload.extra",
+            f"payload {part.role} {part.n} is stored for event {part.seq}, which is not there",
+        )
+
+    def _check_envelope(self, row: EventRow, parts: Sequence[PayloadRow]) -> _EventParts | None:
+        """Read the envelope, and report a kind that this version cannot check.
+
+        None where it is in a format that this version does not know.
+        """
+        envelope = read_envelope(row.leaf or b"")
+        self._check_place(row, envelope)
+        parse_time(envelope["at"])
+        if "actor" not in envelope:
+            raise ValueError("it does not say who did it")
+        if envelope["v"].partition(".")[0] not in _FORMATS:
+            message = f"event {row.seq} is in format {envelope['v']!a}, which is not known here"
+            self.findings.add(row.seq, "event.format", message, "unreadable")
+            return None
+        if "intention" in envelope and envelope["kind"] != FilesChanged.kind:
+            message = f"event {row.seq} says that what was intended happened, and changes no files"
+            self.findings.add(row.seq, "event.intention", message)
+        if envelope["kind"] not in _KNOWN:
+            self.findings.add(
+                row.seq,
+                "event.unknown",
+                f"event {row.seq} is of the kind {envelope['kind']!a}, which a newer version knows",
+                "incomplete",
+            )
+        return row, envelope, parts
+
+    def _check_place(self, row: EventRow, envelope: Mapping[str, Any]) -> None:
+        """Report a row that is not of its leaf, where looking for the bytes did not find that out.
+
+        They may stand in an object in the envelope, which says something else itself.
+        """
+        seq, (before, prev) = row.seq, self._before
+        self._before = seq, row.leaf_hash
+        unlike = []
+        if (envelope["log"], envelope["seq"]) != (self.evidence.log, seq):
+            unlike.append((seq, "event.place", f"event {seq} was recorded at another place"))
+        for name, filed in (("id", row.id), ("kind", row.kind)):
+            if envelope.get(name, "") != filed:
+                message = f"event {seq} is filed under the {name} {filed!a}, not its own"
+                unlike.append((seq, "event.column", message))
+        digits = None if is_format_1(envelope) else PREV_DIGITS
+        if seq == before + 1 and envelope.get("prev", "") != prev.hex()[:digits]:
+            message = f"event {seq} was recorded after another event {before} than this one"
+            unlike.append((before, "event.prev", message))
+        for about, code, message in unlike:
+            if not self.findings.has(about, code):
+                self.findings.add(about, code, message)
+
+    def _check_call(self, row: EventRow, envelope: Mapping[str, Any], _: object) -> None:
+        seq, kind = row.seq, envelope["kind"]
+        if kind not in (CallRequested.kind, CallFinished.kind):
+            return
+        key = _call_of(envelope)
+        closed = hash(key) in self._closed_calls
+        if kind == CallRequested.kind:
+            if closed or key in self._open_calls:
+                self.findings.add(seq, "call.twice", f"the call {key[1]!a} is requested again")
+            self._open_calls.add(key)
+        elif key in self._open_calls:
+            self._open_calls.discard(key)
+            self._closed_calls.add(hash(key))
+        else:
+            how = "finishes again" if closed else "finishes without having been requested"
+            self.findings.add(seq, "call.twice", f"the call {key[1]!a} {how}")
+
+    def _check_repeats(self, row: EventRow, envelope: Mapping[str, Any], _: object) -> None:
+        if repeat := self._repeats.follow(row.seq, envelope):
+            self._report_repeat(repeat)
+
+    def _report_repeat(self, repeat: Repeat) -> None:
+        seq = repeat.seq
+        if repeat.explained:
+            message = f"what event {repeat.intention} intended was {REPEATED}: it changes nothing"
+            self.findings.add(seq, "event.repeated", message, "harmless")
+        else:
+            message = f"event {seq} says once more that what {repeat.intention} intended happened"
+            self.findings.add(seq, "event.intention", message)
+
+    def _check_payloads(
+        self, row: EventRow, envelope: Mapping[str, Any], parts: Sequence[PayloadRow]
+    ) -> _EventParts | None:
+        """The item, when all payloads are stored as they are on record; otherwise report them."""
+        missing = {(item["role"], item["n"]): item for item in envelope.get("payloads", ())}
+        good = True
+        for _, role, n, salt, content, digest, size in parts:
+            if content is not None:
+                digest, size = sha256(content).digest(), len(content)
+            elif digest is None:
+                digest = _NO_DIGEST
+            elif role != "manifest" and role != "keys":
+                self._references.setdefault(digest, (row.seq, size or 0))
+            if role == "keys":
+                self._check_keys(row.seq, envelope, n, salt, size)
+            else:
+                item = missing.pop((role, n), None)
+                good = (
+                    good
+                    and item is not None
+                    and opens(salt, role, digest, item["commit"])
+                    and size == item["size"]
+                )
+        self.payloads_checked += len(parts)
+        if missing or not good:
+            self._report_payloads(row.seq, envelope, parts)
+            return None
+        return row, envelope, parts
+
+    def _check_keys(
+        self, seq: int, envelope: Mapping[str, Any], n: int, salt: bytes, size: int | None
+    ) -> None:
+        """Report keys of no manifest, and what no commitment covers: another row, a salt."""
+        listed = envelope.get("payloads", ())
+        if n == 0 and salt == b"" and size != 0 and any(p["role"] == "manifest" for p in listed):
+            return
+        message = f"event {seq}: the row {n!a} of keys is not of its manifest, or has a salt"
+        self.findings.add(seq, "keys.extra", message)
+
+    def _report_payloads(
+        self, seq: int, envelope: Mapping[str, Any], parts: Sequence[PayloadRow]
+    ) -> None:
+        stored = []
+        for part in parts:
+            digest, size = part.digest or _NO_DIGEST, part.size
+            if part.content is not None:
+                digest, size = sha256(part.content).digest(), len(part.content)
+            stored.append(StoredPayload(part.role, part.n, part.salt, digest, size))
+        for code, message in check_payloads(envelope.get("payloads", ()), stored):
+            self.findings.add(seq, code, f"event {seq}: {message}")
+
+    def _decode(
+        self, row: EventRow, envelope: Mapping[str, Any], parts: Sequence[PayloadRow]
+    ) -> CheckedEvent | None:
+        """Decode the fact and check its manifest; None when a payload cannot be read."""
+        seq, kind = row.seq, envelope["kind"]
+        if kind in _HASH_ONLY:
+            return seq, envelope, None
+        try:
+            payloads = {(part.role, part.n): self._bytes_of(part) for part in parts}
+        except AuditError as error:
+            # a damaged content is reported when contents are read; a manifest is not among these
+            if any(part.role == "manifest" for part in parts):
+                self._report_manifest(seq, error)
+            return None
+        manifest = None
+        stored = payloads.get(("manifest", 0))
+        if stored is not None:
+            manifest = self._check_manifest(seq, envelope, stored, payloads.get(_KEYS))
+            if manifest is None:
+                return None
+        elif kind == WorkspaceAttached.kind:
+            limit = from_json(payloads["fact", 0], lambda n: None)["max_file_bytes"]
+            self.max_file_bytes = min(limit, self.max_file_bytes or limit)
+        if kind == ChangeIntended.kind:
+            if manifest is not None and not is_format_1(envelope):
+                self._intended[seq] = _call_of(envelope), manifest
+            return seq, envelope, None
+        if kind == CallFinished.kind:
+            self._happened.pop(_call_of(envelope), None)
+        if "intention" in envelope:
+            manifest = self._manifest_of_intention(seq, envelope)
+            if manifest is None:
+                return None
+        return seq, envelope, decode_fact(envelope, payloads, manifest)
+
+    def _manifest_of_intention(self, seq: int, envelope: Mapping[str, Any]) -> Manifest | None:
+        """The manifest of what the call intended, where exactly that happened."""
+        intention = intention_in(envelope) or 0
+        if not self._reads_all and intention not in self._intended:
+            self._read_intention(intention)
+        own = _call_of(envelope)
+        call, manifest = self._intended.pop(intention, (None, None))
+        if self._repeats.is_repeat(seq):
+            call, manifest = own, self._happened.get(own)
+        if manifest is None or call != own:
+            self.findings.add(
+                seq,
+                "event.intention",
+                f"event {seq} says that what event {envelope['intention']!a} intended happened,"
+                " and that is not an intention of its call, or cannot be read",
+            )
+            return None
+        self._happened[own] = manifest
+        return manifest
+
+    def _read_intention(self, seq: int) -> None:
+        """Check an event that lies before those that are checked."""
+        parts = self.evidence.payloads(seq - 1, seq)
+        for rows in self.evidence.events(seq - 1, seq):
+            items = [(row, [*parts]) for row in rows if row.seq == seq and row.leaf is not None]
+            read = self._apply_step(self._check_envelope, items)
+            self._apply_step(self._decode, self._apply_step(self._check_payloads, read))
+
+    def _check_manifest(
+        self, seq: int, envelope: Mapping[str, Any], stored: bytes, keys: bytes | None
+    ) -> Manifest | None:
+        """The manifest, its contents checked; None when it cannot be read."""
+        references = self._references
+        try:
+            manifest = decode_manifest(stored, keys, salt_bytes=salt_bytes_of(envelope))
+            for path, side, size, digest, proven in contents_of(manifest, keys):
+                self.files_checked += 1
+                if proven and digest is not None:
+                    references.setdefault(digest, (seq, size))
+                    continue
+                shown = f"event {seq}: the content of {path!a} {side} the change"
+                if digest is None:
+                    self.findings.add(seq, "keys.erased", f"{shown} was erased")
+                else:
+                    self.findings.add(seq, "keys.mismatch", f"{shown} is not the one on record")
+        except MALFORMED as error:
+            self._report_manifest(seq, error)
+            return None
+        return manifest
+
+    def _report_manifest(self, seq: int, error: Exception) -> None:
+        message = f"event {seq}: its manifest cannot be read: {error}"
+        self.findings.add(seq, "keys.length", message)
+
+    def _bytes_of(self, part: PayloadRow) -> bytes:
+        if part.content is not None:
+            return part.content
+        content = self.blobs.get(BlobId((part.digest or b"").hex()))
+        if sha256(content).digest() != part.digest:
+            raise Corrupt(f"the content of payload {part.role} does not match its hash")
+        return content
+
+    def check_listings(self) -> None:
+        """Compare each listing of the tree that is on record with what the log makes."""
+        for seq, fact, hashed in self.continuity.listed if self.continuity else ():
+            if hashed != fact.listing and (fact.point >= seq or not self._is_listed(fact, hashed)):
+                self.findings.add(
+                    seq,
+                    "tree.listed",
+                    f"the tree after event {fact.point} is not the one that event {seq} lists",
+                )
+
+    def _is_listed(self, fact: TreeListed, hashed: str | None) -> bool:
+        """Whether a listing is that of the tree, as it was folded when it went on record.
+
+        Formats before 2.1 kept in the tree what was below an opaque entry. Where the hash of the
+        tree is not known here, the tables tell it, which are compared as well.
+        """
+        if hashed is None and listing_hash(*self.evidence.tree(fact.point)) == fact.listing:
+            return True
+        return not fact.continuous and (
+            listing_hash(self.evidence.tree(fact.point, plain=True)[0]) == fact.listing
+        )
+
+    # --- blobs ----------------------------------------------------------------------------
+
+    def check_blob(self, blob: ReferencedBlob) -> None:
+        """Read a content that events name and compare it with its hash and size."""
+        shown = f"the content {blob.digest.hex()[:16]}…, first named by event {blob.seq},"
+        if not blob.has_bytes:
+            limit = self.max_file_bytes
+            if blob.has_row and limit is not None and blob.size > limit:
+                self.hash_only += 1
+            else:
+                self.findings.add(blob.seq, "blob.missing", f"{shown} is missing")
+            return
+        try:
+            digest, size = self._hash(BlobId(blob.digest.hex()), blob.size)
+        except (Corrupt, NotFound) as error:
+            self.findings.add(blob.seq, "blob.corrupt", f"{shown} is damaged: {error}")
+            return
+        except AuditError as error:
+            self.findings.add(
+                blob.seq, "blob.unreadable", f"{shown} cannot be read: {error}", "unreadable"
+            )
+            return
+        self.contents_read += 1
+        if digest != blob.digest:
+            self.findings.add(blob.seq, "blob.corrupt", f"{shown} does not match its hash")
+        elif size != blob.size:
+            self.findings.add(
+                blob.seq, "blob.size", f"{shown} is {size} bytes, on record are {blob.size}"
+            )
+
+    def _hash(self, blob: BlobId, size: int) -> tuple[bytes, int]:
+        if size <= _READ_WHOLE:
+            content = self.blobs.get(blob)
+            return sha256(content).digest(), len(content)
+        digest, count = sha256(), 0
+        with self.blobs.open(blob) as stream:
+            while part := stream.read(_READ_WHOLE):
+                digest.update(part)
+                count += len(part)
+        return digest.digest(), count
+
+
+def _call_of(envelope: Mapping[str, Any]) -> _CallKey:
+    return envelope.get("session", ""), envelope["call_id"]

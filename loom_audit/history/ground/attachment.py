@@ -1,0 +1,222 @@
+"""A workspace together with its log: the ports that all of `history` works with."""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import get_args
+
+from msgspec import Struct, field
+
+from loom_audit.errors import AuditUnavailable, InvalidArguments
+from loom_audit.history.ground.roots import accepted_scope
+from loom_audit.history.ground.standing import Standing, hold_of, standing_of
+from loom_audit.model.coverage import Coverage, Effect
+from loom_audit.model.events import Lease
+from loom_audit.model.records import Call, SessionHold
+from loom_audit.model.scope import Scope
+from loom_audit.ports import (
+    BlobStore,
+    ChangeIndex,
+    Clock,
+    CodeIndex,
+    EventFilter,
+    EventLog,
+    HeldSessions,
+    LeftOutFiles,
+    Lock,
+    Looks,
+    Processes,
+    Projections,
+    Runner,
+    Stamp,
+    Stamps,
+    Watch,
+    Workspace,
+)
+
+UNDO_TOOLS = frozenset({"undo", "redo", "revert", "rollback"})
+FUNCTION = "function"
+"""The source of what a recorded Python function does that changes files by itself."""
+
+CLIENT, CLIENT_UNSEEN = "client", "client, not looked at"
+"""The sources of what is reported about a foreign call, and of the request of one that was begun
+without a look at the workspace."""
+
+STALE = Stamp(0, 0, 0, 0, 0)
+"""A stamp that never equals a real one, so that the path is read again."""
+UNTRACKED = Stamp(0, 0, 0, 0, 1)
+"""As STALE, for a path on record as untracked; when it is absent later it counts as deleted."""
+
+
+class LastSeen(Struct):
+    """What this process last saw of the workspace, kept between scans.
+
+    `head` is the seq up to which `stamps` reflect the log's tree; -1 before the first load, and
+    `followed` the one up to which this process wrote the index without them.
+    `scope` is the accepted one, None before it was read; `listed`: opaque entries are on record;
+    `looked` is when the whole workspace was last looked at, in ns, None when that is not known, and
+    `left_out` are the files that were out of scope then, `created` the paths that were new.
+    `commands` counts those that were run, `watch` tells what may have changed since the last look
+    with it, and `told` is what that look told. `unchecked` are the requests of the calls after
+    which only that was looked at, since the last look at everything.
+    """
+
+    stamps: Stamps = field(default_factory=Stamps)
+    head: int = -1
+    followed: int = 0
+    scope: Scope | None = None
+    listed: bool = False
+    looked: int | None = None
+    left_out: LeftOutFiles = field(default_factory=dict)
+    created: set[str] = field(default_factory=set)
+    commands: int = 0
+    watch: Watch | None = None
+    told: dict[str, Stamp | None] = field(default_factory=dict)
+    unchecked: set[int] = field(default_factory=set)
+
+
+class Attachment(Struct, frozen=True):
+    """One workspace with its log.
+
+    Locks are taken in this order: undo, workspace, store. `free_bytes` gives the free bytes of the
+    store's disk. `runner` runs the tools' commands and `code` is their search index; None where
+    tools cannot run commands or search. `unfinished` are the calls of this process, by session and
+    id, whose end could not be recorded, with when that was, in ns. `standings` are those known of
+    sessions.
+    `running` are the pids there were when each block of this process began that is under way.
+    Where `projections` are read from the log itself, `suggested` are those of the tables.
+    `looked` are the open calls of clients that have ended, with what a look then found: their
+    coverage and the paths that they changed.
+    """
+
+    log: EventLog
+    blobs: BlobStore
+    projections: Projections
+    workspace: Workspace
+    index: ChangeIndex
+    lock: Lock
+    clock: Clock
+    free_bytes: Callable[[], int]
+    processes: Processes
+    looks: Looks
+    held: HeldSessions
+    last_seen: LastSeen = field(default_factory=LastSeen)
+    runner: Runner | None = None
+    code: CodeIndex | None = None
+    unfinished: dict[tuple[str, str], int] = field(default_factory=dict)
+    standings: dict[str, Standing] = field(default_factory=dict)
+    running: dict[tuple[str, str], Collection[int]] = field(default_factory=dict)
+    suggested: Projections | None = None
+    looked: dict[tuple[str, str], tuple[Coverage, tuple[str, ...]]] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> Projections:
+        """The projections as they are stored, for what is a cache itself."""
+        return self.suggested or self.projections
+
+    @property
+    def scope(self) -> Scope:
+        """The accepted scope as of when the workspace lock was last taken.
+
+        Scopes are accepted under that lock, so every event records what was in the scope
+        accepted last before it.
+        """
+        if self.last_seen.scope is None:
+            self.last_seen.scope = accepted_scope(self.log, self.tables, None)
+        return self.last_seen.scope
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Hold the workspace lock: nobody else writes the workspace or records a change of it."""
+        with self.lock.hold(f"workspace-{self.log.id}", timeout=60.0):
+            accepted = accepted_scope(self.log, self.tables, self.last_seen.scope)
+            if accepted != self.last_seen.scope:
+                self.last_seen.scope = accepted
+                self.last_seen.head = -1
+            yield
+
+    @contextmanager
+    def exclusive_if_possible(self) -> Iterator[None]:
+        """As `exclusive`, for reading only: goes on without the lock where it cannot be taken.
+
+        Someone who may read the store and not write it cannot take the lock.
+        """
+        with ExitStack() as stack:
+            with suppress(AuditUnavailable):
+                stack.enter_context(self.exclusive())
+            yield
+
+    def is_alive(self, call: Call) -> bool:
+        """Whether whoever opened this call is still there to end it."""
+        if is_undo(call):
+            return self.is_undo_running
+        return self.is_session_alive(call.session)
+
+    @property
+    def is_undo_running(self) -> bool:
+        return self.lock.is_held(self.undo_lock)
+
+    def is_session_alive(self, session: str) -> bool:
+        """Whether a session's process is running: it holds a lock, or has a lease on record.
+
+        Where a leased process cannot be seen, the deadline counts.
+        """
+        if self.lock.is_held(session_lock(session)):
+            return True
+        lease = self.lease(session)
+        if lease is None:
+            return False
+        seen = self.processes.is_alive(lease)
+        return not self._is_overdue(session, lease) if seen is None else seen
+
+    def lease(self, session: str) -> Lease | None:
+        """The lease that a foreign session was given last; None for a session of ours."""
+        return self.standing(session).lease
+
+    def hold(self, session: str) -> SessionHold | None:
+        """By what a session is held, itself or with one that contains it; None when it is not."""
+        return hold_of(self.standing, session)
+
+    def standing(self, session: str) -> Standing:
+        """What the log says of a session now."""
+        found = standing_of(self.log, session, self.standings.get(session, Standing()))
+        self.standings[session] = found
+        return found
+
+    def _is_overdue(self, session: str, lease: Lease) -> bool:
+        for event in self.log.read(EventFilter(session=session, newest_first=True, limit=1)):
+            return (self.clock.now() - event.at).total_seconds() > lease.seconds
+        return True
+
+    @property
+    def undo_lock(self) -> str:
+        return f"undo-{self.log.id}"
+
+
+def is_undo(call: Call) -> bool:
+    """Whether a call is our undo, redo, revert or rollback, not an agent's tool of that name."""
+    return call.tool in UNDO_TOOLS and call.effect == "write"
+
+
+def check_effect(effect: Effect) -> None:
+    """InvalidArguments for what is not an effect."""
+    if effect not in (known := get_args(Effect)):
+        raise InvalidArguments(
+            f"{effect!r:.100} is not an effect", hint=f"There are: {', '.join(known)}."
+        )
+
+
+def check_tool_name(name: str, effect: Effect) -> None:
+    """InvalidArguments for a tool that would be taken for our undo, redo, revert or rollback.
+
+    Also for what is not an effect.
+    """
+    check_effect(effect)
+    if name in UNDO_TOOLS and effect == "write":
+        raise InvalidArguments(
+            f"the name {name} is kept for what takes back", hint="Name the tool otherwise."
+        )
+
+
+def session_lock(session: str) -> str:
+    """The name of the OS lock that a session's process holds for its whole life."""
+    return f"session-{session}"

@@ -1,0 +1,54 @@
+"""Brings the code index up to the log's head."""
+
+from collections.abc import Iterable
+
+from loom_audit.errors import Corrupt, NotFound
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.model.code import MAX_BYTES, chunks, definitions, text_of
+from loom_audit.model.files import BlobId, FileState
+from loom_audit.ports import CodeIndex, ReadCode
+
+AT_ONCE = 50
+
+
+def list_code(attachment: Attachment, index: CodeIndex) -> None:
+    """Bring the index's list of files up to the log's head."""
+    head = attachment.log.head()
+    known = index.head()
+    if known == head:
+        return
+    states: Iterable[tuple[str, FileState | None]]
+    if 0 < known < head:
+        changes = (
+            found.change for found in attachment.projections.changes(after=known, until=head)
+        )
+        states = ((change.path, change.after) for change in changes)
+    else:
+        known, states = 0, attachment.projections.tree(head).items()
+    index.update_listing({path: _content(state) for path, state in states}, after=known, head=head)
+
+
+def read_code(attachment: Attachment, index: CodeIndex) -> int:
+    """Read some of the listed contents that are not in the index yet; how many are left."""
+    contents = []
+    for blob, language in index.unread(AT_ONCE):
+        try:
+            text = (
+                text_of(attachment.blobs.get(blob))
+                if attachment.blobs.size(blob) <= MAX_BYTES
+                else None
+            )
+        except (NotFound, Corrupt):
+            text = None  # erased, damaged or recorded by its hash only: it cannot be searched
+        if text is None:
+            contents.append(ReadCode(blob, language))
+        else:
+            found = [*definitions(text, language)]
+            contents.append(ReadCode(blob, language, found, [*chunks(text)]))
+    if contents:
+        index.add_contents(contents)
+    return index.count_unread()
+
+
+def _content(state: FileState | None) -> BlobId | None:
+    return state.blob if state is not None and state.kind == "file" else None

@@ -1,0 +1,255 @@
+"""A log into which nothing goes that could not have happened to the tree that it makes."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from loom_audit.errors import AuditError, Corrupt
+from loom_audit.history.ground.log_end import LogEnd, check_end, cut_error, last_kept
+from loom_audit.history.ground.proven_log import ProvenLog
+from loom_audit.history.ground.roots import root_of
+from loom_audit.history.ground.verified_tree import VerifiedTree
+from loom_audit.history.ground.without_gc import without_gc
+from loom_audit.model.continuity import TREE_FACTS, TreeFold, Violation
+from loom_audit.model.events import (
+    OUTSIDE,
+    ChangeIntended,
+    Draft,
+    Event,
+    TreeHead,
+    TreeListed,
+    TreeRelisted,
+)
+from loom_audit.model.imported import is_imported
+from loom_audit.model.listing import listing_hash
+from loom_audit.ports import EventFilter, EventLog, Heads, Projections, Wanted
+
+EVENT_COST, CHANGE_COST, PATH_COST = 20, 10, 2
+"""Microseconds, about: to read an event, to fold a change, to list a path."""
+
+MOST_BEHIND = 10_000
+"""Microseconds of folding, about, after which the tree is listed, and in a large tree as many as
+listing takes, so that it adds a twentieth to what is recorded between two listings."""
+
+
+class DoesNotApply(Corrupt):
+    """What would be recorded does not apply to a tree that is as the tables have it.
+
+    The store is sound then: the disk was changed while it was looked at, or what was seen is wrong.
+    """
+
+
+class ContinuousLog:
+    """An `EventLog` on another one.
+
+    The tree is folded from the log once, from the last listing on, and kept up with what is
+    appended here and by others. What trees are folded from is appended under the workspace lock,
+    and only where it applies to that tree: Corrupt where it does not, with nothing stored, and
+    where the log is shorter than a head that was kept of it, or than the tables that follow it.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        heads: Heads,
+        projections: Projections,
+        *,
+        keyframe: int,
+        one_by_one: AbstractContextManager[object],
+    ) -> None:
+        """The tree is listed past every `keyframe` events at the latest.
+
+        `one_by_one` is held by one thread of this process at a time: all share the tree, and
+        not all hold the workspace lock.
+        """
+        self._log = log
+        self._heads = heads
+        self._projections = projections
+        self._keyframe = keyframe
+        self._proven = ProvenLog(log, heads, LogEnd(log, projections))
+        self._is_of_folder: bool | None = None
+        """An imported log is of no folder: what is told there need not fit together."""
+        self._one_by_one = one_by_one
+        self._tree: TreeFold | None = None
+        self._seq = 0
+        self._behind = 0
+        """What it would take to fold the tree from its last listing, in microseconds."""
+
+    @property
+    def id(self) -> str:
+        return self._log.id
+
+    def append(self, drafts: Sequence[Draft]) -> Sequence[Event]:
+        """As the other log's; Corrupt for what cannot be, and where nothing may be recorded."""
+        with self._one_by_one:
+            checked = drafts and self._is_checked()
+            if drafts and not checked and self._seq == 0:
+                self._seq = self._end()
+            events = self._append_checked(drafts) if checked else self._log.append(drafts)
+            if events:
+                self._list_when_due(events)
+            return events
+
+    def check(self) -> None:
+        """Corrupt where nothing may be recorded."""
+        if not self._is_checked():
+            self._end()
+            return
+        with self._one_by_one:
+            self._current(may_be_broken=False)
+
+    def _is_checked(self) -> bool:
+        if self._is_of_folder is None and (root := root_of(self._log)) is not None:
+            self._is_of_folder = not is_imported(root)
+            if not self._is_of_folder:
+                self._tree = None
+        return self._is_of_folder is not False
+
+    def _append_checked(self, drafts: Sequence[Draft]) -> Sequence[Event]:
+        facts = [draft.fact for draft in drafts if isinstance(draft.fact, TREE_FACTS)]
+        listed = bool(facts) and all(isinstance(fact, TreeRelisted) for fact in facts)
+        tree = self._current(may_be_broken=listed)
+        try:
+            events = self._append_to(tree, drafts, listed=listed)
+        except DoesNotApply as error:
+            if self._projections.tree() != tree.states:
+                raise Corrupt(error.message, hint=error.hint, details=error.details) from error
+            raise
+        if events[0].seq <= self._seq:
+            self._tree = None  # it was on record already
+            return events
+        if facts or events[0].seq == self._seq + 1:  # what others say of trees waits for the lock
+            self._seq = events[-1].seq
+        self._behind += CHANGE_COST * sum(len(getattr(fact, "changes", ())) for fact in facts)
+        return events
+
+    def _append_to(
+        self, tree: TreeFold, drafts: Sequence[Draft], *, listed: bool
+    ) -> Sequence[Event]:
+        with tree.attempt():
+            for draft in drafts:
+                tree.follow(draft.fact)
+                if isinstance(draft.fact, ChangeIntended):
+                    tree.expect(draft.fact.changes)
+            last = drafts[-1].fact
+            if tree.broken and not (listed and isinstance(last, TreeRelisted) and not last.last):
+                raise _refusal(tree.broken)
+            if tree.left_out:
+                raise _refusal(Violation(min(tree.left_out), "what it lies in is not known"))
+            return self._log.append(drafts)
+
+    def _current(self, *, may_be_broken: bool) -> TreeFold:
+        """The tree after the last event."""
+        if self._tree is None:
+            self._load()
+        head = self._log.head()
+        if head < self._seq:
+            raise cut_error(head, self._seq)
+        tree, self._tree = self._tree or TreeFold(), None
+        if head > self._seq:
+            for event in self._proven.folded(self._seq, head):
+                tree.follow(event.fact)
+            self._behind += EVENT_COST * (head - self._seq)
+            self._seq = head
+        if tree.broken and not may_be_broken:
+            VerifiedTree(self._proven, self._projections).at()  # names the event
+        self._tree = tree
+        return tree
+
+    def _end(self) -> int:
+        """The last event, which no kept head and no table knows to be a later one."""
+        return check_end(self._log, self._projections, last_kept(self._log, self._heads))
+
+    @without_gc()
+    def _load(self) -> None:
+        """Fold the tree from its last listing."""
+        head = self._end()
+        verified = VerifiedTree(self._proven, self._projections)
+        tree = verified.fold(head, may_be_broken=True)
+        self._compare(tree, verified, head)  # what is not compared is not kept either
+        self._tree, self._seq = tree, head
+        self._behind = EVENT_COST * (head - verified.begun) + CHANGE_COST * verified.folded_changes
+
+    def _compare(self, tree: TreeFold, verified: VerifiedTree, head: int) -> None:
+        """Corrupt where the tables have another tree.
+
+        Where both have what was listed, that is equal: what is not as it was is compared.
+        """
+        if tree.broken:
+            return
+        listed, states = verified.listed, tree.states
+        moved = {path for path, state in states.items() if listed.get(path) is not state}
+        moved |= listed.keys() - states.keys()
+        now = self._projections.tree_since(verified.begun, moved)
+        unlike = any(states.get(path) != state for path, state in now.items())
+        if unlike and self._log.head() == head:  # nobody has recorded more meanwhile
+            raise Corrupt(
+                "the tables have another tree than the log makes",
+                hint="Somebody altered the store. `loom-audit db rebuild` makes the tables anew "
+                "from the log; then run `loom-audit verify`.",
+            )
+
+    # --- listing --------------------------------------------------------------------------
+
+    def _list_when_due(self, events: Sequence[Event]) -> None:
+        before, head = events[0].seq - 1, events[-1].seq
+        self._behind += EVENT_COST * len(events)
+        past = before // self._keyframe != head // self._keyframe
+        if not past and self._tree is None:
+            return
+        # what fails is tried again later, and told by who reads or verifies
+        with suppress(AuditError):
+            if past:
+                self._list(head // self._keyframe * self._keyframe)
+            elif self._tree is not None and self._behind > max(
+                MOST_BEHIND, PATH_COST * len(self._tree.states)
+            ):
+                self._list(self._seq)
+
+    def _list(self, point: int) -> None:
+        """Put the tree after an event on record, of which all was compared."""
+        if self._tree is None or self._tree.broken or point != self._seq:
+            proven = replace(self._proven, continuous=self._is_checked())
+            tree = VerifiedTree(proven, self._projections).fold(point)
+        else:
+            tree = self._tree
+        fact = TreeListed(point, listing_hash(tree.states, tree.untracked), continuous=True)
+        [event] = self._log.append([Draft(fact, "", OUTSIDE)])
+        self._behind = EVENT_COST * (event.seq - point)
+        if event.seq == self._seq + 1:
+            self._seq = event.seq
+
+    # --- the rest is the other log's ------------------------------------------------------
+
+    def read(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
+        return self._log.read(filter)
+
+    def stretch(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
+        return self._log.stretch(after, until, wanted)
+
+    def prove(self, after: int, until: int, head: TreeHead) -> None:
+        self._log.prove(after, until, head)
+
+    def head(self) -> int:
+        return self._log.head()
+
+    def newest(self, kinds: Sequence[str], after: int) -> tuple[int, int]:
+        return self._log.newest(kinds, after)
+
+    def tree_head(self) -> TreeHead:
+        return self._log.tree_head()
+
+    def listed_before(self, at: datetime) -> int:
+        return self._log.listed_before(at)
+
+
+def _refusal(violation: Violation) -> DoesNotApply:
+    return DoesNotApply(
+        f"what would be recorded of {violation.path} cannot be: {violation.why}; nothing was "
+        "recorded",
+        hint="The tables are not what the log makes. Run `loom-audit verify`, then "
+        "`loom-audit db rebuild`.",
+        details={"path": violation.path},
+    )

@@ -1,0 +1,35 @@
+"""What is in the way of what comes back and is not a file: it is moved aside, never overwritten."""
+
+import stat
+from collections.abc import Iterable, Iterator
+
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.look.closed_folders import seen_stamp
+from loom_audit.model.files import FileChange
+from loom_audit.ports import Stamp
+
+_SPECIAL = {
+    stat.S_IFIFO: "fifo",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "device",
+    stat.S_IFBLK: "device",
+}
+
+
+def special_kind(stamp: Stamp | None) -> str:
+    """What an inode is that is not a file, a folder or a symlink; "" of these."""
+    return "" if stamp is None else _SPECIAL.get(stat.S_IFMT(stamp.mode), "")
+
+
+def moved_aside(attachment: Attachment, changes: Iterable[FileChange]) -> Iterator[tuple[str, str]]:
+    """The paths to be made at which such an inode is, each with a free name for that.
+
+    Where it cannot be looked there is none.
+    """
+    for change in changes:
+        if change.before is None and (kind := special_kind(seen_stamp(attachment, change.path))):
+            name, n = f"{change.path}.{kind}", 1
+            while attachment.workspace.stamp(name) is not None:
+                n += 1
+                name = f"{change.path}.{kind}-{n}"
+            yield change.path, name

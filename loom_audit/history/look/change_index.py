@@ -1,0 +1,184 @@
+"""Keeps the change index in step with the log."""
+
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from loom_audit.errors import AuditError
+from loom_audit.history.ground.attachment import STALE, UNTRACKED, Attachment
+from loom_audit.history.look.closed_folders import seen_stamp
+from loom_audit.model.events import Event, Untracked
+from loom_audit.model.files import BlobId, is_other_file
+from loom_audit.ports import EventFilter, IndexEntry, Stamp, Stamps
+
+_MARK = ""
+"""The root is not in the index, so its path holds the last event that the index followed."""
+
+
+def catch_up(attachment: Attachment) -> Stamps:
+    """Bring the last seen stamps up to the log's head and return them; the lock is held.
+
+    A path that was recorded after the index was written gets a stale stamp, so that it is read.
+    """
+    seen, head = attachment.last_seen, attachment.index.head()
+    if head != seen.head and head > attachment.log.head():
+        attachment.index.set_aside()  # verification tells of it
+        head, seen.head = 0, -1
+    elif seen.head < 0 and head and not _is_of_this_log(attachment):
+        attachment.index.clear()
+        head = 0
+    if seen.head < 0 and seen.watch is not None:
+        seen.watch.distrust("the change index was read anew")
+    if seen.head < 0 and not head:
+        seen.stamps = every_path_stale(attachment)
+    elif seen.head < 0:
+        loaded = attachment.index.load().items()
+        seen.stamps = Stamps.of((path, entry[0]) for path, entry in loaded)
+        seen.stamps.forget(_MARK)
+    elif head != seen.head:
+        for recorded in attachment.tables.changes(after=min(seen.head, head), until=head):
+            _set_stamp(attachment, recorded.change.path, attachment.index.get(recorded.change.path))
+    seen.head = head
+    for recorded in attachment.tables.changes(after=head):
+        path, after = recorded.change.path, recorded.change.after
+        if after is None or not attachment.scope.holds(path, after.kind):
+            seen.stamps.forget(path)
+        else:
+            seen.stamps[path] = STALE
+    return seen.stamps
+
+
+def every_path_stale(attachment: Attachment) -> Stamps:
+    """Stamps by which every path of the log's tree that is in scope is read anew."""
+    tree = attachment.projections.tree()
+    return Stamps.of(
+        (path, STALE) for path, state in tree.items() if attachment.scope.holds(path, state.kind)
+    )
+
+
+def _set_stamp(attachment: Attachment, path: str, entry: IndexEntry | None) -> None:
+    if entry is None:
+        attachment.last_seen.stamps.forget(path)
+    else:
+        attachment.last_seen.stamps[path] = entry.stamp
+
+
+def _is_of_this_log(attachment: Attachment) -> bool:
+    """Whether the index followed this log, and not one that an older copy has replaced since."""
+    mark = attachment.index.get(_MARK)
+    if mark is None:
+        return False
+    seq = mark.stamp.size
+    found = list(attachment.log.read(EventFilter.only(seq)))
+    return bool(found) and found[0].leaf_hash.hex() == mark.blob
+
+
+def _mark_entry(event: Event) -> IndexEntry:
+    return IndexEntry(Stamp(0, event.seq, 0, 0, 2), BlobId(event.leaf_hash.hex()))
+
+
+def update_index(
+    attachment: Attachment, entries: Mapping[str, IndexEntry | None], events: Sequence[Event]
+) -> None:
+    """Let the index follow the commit of these events, which recorded the paths; the lock is held.
+
+    Without events the states of the paths were on record already. An index that cannot be
+    written stays behind the log, and what it misses is hashed again: this never raises, since
+    the events are on record.
+    """
+    head = events[-1].seq if events else attachment.log.head()
+    if not entries and attachment.last_seen.head == head:
+        return
+    try:
+        first = events[0].seq if events else head + 1
+        if _is_unread(attachment, first):
+            marked = {**entries, _MARK: _mark_entry(events[-1])} if events else entries
+            attachment.index.update(marked, head=head)
+            attachment.last_seen.followed = head
+            return
+        if _is_behind(attachment, first):
+            stamps = catch_up(attachment)  # what the index has not followed must not be skipped
+            stale = (path for path in stamps if stamps.get(path) == STALE)
+            entries = {**dict.fromkeys(stale, IndexEntry(STALE, None)), **entries}
+        marked = {**entries, _MARK: _mark_entry(events[-1])} if events else entries
+        attachment.index.update(marked, head=head)
+    except AuditError:
+        attachment.last_seen.head = -1
+        return
+    attachment.last_seen.head = head
+    for path, entry in entries.items():
+        _set_stamp(attachment, path, entry)
+
+
+def _is_unread(attachment: Attachment, seq: int) -> bool:
+    """Whether no stamps are loaded that must follow, and the index misses nothing before this seq.
+
+    A process that only writes files needs no stamps of others.
+    """
+    seen, head = attachment.last_seen, attachment.index.head()
+    if seen.head >= 0 or seen.watch is not None or not 0 < head < seq:
+        return False
+    if head != seen.followed and not _is_of_this_log(attachment):
+        return False
+    return seq == head + 1 or not any(
+        True for _ in attachment.tables.changes(after=head, until=seq - 1)
+    )
+
+
+def _is_behind(attachment: Attachment, seq: int) -> bool:
+    """Whether another process recorded changes before this seq or wrote the index since."""
+    head = attachment.last_seen.head
+    if head < 0 or attachment.index.head() != head:
+        return True
+    return seq > head + 1 and any(
+        True for _ in attachment.tables.changes(after=head, until=seq - 1)
+    )
+
+
+def is_newly_untracked(attachment: Attachment, hidden: Untracked) -> bool:
+    """Whether what is at the path, or a known path below it, is not on record as untracked."""
+    known = _known_paths(attachment, hidden.path)
+    own = attachment.last_seen.stamps.get(hidden.path)
+    closed = own is not None and stat.S_ISDIR(own.mode)
+    if closed and seen_stamp(attachment, hidden.path) == own:
+        # a folder that is on record as closed: what is in it is not seen
+        return any(attachment.last_seen.stamps.get(p) not in (UNTRACKED, own) for p in known)
+    if not known or any(attachment.last_seen.stamps.get(path) != UNTRACKED for path in known):
+        return True
+    entry = attachment.index.get(hidden.path)
+    return entry is not None and is_other_file(entry.identity, _identity(attachment, hidden.path))
+
+
+def untracked_entries(
+    attachment: Attachment, paths: Iterable[Untracked]
+) -> dict[str, IndexEntry | None]:
+    """Index entries for paths on record as untracked, and for all known paths below them."""
+    hidden: dict[str, IndexEntry | None] = {}
+    for one in paths:
+        for path in _known_paths(attachment, one.path):
+            hidden[path] = IndexEntry(UNTRACKED, None)
+        hidden[one.path] = IndexEntry(UNTRACKED, None, _identity(attachment, one.path))
+    return hidden
+
+
+def _identity(attachment: Attachment, path: str) -> str:
+    with suppress(AuditError):  # a path may be too long to be asked about
+        return attachment.workspace.identity(path)
+    return ""
+
+
+def _known_paths(attachment: Attachment, path: str) -> list[str]:
+    """The known paths at and below a path; quick when there are few."""
+    stamps = attachment.last_seen.stamps
+    stamp = stamps.get(path)
+    if stamp is not None and (stamp == STALE or stat.S_ISDIR(stamp.mode)):
+        below = path + "/"
+        return [known for known in stamps if known == path or known.startswith(below)]
+    found = [path] if stamp else []
+    folders = [path]
+    while folders:
+        folder = folders.pop()
+        inside = [f"{folder}/{name}" for name in stamps.files.get(folder, ())]
+        found += inside
+        folders += inside
+    return found

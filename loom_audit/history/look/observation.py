@@ -1,0 +1,126 @@
+"""What is at one path: its state, with its content stored or hashed."""
+
+import hashlib
+import stat
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from loom_audit.errors import FileNotFound, PermissionDenied, TooLarge
+from loom_audit.history.ground.attachment import STALE, Attachment
+from loom_audit.history.ground.contents import MAX_READ_AT_ONCE, blob_of, blob_of_stream
+from loom_audit.history.look.opaque import observe_opaque
+from loom_audit.model.display import size_text
+from loom_audit.model.files import BlobId, FileState
+from loom_audit.ports import Attributes, IndexEntry, Stamp
+
+MAX_READ = 32 * 1024 * 1024 * 1024
+"""A file over so many bytes is not read: hashing it would take most of a minute, and a sparse
+file of petabytes is made in an instant."""
+
+_GROUP_DIGITS = 10
+"""Hex digits of a group: few enough for a number in JSON, too many for two files to have one."""
+
+
+def observe(
+    attachment: Attachment,
+    path: str,
+    before: FileState | None,
+    *,
+    keep: bool = True,
+    seen: Stamp | None = None,
+) -> tuple[FileState | None, IndexEntry | None]:
+    """The state at the path now; its content is put into the blob store, or hashed without `keep`.
+
+    `seen` is a stamp taken earlier, used instead of the first lstat. A file that changes while
+    it is read is read again, up to three times; then its entry is stale, so that the next scan
+    reads it once more. PermissionDenied, InvalidPath.
+    """
+    for attempt in range(3):
+        stamp = seen or attachment.workspace.stamp(path)
+        seen = None
+        if stamp is None:
+            return None, None
+        if (opaque := observe_opaque(attachment, path, stamp)) is not None:
+            return opaque
+        try:
+            state, after, identity = _read_state(attachment, path, stamp, before, keep=keep)
+        except FileNotFound:
+            continue
+        except PermissionDenied:
+            if (closed := _closed(attachment, path, stamp, before)) is None:
+                raise
+            return closed
+        if _is_unchanged(stamp, after):
+            return state, IndexEntry(stamp, state.blob, identity)
+        if attempt == 2:
+            return state, IndexEntry(STALE, state.blob, identity)
+    return None, None
+
+
+def _closed(
+    attachment: Attachment, path: str, stamp: Stamp, before: FileState | None
+) -> tuple[FileState, IndexEntry] | None:
+    """The state of a recorded file that may not be read any more and has its content still.
+
+    That is so when inode, size and time of change are those with which it was read; None else.
+    """
+    known = attachment.index.get(path)
+    if known is None or before is None or before.kind != "file" or known.blob != before.blob:
+        return None
+    if (known.stamp.ino, known.stamp[1:3]) != (stamp.ino, stamp[1:3]):
+        return None
+    if not stat.S_ISREG(stamp.mode) or not known.blob:
+        return None
+    state = replace(before, mode=stat.S_IMODE(stamp.mode))
+    return state, IndexEntry(stamp, known.blob, known.identity)
+
+
+def _is_unchanged(before: Stamp, after: Stamp | None) -> bool:
+    """Whether two stamps are of one unchanged file; ctime is not compared: it may be racy."""
+    return after is not None and before[:3] == after[:3] and before.ino == after.ino
+
+
+def _read_state(
+    attachment: Attachment, path: str, stamp: Stamp, before: FileState | None, *, keep: bool
+) -> tuple[FileState, Stamp | None, str]:
+    """The state of a path with this stamp, its stamp after the content was read, its identity."""
+    workspace = attachment.workspace
+    if stat.S_ISDIR(stamp.mode):
+        has = workspace.attributes(path)
+        state = FileState("directory", None, has.mode, 0, acl=has.acl)
+        return state, workspace.stamp(path), has.identity
+    if stat.S_ISLNK(stamp.mode):
+        target = workspace.read_link(path)
+        state = FileState("symlink", blob_of(attachment, target, None, keep), 0o777, len(target))
+        return state, workspace.stamp(path), workspace.identity(path)
+    similar = before.blob if before and before.kind == "file" else None
+    kept = keep and stamp.size <= attachment.scope.max_file_bytes
+    if stamp.size <= MAX_READ_AT_ONCE and kept == keep:
+        content, after, has = workspace.read_and_stamp(path, stamp.size)
+        blob = blob_of(attachment, content, similar, keep)
+        return _file_state(blob, len(content), has), after, has.identity
+    if stamp.size > max(MAX_READ, attachment.scope.max_file_bytes):
+        raise TooLarge(
+            f"too large to be read ({size_text(stamp.size)})",
+            hint="Exclude it in .loomignore and run `loom-audit scope accept`.",
+        )
+    has = workspace.attributes(path)
+    with workspace.open(path) as stream:
+        blob, size = blob_of_stream(attachment, stream, stamp.size, similar, kept)
+    return _file_state(blob, size, has), workspace.stamp(path), has.identity
+
+
+def _file_state(blob: BlobId, size: int, has: Attributes) -> FileState:
+    """A file's state; one with several names has the group that says which file it is."""
+    group = None
+    if has.links > 1:
+        group = int(hashlib.sha256(has.identity.encode()).hexdigest()[:_GROUP_DIGITS], 16)
+    return FileState("file", blob, has.mode, size, group, has.acl)
+
+
+def names_in(attachment: Attachment, folder: str) -> list[str]:
+    """The names in a folder; none where it is gone, maybe just now."""
+    with suppress(FileNotFound):
+        return [name for name, _ in attachment.workspace.list(folder)]
+    return []

@@ -1,0 +1,55 @@
+"""Whether what was found after a call had ended is of what it left running, and of no person.
+
+It is on record as from outside, with the call among its causes: nobody saw who made it. It is taken
+for the call's where the call says so: a path that it declared; one that its command names and that
+was not there when it began, or that is gone. Whatever else may be a person's own.
+"""
+
+from collections.abc import Sequence
+
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.look.attribution import request_event
+from loom_audit.history.look.named import named_paths, names
+from loom_audit.model.files import FileChange, parents
+
+
+class Outlived:
+    """Tells it of the calls of one log, of which each is read once."""
+
+    def __init__(self, attachment: Attachment) -> None:
+        self._attachment = attachment
+        self._requests: dict[int, tuple[frozenset[str], tuple[str, ...]]] = {}
+        self._absent: dict[tuple[str, int], bool] = {}
+
+    def owners(self, change: FileChange, causes: Sequence[int]) -> frozenset[int]:
+        """Those of the calls, by their requests, that say that the change is theirs."""
+        return frozenset(one for one in causes if one and self._says(one, change))
+
+    def _says(self, requested: int, change: FileChange) -> bool:
+        declared, named = self._told(requested)
+        line = (change.path, *parents(change.path))
+        if not declared.isdisjoint(line):
+            return True
+        made = change.before is None and change.after and change.after.kind == "directory"
+        for_one = made and any(change.path in parents(name) for name in named)
+        if not (names(named, change.path) or for_one):
+            return False
+        return change.after is None or any(self._was_absent(path, requested) for path in line)
+
+    def _told(self, requested: int) -> tuple[frozenset[str], tuple[str, ...]]:
+        """The paths that a call declared, and those that its command names."""
+        if requested not in self._requests:
+            call = self._attachment.projections.call_at(requested)
+            _, request = request_event(self._attachment, call)
+            named = request.names
+            if named is None:  # before 2.1
+                named = named_paths(self._attachment, request.arguments, request.cwd) or ()
+            self._requests[requested] = frozenset(request.paths or ()), named
+        return self._requests[requested]
+
+    def _was_absent(self, path: str, requested: int) -> bool:
+        """Whether nothing on record was at a path when a call began."""
+        key = path, requested
+        if key not in self._absent:
+            self._absent[key] = self._attachment.projections.state(path, requested) is None
+        return self._absent[key]

@@ -1,0 +1,143 @@
+"""What was untracked and can be seen again: as it was recorded last, or changed, and by whom."""
+
+import stat
+from collections.abc import Collection, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.look.attribution import candidates
+from loom_audit.history.look.before_lost import states_before_lost
+from loom_audit.history.look.change_index import update_index
+from loom_audit.model.events import OUTSIDE, Draft, FilesChanged, PathsUntracked, Untracked
+from loom_audit.model.files import FileChange, FileState, is_directory
+from loom_audit.ports import EventFilter, IndexEntry, Stamp
+
+NOT_A_FILE = "not a file"
+"""How the reason begins why another kind of inode is not recorded."""
+
+
+def came_back(attachment: Attachment, changes: list[FileChange]) -> list[FileChange]:
+    """Those of the changes, of paths that were untracked, that lead to what was there before.
+
+    Each in a folder that is in the tree or among them.
+    """
+    back: dict[str, FileChange] = {}
+    made = {one.path for one in changes if one.before is None and one.after is not None}
+    before = states_before_lost(attachment, made)
+    for change in sorted(changes, key=lambda one: one.path):
+        above = change.path.rpartition("/")[0]
+        if change.before is not None or change.after is None:
+            continue
+        folder = back[above].after if above in back else _recorded(attachment, above)
+        if above and not is_directory(folder):
+            continue
+        if before.get(change.path) == change.after:
+            back[change.path] = change
+    return [*back.values()]
+
+
+def _recorded(attachment: Attachment, path: str) -> FileState | None:
+    return attachment.projections.state(path) if path else None
+
+
+def record_back(
+    attachment: Attachment, back: list[FileChange], entries: Mapping[str, IndexEntry | None]
+) -> None:
+    """Put on record what came back, as of no call; the lock is held."""
+    if back:
+        events = attachment.log.append([Draft(FilesChanged((*back,), "baseline"), "", OUTSIDE)])
+        update_index(attachment, entries, events)
+
+
+def unreadable_file(path: str, reason: str, stamp: Stamp) -> Untracked:
+    """A file that cannot be read, with what is seen of it all the same."""
+    if not stat.S_ISREG(stamp.mode):
+        return Untracked(path, reason)
+    mode, written = stat.S_IMODE(stamp.mode), stamp.mtime_ns // 1000
+    return Untracked(path, reason, mode, stamp.size, written, str(stamp.ino))
+
+
+def record_seen_again(
+    attachment: Attachment,
+    changes: Sequence[FileChange],
+    entries: dict[str, IndexEntry | None],
+) -> tuple[list[FileChange], set[str], set[str]]:
+    """Put on record what became of files while they could not be read.
+
+    Returned are the changes that are left to record, the paths of which it is known, and those at
+    which there was a FIFO, socket or device.
+
+    One that is as it was seen then was changed by the call in which it became unreadable; what was
+    not seen then, or of which it is not known what it was, is from outside, with that call and
+    those that are open as the ones that may have done it. What is left are permission bits that
+    are others since, and what replaced an inode that is not a file: that had no content to be
+    unseen, so that it is a change like any other. The lock is held.
+    """
+    still = [one.requested for one in candidates(attachment)] if changes else []
+    then = _when_lost(attachment, {change.path for change in changes})
+    was = states_before_lost(attachment, then.keys())
+    ours: dict[int, list[FileChange]] = {}
+    outside: dict[tuple[int, ...], list[FileChange]] = {}
+    left: list[FileChange] = []
+    settled: dict[str, IndexEntry | None] = {}
+    special = {path for path, (one, _) in then.items() if one.reason.startswith(NOT_A_FILE)}
+    for change in changes:
+        path, after = change.path, change.after
+        above = path.rpartition("/")[0]
+        if path not in then or path in special or after is None or after.kind != "file":
+            left.append(change)
+            continue
+        if change.before is not None or (above and not is_directory(_recorded(attachment, above))):
+            left.append(change)
+            continue
+        seen, causes = then[path]
+        as_seen = path in was and _is_as_seen(attachment, path, seen)
+        if len(causes) != 1 or not as_seen:
+            outside.setdefault(tuple(dict.fromkeys((*causes, *still))), []).append(change)
+            settled[path] = entries.pop(path, None)
+            continue
+        closed = replace(after, mode=after.mode if seen.mode is None else seen.mode)
+        ours.setdefault(causes[0], []).append(FileChange(path, was[path], closed))
+        if closed == after:
+            settled[path] = entries.pop(path, None)
+        else:
+            left.append(FileChange(path, closed, after))
+    drafts = []
+    for requested, made in ours.items():
+        call = attachment.projections.call_at(requested)
+        fact = FilesChanged(tuple(made), "command", call.call_id)
+        drafts.append(Draft(fact, call.session, call.actor))
+    for causes, found in outside.items():
+        arrived = tuple(change.path for change in found)
+        fact = FilesChanged(tuple(found), "outside", causes=causes, arrived=arrived)
+        drafts.append(Draft(fact, "", OUTSIDE))
+    if drafts:
+        update_index(attachment, settled, attachment.log.append(drafts))
+    return left, {change.path for made in ours.values() for change in made}, special
+
+
+def _when_lost(
+    attachment: Attachment, paths: Collection[str]
+) -> dict[str, tuple[Untracked, tuple[int, ...]]]:
+    """By path what was seen when it became untracked last, and the requests of the calls then."""
+    found: dict[str, tuple[Untracked, tuple[int, ...]]] = {}
+    if not paths:
+        return found
+    wanted = EventFilter(kinds=(PathsUntracked.kind,), newest_first=True)
+    for event in attachment.log.read(wanted):
+        if isinstance(event.fact, PathsUntracked):
+            for one in event.fact.paths:
+                if one.path in paths:
+                    found.setdefault(one.path, (one, event.fact.causes))
+        if len(found) == len(paths):
+            break
+    return found
+
+
+def _is_as_seen(attachment: Attachment, path: str, seen: Untracked) -> bool:
+    stamp = attachment.workspace.stamp(path)
+    if stamp is None:
+        return False
+    now = stamp.size, stamp.mtime_ns // 1000, str(stamp.ino)
+    return now == (seen.size, seen.written, seen.inode)

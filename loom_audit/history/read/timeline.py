@@ -1,0 +1,472 @@
+"""The reader: sessions, calls, trees, histories and points of one log."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from io import BytesIO
+from typing import Any, BinaryIO
+
+from msgspec import Struct
+
+from loom_audit.errors import Conflict, InvalidArguments, NotFound
+from loom_audit.history.ground.client_ids import client_id
+from loom_audit.history.ground.kept_contents import KeptContents
+from loom_audit.history.ground.proven_log import ProvenLog
+from loom_audit.history.ground.standing import hold_of, standing_of
+from loom_audit.history.read.verified import VerifiedProjections
+from loom_audit.model.display import count_text
+from loom_audit.model.events import (
+    BaselineFinished,
+    CallDecided,
+    CallFinished,
+    CallReported,
+    CallRequested,
+    ChangesAttributed,
+    ContentFound,
+    Event,
+    Fact,
+    FilesChanged,
+    PathsUntracked,
+    ScopeAccepted,
+    TreeRelisted,
+)
+from loom_audit.model.files import FileChange, FileState, Move, Tree, diff, parents
+from loom_audit.model.records import (
+    Call,
+    Checkpoint,
+    OutsideChange,
+    RecordedChange,
+    Session,
+    SessionHold,
+)
+from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Projections
+
+_NUMBER = re.compile(r"[0-9]{1,100}")
+NEAR = 10_000
+"""Points so near to each other are compared by what happened between them."""
+PIECE = 1024 * 1024
+"""So much of a large content is read at once, in bytes."""
+_TOLD_LATER = (CallReported, ChangesAttributed)
+_LOSING = (PathsUntracked.kind, ScopeAccepted.kind, TreeRelisted.kind)
+_BACK = re.compile(r"head~([0-9]{1,100})")
+
+
+class CallDetail(Struct, frozen=True):
+    """One call with its request, decision, result and net changes.
+
+    `events` are its own, also what was reported about it after its finish. `recorded` are the
+    changes of which the net ones are made, at the paths that lists have; `maybe` are those that it
+    may have made, on record as another call's or as from outside.
+    """
+
+    call: Call
+    arguments: Any
+    result: Any
+    decision: CallDecided | None
+    changes: tuple[FileChange, ...]
+    moves: tuple[Move, ...]
+    events: tuple[Event, ...]
+    recorded: tuple[RecordedChange, ...] = ()
+    maybe: tuple[RecordedChange, ...] = ()
+
+    @property
+    def shared(self) -> Mapping[str, tuple[int, ...]]:
+        """Which of its own changes are only maybe so: by path the others that may have made it.
+
+        By their requests; 0 is somebody whom nobody saw.
+        """
+        found: dict[str, tuple[int, ...]] = {}
+        for one in self.recorded:
+            others = {*found.get(one.change.path, ()), *one.causes} - {self.call.requested}
+            if others:
+                found[one.change.path] = tuple(sorted(others))
+        return found
+
+    @property
+    def as_before(self) -> tuple[str, ...]:
+        """The paths that it changed and left as they had been."""
+        changed = {change.path for change in self.changes}
+        return tuple(sorted({one.change.path for one in self.recorded} - changed))
+
+    @property
+    def to_choose(self) -> tuple[str, ...]:
+        """The paths that only a choice takes back with it: it may have changed them."""
+        told = (path for fact in self.told_later for path in fact.paths)
+        return tuple(sorted({*told, *(one.change.path for one in self.maybe)}))
+
+    @property
+    def told_later(self) -> tuple[ChangesAttributed, ...]:
+        """Which changes that are on record otherwise it may have made, as was told later."""
+        facts = (event.fact for event in self.events)
+        return tuple(fact for fact in facts if isinstance(fact, ChangesAttributed))
+
+
+class Timeline(Struct, frozen=True):
+    """Reads one workspace's log; changes nothing.
+
+    Lists are as the tables have them; a single call, a tree, a state and a difference are read
+    from the log and checked: Corrupt where they are not as they were recorded. One that was
+    `imported` has a client's own times beside its own.
+    """
+
+    log: EventLog
+    projections: Projections
+    blobs: BlobStore
+    proven: ProvenLog
+    verified: VerifiedProjections
+    imported: bool = False
+
+    # --- points ---------------------------------------------------------------------------
+
+    def point(self, text: str | int) -> int:
+        """The seq that a point names: `42`, `head`, `head~3` (calls back), an RFC 3339 time,
+        `@checkpoint`, `session:ID` (its start). NotFound, InvalidArguments.
+
+        The earlier one of the two that a time may mean where clocks went back.
+        """
+        return self.meanings(text)[0]
+
+    def exact_point(self, text: str | int) -> int:
+        """The seq that a point names; Conflict for a time that may mean two."""
+        earlier, later = self.meanings(text)
+        if earlier != later:
+            raise Conflict(
+                f"clocks went back around {text}: it is point {earlier} by the first event that is "
+                f"later, and point {later} by the last one that is not",
+                hint=f"Name one of the two by its number: {earlier} or {later}.",
+                details={"points": [earlier, later]},
+            )
+        return earlier
+
+    def meanings(self, text: str | int) -> tuple[int, int]:
+        """The two seqs that a point may mean, in order: they differ for a time around which
+        clocks went back. NotFound, InvalidArguments.
+        """
+        text = str(text).strip()
+        if _is_named(text):
+            seq = self._named(text)
+            return seq, seq
+        return self.proven.around(_time(text))
+
+    def _named(self, text: str) -> int:
+        head = self.proven.head()
+        if text == "head":
+            return head
+        if _NUMBER.fullmatch(text):
+            if int(text) > head:
+                raise NotFound(
+                    f"point {text} does not exist", hint=f"The log ends at {head} (`head`)."
+                )
+            return int(text)
+        if back := _BACK.fullmatch(text):
+            return self._calls_back(int(back[1]), head)
+        if text.startswith("@"):
+            return self.verified.checkpoint(text[1:])
+        return self.verified.session(text.removeprefix("session:")).started
+
+    def _calls_back(self, count: int, head: int) -> int:
+        if count == 0:
+            return head
+        calls = self.projections.calls(CallFilter(limit=count + 1))
+        whole = len(calls) <= count
+        self.verified.check_calls(0 if whole else min(call.requested for call in calls) - 1)
+        numbers = sorted((call.seq for call in calls if call.seq), reverse=True)
+        if len(numbers) > count:
+            return numbers[count]
+        if len(numbers) == count:
+            return min(call.requested for call in calls) - 1
+        raise NotFound(
+            f"head~{count} does not exist", hint=f"On record: {count_text(len(numbers), 'call')}."
+        )
+
+    # --- lists ----------------------------------------------------------------------------
+
+    def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
+        return self.projections.sessions(before=before, limit=limit)
+
+    def session(self, id: str) -> Session:
+        return self.projections.session(id)
+
+    def open_sessions(self) -> Sequence[Session]:
+        return self.projections.open_sessions()
+
+    def hold(self, session: str) -> SessionHold | None:
+        """By what a session is held, itself or with one that contains it; None when it is not."""
+        return hold_of(partial(standing_of, self.log), session)
+
+    def holds(self) -> Sequence[SessionHold]:
+        """By what the open sessions are held, each once, oldest first."""
+        found = {self.hold(one.id) for one in self.open_sessions()} - {None}
+        return sorted(filter(None, found), key=lambda held: held.seq)
+
+    def last_heard(self, call: Call) -> datetime | None:
+        """When the program that reports an open call reported last; None for a call of ours."""
+        if call.seq is not None or standing_of(self.log, call.session).lease is None:
+            return None
+        for event in self.log.read(EventFilter(session=call.session, newest_first=True)):
+            if event.actor == call.actor:
+                return event.at
+        return call.at
+
+    def told_at(self, seq: int) -> datetime | None:
+        """When an event happened by the client's own clock, in a log that was imported."""
+        if not self.imported:
+            return None
+        return next((one.occurred_at for one in self.log.read(EventFilter.only(seq))), None)
+
+    def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
+        return self.projections.calls(filter)
+
+    def client_id(self, call: Call) -> str:
+        """The id that a call has with its client, told later where its hooks do not name it."""
+        return client_id(self.log, call)
+
+    def open_calls(self) -> Sequence[Call]:
+        return self.projections.open_calls()
+
+    def outside(
+        self, *, after: int = 0, before: int | None = None, typed: str = "", limit: int = 100
+    ) -> Sequence[OutsideChange]:
+        """What changed without a call between two events, newest first."""
+        return self.projections.outside(
+            after=after, before=before, typed=typed or None, limit=limit
+        )
+
+    def listed_changes(self, calls: Sequence[int]) -> Iterator[RecordedChange]:
+        """The changes that these calls made or may have made, by their requests, in log order."""
+        return self.projections.changes(calls=calls)
+
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        return self.projections.checkpoints()
+
+    def events(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
+        return self.log.read(filter)
+
+    # --- one call -------------------------------------------------------------------------
+
+    def call(self, seq: int) -> CallDetail:
+        """The call that the event `seq` belongs to. NotFound when it is not a call's event."""
+        found = self.verified.record_at(seq)
+        call = found.call
+        arguments: Any = None
+        result: Any = None
+        decision: CallDecided | None = None
+        moves: list[Move] = []
+        events = [
+            event
+            for event in found.events
+            if call.seq is None or event.seq <= call.seq or isinstance(event.fact, _TOLD_LATER)
+        ]
+        for event in events:
+            fact = event.fact
+            if isinstance(fact, CallRequested):
+                arguments = fact.arguments
+            elif isinstance(fact, CallDecided):
+                decision = fact
+            elif isinstance(fact, CallFinished):
+                result = fact.result
+            elif isinstance(fact, FilesChanged):
+                moves += fact.moves
+        changes = net_changes(one.change for one in found.changes)
+        return CallDetail(
+            *(call, arguments, result, decision, changes, tuple(moves), tuple(events)),
+            *(found.changes, found.maybe),
+        )
+
+    def changes_of(self, call: Call) -> tuple[FileChange, ...]:
+        """What one call did or, with others, may have done: per path first before, last after."""
+        found = self.verified.call_record(call.session, call.call_id)
+        shared = (one for one in found.maybe if one.origin != "outside")
+        both = sorted((*found.changes, *shared), key=lambda one: one.seq)
+        return net_changes(one.change for one in both)
+
+    def number(self, request: int) -> int:
+        """The number of the call that was requested with an event, its own while it is open."""
+        return self.verified.call_at(request).seq or request
+
+    def listed_call(self, seq: int) -> Call:
+        """As lists show it: the call that the event `seq` belongs to. NotFound."""
+        return self.projections.call_at(seq)
+
+    def call_of(self, recorded: RecordedChange) -> Call:
+        """The call that a change is listed with. NotFound for a change without a call."""
+        return self.projections.call(recorded.session, recorded.call_id or "")
+
+    # --- trees and files ------------------------------------------------------------------
+
+    def tree(self, at: int | None = None) -> dict[str, FileState]:
+        return self.verified.tree(at)
+
+    def state(self, path: str, at: int | None = None) -> FileState | None:
+        return self.verified.state(path, at)
+
+    def found(self, path: str, at: int) -> FileState | None:
+        """What a late writer had left of a file, where event `at` says that; else None."""
+        facts = (event.fact for event in self.log.read(EventFilter.only(at)))
+        found = (fact for fact in facts if isinstance(fact, ContentFound) and fact.path == path)
+        return next((fact.state for fact in found), None)
+
+    def is_unknown(self, path: str, at: int) -> bool:
+        """Whether nobody knows what was at a path after event `at`, of which no state is on record.
+
+        Nothing was before the first listing was whole. Later it is so for what was found where it
+        had been for some time, or came from where nothing is recorded.
+        """
+        if not self.is_listed(at):
+            return True
+        for recorded in self.projections.changes(after=at, paths=[path]):
+            if recorded.change.before is not None or recorded.origin == "baseline":
+                return recorded.origin == "baseline"
+            facts = self.verified.files_changed({recorded.seq}).values()
+            return any(path in fact.arrived for fact in facts)
+        return False
+
+    def unseen(self, *points: int) -> dict[str, str]:
+        """The paths of which it is not known after one of these events what is there, each with
+        the reason; with each all that is below it.
+
+        They could not be read, or had left the scope.
+        """
+        found: dict[str, str] = {}
+        for at in points:
+            lost = self.verified.untracked(at)
+            reasons: dict[str, str] = {}
+            newest_first = EventFilter(before=at + 1, kinds=_LOSING, newest_first=True)
+            for event in self.events(newest_first) if lost else ():
+                for path, reason in _lost_by(event.fact):
+                    reasons.setdefault(path, reason)
+            for path in lost & reasons.keys():
+                if not reasons[path].startswith("not a file"):
+                    found.setdefault(path, reasons[path])
+        return dict(sorted(found.items()))
+
+    def why_unseen(self, path: str, at: int) -> str:
+        """Why it is not known what was at a path after event `at`; "" where it is known."""
+        unseen = self.unseen(at)
+        return next((unseen[one] for one in (path, *parents(path)) if one in unseen), "")
+
+    def first_listing(self) -> int | None:
+        """The event with which the first listing of the workspace was whole; None before it is."""
+        wanted = EventFilter(kinds=(BaselineFinished.kind,), limit=1)
+        return next((event.seq for event in self.events(wanted)), None)
+
+    def is_listed(self, at: int) -> bool:
+        """Whether what is not in the tree of a point was not there: the first listing was whole."""
+        listed = self.first_listing()
+        return listed is not None and listed <= at
+
+    def check_listed(self, *points: int) -> None:
+        """NotFound for a point before the first listing was whole: what was there is not known."""
+        if not all(map(self.is_listed, points)):
+            raise NotFound(f"unknown: {self.unlisted()}", hint="Name a later point.")
+
+    def unlisted(self) -> str:
+        """Why what was there is not known before the first listing was whole."""
+        listed = self.first_listing()
+        if listed is None:
+            return "the first listing is not finished; `loom-audit init` goes on with it"
+        return f"nothing was on record before event {listed}"
+
+    def unknown_entries(self, folder: str, at: int, tree: Tree) -> list[str]:
+        """The left-out folders directly in a folder of which nobody knows whether they were there.
+
+        `tree` is the one of that point. Those that are there now; each was listed first after `at`.
+        """
+        if at >= self.proven.head():
+            return []
+        return [
+            path
+            for path, state in sorted(self.tree().items())
+            if state.kind == "opaque"
+            and path not in tree
+            and path.rpartition("/")[0] == folder
+            and self.is_unknown(path, at)
+        ]
+
+    def content(self, state: FileState) -> bytes:
+        """The bytes of a file or of a symlink's target.
+
+        TooLarge when only the hash was kept, Corrupt.
+        """
+        if state.blob is None:
+            if state.kind == "opaque":
+                raise NotFound("what is in it is not on record", hint="Look at it on disk.")
+            raise InvalidArguments(
+                "a directory does not have content", hint="`loom-audit ls` lists what was in it."
+            )
+        self.check_kept({"": state})
+        return self.blobs.get(state.blob)
+
+    def stream(self, state: FileState) -> BinaryIO:
+        """The same as a stream, all of which was checked before any of it is given."""
+        if state.blob is None or state.size <= PIECE:
+            return BytesIO(self.content(state))
+        self.check_kept({"": state})
+        with self.blobs.open(state.blob) as stream:
+            while stream.read(PIECE):
+                pass
+        return self.blobs.open(state.blob)
+
+    def check_kept(self, states: Mapping[str, FileState]) -> None:
+        """TooLarge when a content was recorded by hash only, Corrupt when it is gone."""
+        KeptContents(self.log, self.blobs).check(states.items())
+
+    def history(
+        self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
+    ) -> Sequence[RecordedChange]:
+        return self.projections.history(path, below=below, before=before, limit=limit)
+
+    def diff(self, old: int, new: int) -> tuple[FileChange, ...]:
+        """What differs between the trees of two points, in either order."""
+        losing = EventFilter(before=old + 1, kinds=_LOSING)
+        lost = any(_lost_by(event.fact) for event in self.events(losing))
+        if 0 <= new - old < NEAR and not lost:
+            self.verified.tree(new)  # Corrupt where it is not known what is there
+            folded = [event.fact for event in self.proven.folded(old, new)]
+            changed = [fact for fact in folded if isinstance(fact, FilesChanged)]
+            if len(changed) == len(folded):
+                return net_changes(change for fact in changed for change in fact.changes)
+        unknown, was = self.verified.untracked(old), self.tree(old)
+        found, unknown = diff(was, self.tree(new)), unknown | self.verified.untracked(new)
+        return tuple(one for one in found if unknown.isdisjoint((one.path, *parents(one.path))))
+
+
+def _lost_by(fact: Fact) -> Iterable[tuple[str, str]]:
+    """The paths that left the tree with a fact, and why."""
+    if isinstance(fact, ScopeAccepted):
+        return [(path, "it left the scope") for path in fact.untracked]
+    lost = getattr(fact, "paths" if isinstance(fact, PathsUntracked) else "untracked", ())
+    return [(one.path, one.reason) for one in lost]
+
+
+def _is_named(text: str) -> bool:
+    """Whether a point is named otherwise than by a time."""
+    return (
+        text == "head"
+        or text.startswith(("@", "session:"))
+        or bool(_NUMBER.fullmatch(text) or _BACK.fullmatch(text))
+    )
+
+
+def net_changes(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
+    """Changes in log order, folded to one per path, without those that cancel out."""
+    folded: dict[str, FileChange] = {}
+    for one in changes:
+        first = folded.get(one.path)
+        before = first.before if first else one.before
+        folded[one.path] = FileChange(one.path, before, one.after)
+    changed = (change for change in folded.values() if change.before != change.after)
+    return tuple(sorted(changed, key=lambda change: change.path))
+
+
+def _time(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InvalidArguments(
+            f"{text[:100]!r} is not a point",
+            hint="A point is 42, head, head~3, @checkpoint, session:ID, or a time: 10:32, "
+            "yesterday 17:00, 10 minutes ago, RFC 3339.",
+        ) from None

@@ -1,0 +1,49 @@
+"""Putting on record what is on disk and was not found by the look of any call."""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.look.attribution import attributed_drafts, candidates, with_missed
+from loom_audit.history.look.capture import ScanResult, scan
+from loom_audit.history.look.change_index import update_index
+from loom_audit.history.look.looked import look_between
+from loom_audit.history.look.survivors import Window
+from loom_audit.history.record.fitted import append_found
+from loom_audit.history.record.interrupted import record_interrupted
+
+
+def record_drift(attachment: Attachment, wanted: Callable[[str], bool] | None = None) -> None:
+    """Put on record what others changed on disk since the last scan; the lock is held.
+
+    Only at `wanted` paths: what is elsewhere is found again by the next scan.
+    """
+
+    open_calls = attachment.projections.open_calls()
+    record_interrupted(attachment, open_calls)
+    among = candidates(attachment, open_calls)  # of before the scan
+    window = Window.begin(attachment)
+
+    def flush(found: ScanResult) -> None:
+        found = found if wanted is None else _only(found, wanted)
+        among_now = window.with_survivors(among)
+        look = with_missed(attachment, look_between(attachment, among_now), found.missed)
+        drafts = attributed_drafts(
+            attachment, found.changes, among_now, found.moves, found.arrived, look=look
+        )
+        events = append_found(attachment, drafts, found.entries, among_now)
+        update_index(attachment, found.entries, events)
+
+    flush(scan(attachment, flush))
+    window.end()
+
+
+def _only(found: ScanResult, wanted: Callable[[str], bool]) -> ScanResult:
+    return replace(
+        found,
+        changes=[change for change in found.changes if wanted(change.path)],
+        entries={path: entry for path, entry in found.entries.items() if wanted(path)},
+        moves=tuple(m for m in found.moves if wanted(m.source) and wanted(m.target)),
+        arrived=tuple(path for path in found.arrived if wanted(path)),
+    )

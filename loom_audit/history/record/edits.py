@@ -1,0 +1,205 @@
+"""Plans of file operations: what each would change, given the present states. Changes nothing."""
+
+from collections.abc import Callable
+from hashlib import sha256
+
+from msgspec.structs import replace
+
+from loom_audit.errors import (
+    Conflict,
+    FileNotFound,
+    InvalidPath,
+    IsADirectory,
+    NotADirectory,
+    NotEmpty,
+)
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.look.arrivals import arrived_among
+from loom_audit.history.look.change_index import catch_up
+from loom_audit.history.record.steps import Preconditions
+from loom_audit.model.files import FileChange, FileState, Move, mode_after_write, parents
+
+Transform = Callable[[bytes | None], bytes]
+"""Returns the new content for the old one (None when absent)."""
+
+
+def plan_edit(
+    preconditions: Preconditions,
+    path: str,
+    new: Transform | bytes,
+    *,
+    mode: int | None,
+    create: bool,
+) -> list[FileChange]:
+    """The directories to make, the file's other names, and, last, the change of the file itself."""
+    attachment = preconditions.attachment
+    target = attachment.workspace.resolve(attachment.workspace.relative(path))
+    before = preconditions.look(target)
+    if not target or (before and before.kind == "directory"):
+        raise IsADirectory(f"{path or '.'} is a directory", hint="Name a file in it.")
+    if not isinstance(new, bytes):
+        new = new(attachment.workspace.read(target) if before else None)
+    if before is None:
+        has = attachment.workspace.attributes_of_new(target, 0o644 if mode is None else mode)
+        bits, acl = has.mode, has.acl
+    else:
+        bits, acl = mode_after_write(before.mode) if mode is None else mode, before.acl
+    blob = preconditions.put(new, similar_to=before.blob if before else None)
+    group = None if before is None else before.group
+    change = FileChange(target, before, FileState("file", blob, bits, len(new), group, acl))
+    others = [other for other in preconditions.whole([change]) if other.path != target]
+    if before is not None and not preconditions.drift:
+        return [*others, change]  # the folders above a recorded path are on record
+    return [*missing_parents(preconditions, target, create=create), *others, change]
+
+
+def plan_delete(preconditions: Preconditions, path: str, *, recursive: bool) -> list[FileChange]:
+    """The path and, `recursive`, everything below it."""
+    target = resolve_name(preconditions, path)
+    state = preconditions.look(target)
+    if state is None:
+        raise FileNotFound(f"File not found: {path}")
+    check_recorded(preconditions, target, state)
+    changes = [FileChange(target, state, None)]
+    if state.kind == "directory":
+        inside = descendants(preconditions, target)
+        if inside and not recursive:
+            raise NotEmpty(
+                f"{path} is a directory that is not empty",
+                hint="Pass recursive=true to delete it with all it holds.",
+            )
+        changes += [FileChange(below, there, None) for below, there in inside.items()]
+    return [*preconditions.whole(changes)]
+
+
+def plan_move(
+    preconditions: Preconditions, source: str, target: str, *, overwrite: bool
+) -> tuple[list[FileChange], tuple[Move, ...]]:
+    """Deletions at the old paths, creations at the new ones, and the moves that pair them.
+
+    A folder that arrived from where nothing is recorded is renamed, so that it stays what it is.
+    """
+    old, new = resolve_name(preconditions, source), resolve_name(preconditions, target)
+    state, there = preconditions.look(old), preconditions.look(new)
+    if state is None:
+        raise FileNotFound(f"File not found: {source}")
+    check_recorded(preconditions, old, state)
+    if new == old or new.startswith(old + "/"):
+        raise InvalidPath(
+            f"Cannot move {source} to {target}: it is the same or inside",
+            hint="Name a target outside of what is moved.",
+        )
+    if there and (not overwrite or "directory" in (there.kind, state.kind)):
+        raise Conflict(
+            f"{target} already exists",
+            hint="Pass overwrite=true to replace a file; directories are never replaced.",
+        )
+    inside = descendants(preconditions, old) if state.kind == "directory" else {}
+    going = {old: state, **inside}
+    arrived = arrived_among(preconditions.attachment, going)
+    going |= {path: replace(going[path], identity=which) for path, which in arrived.items()}
+    changes = missing_parents(preconditions, new, create=True)
+    changes += [FileChange(path, was, None) for path, was in going.items()]
+    changes += [
+        FileChange(new + path[len(old) :], there if path == old else None, was)
+        for path, was in going.items()
+    ]
+    moves = tuple(
+        Move(path, new + path[len(old) :])
+        for path, was in going.items()
+        if was.kind != "directory" or path in arrived
+    )
+    return [*preconditions.whole(changes)], moves
+
+
+def resolve_name(preconditions: Preconditions, path: str) -> str:
+    """The workspace path with the symlinks of its parents followed, and a final symlink not."""
+    workspace = preconditions.attachment.workspace
+    relative = workspace.relative(path)
+    if not relative:
+        raise InvalidPath(
+            "The workspace itself cannot be deleted or moved", hint="Name a path in it."
+        )
+    above, _, name = relative.rpartition("/")
+    resolved = workspace.resolve(above) if above else ""
+    return f"{resolved}/{name}" if resolved else name
+
+
+def preview_edit(
+    attachment: Attachment, path: str, new: Transform | bytes, *, create: bool = True
+) -> tuple[list[FileChange], bytes | None, bytes]:
+    """The changes of `plan_edit`, the old content and the new; nothing is stored or locked."""
+    preconditions = Preconditions(attachment, keep=False)
+    changes = plan_edit(preconditions, path, new, mode=None, create=create)
+    change = changes[-1]
+    old = read_content(attachment, change.path, change.before) if change.before else None
+    [content] = preconditions.contents.values()
+    return changes, old, content
+
+
+def read_content(attachment: Attachment, path: str, state: FileState) -> bytes:
+    """The bytes of a file or of a symlink's target. Conflict when they are not the state's."""
+    read = attachment.workspace.read_link if state.kind == "symlink" else attachment.workspace.read
+    content = read(path)
+    if sha256(content).hexdigest() != state.blob:
+        raise Conflict(f"{path} is being changed right now", hint="Try again.")
+    return content
+
+
+def missing_parents(preconditions: Preconditions, path: str, *, create: bool) -> list[FileChange]:
+    """The directories to make above a path, outermost first."""
+    missing = []
+    for above in parents(path):
+        state = preconditions.look(above)
+        if state is None:
+            if not create:
+                raise FileNotFound(
+                    f"Directory not found: {above}", hint="Create it, or allow parents to be made."
+                )
+            has = preconditions.attachment.workspace.attributes_of_new(above, 0o755)
+            folder = FileState("directory", None, has.mode, 0, acl=has.acl)
+            missing.append(FileChange(above, None, folder))
+        elif state.kind not in ("directory", "opaque"):
+            raise NotADirectory(
+                f"{above} is not a directory", hint="Choose another path, or move that away."
+            )
+    return missing
+
+
+def descendants(preconditions: Preconditions, path: str) -> dict[str, FileState]:
+    """Everything below a directory. Conflict when some of it is not recorded.
+
+    What is not recorded could not be brought back, so it is never deleted or moved.
+    """
+    attachment = preconditions.attachment
+    preconditions.look_below(path)
+    inside: dict[str, FileState] = {}
+    for below, stamp in attachment.workspace.walk(attachment.scope, catch_up(attachment), path):
+        state = None if isinstance(stamp, str) else preconditions.look(below)
+        if state is None:
+            raise _unrecorded(path, below)
+        inside[below] = state
+    folders = [path, *(p for p, state in inside.items() if state.kind == "directory")]
+    for folder in folders:
+        for name, _ in attachment.workspace.list(folder):
+            if f"{folder}/{name}" not in inside:
+                raise _unrecorded(path, f"{folder}/{name}")
+    return inside
+
+
+def check_recorded(preconditions: Preconditions, path: str, state: FileState) -> None:
+    """Conflict for a path that is not recorded, since it could not be brought back."""
+    if not preconditions.is_recorded(path, state):
+        raise Conflict(
+            f"{path} is out of scope, is not recorded and could not be brought back",
+            hint="Use a shell command.",
+            details={"path": path},
+        )
+
+
+def _unrecorded(path: str, below: str) -> Conflict:
+    return Conflict(
+        f"{path} holds {below}, which is not recorded and could not be brought back",
+        hint="Delete that first, or use a shell command.",
+        details={"path": below},
+    )

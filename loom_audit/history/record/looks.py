@@ -1,0 +1,238 @@
+"""The looks at the workspace before and after what changes files by itself, such as a command."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.writer import Writer
+from loom_audit.history.look.attribution import (
+    acting_calls,
+    attributed_drafts,
+    candidates,
+    candidates_with,
+    ended_unseen,
+    found_fact,
+    innermost,
+    with_missed,
+)
+from loom_audit.history.look.capture import ScanResult, scan
+from loom_audit.history.look.doers import Candidate, Told, by_doers
+from loom_audit.history.look.looked import look_between, look_made
+from loom_audit.history.look.survivors import Activity, Window, add_survivors, settled_tasks_left
+from loom_audit.history.record.call_record import LATE, CallRecord
+from loom_audit.history.record.interrupted import SOURCE, record_interrupted
+from loom_audit.history.record.watching import note_command, note_unchecked
+from loom_audit.model.applicable import in_applicable_order
+from loom_audit.model.events import FilesChanged
+from loom_audit.model.records import Call
+from loom_audit.ports import EventFilter, Stamp
+
+NOT_SETTLED = "what it left running was not settled"
+"""Processes came and went; what was left may be none of those that were seen."""
+
+
+class Before(Struct, frozen=True):
+    """What was seen before a block of code that changes files by itself.
+
+    `mode` is the stamp of the workspace's own folder, `others` the calls that were open and
+    whether their processes ran.
+    """
+
+    mode: Stamp | None
+    others: Mapping[Candidate, bool]
+
+
+def look_before_block(record: CallRecord, *, watched: bool) -> Before:
+    """Take the look before a block of ours; the lock is held.
+
+    It is `watched` when a runner ends what it starts.
+    """
+    attachment = record.attachment
+    note_command(attachment)
+    others = look_before(record)
+    alive = {one: attachment.is_session_alive(one.session) for one in others}
+    mode = attachment.workspace.stamp("")
+    if not watched:
+        attachment.running[record.key] = attachment.processes.running()
+    return Before(mode, alive)
+
+
+def look_after_block(record: CallRecord, before: Before, left: Iterable[str]) -> None:
+    """Take the look after it; the lock is held.
+
+    The tasks that are `left` go on, and when it was not watched whatever else it started: they
+    stay candidates.
+    """
+    attachment = record.attachment
+    began = attachment.running.pop(record.key, None)
+    settled = True
+    if began is None:
+        going_on = attachment.processes.activity(left)
+    else:
+        beside = [*attachment.running.values()]
+        going_on, settled = settled_tasks_left(attachment, began, [*left], beside=beside)
+    look_after(record, before.others)
+    if attachment.workspace.stamp("") not in (before.mode, None):
+        record.lower_coverage("the workspace's own mode changed")
+    keep_going_on(record, going_on, settled=settled)
+
+
+def keep_going_on(record: CallRecord, tasks: Activity, *, settled: bool = True) -> None:
+    """Let what a call leaves running stay a candidate, and say so, and where it is not `settled`.
+
+    The lock is held.
+    """
+    if not settled:
+        record.lower_coverage(NOT_SETTLED)
+    if tasks:
+        attachment = record.attachment
+        add_survivors(attachment, attachment.projections.call(*record.key).requested, tasks)
+        named = ", ".join(attachment.processes.title(task) for task in [*tasks][:5])
+        record.lower_coverage(f"left running: {named}")
+
+
+def look_before(record: CallRecord, *, within: int | None = None) -> list[Candidate]:
+    """Store the request, and what was changed before it by other calls; the lock is held.
+
+    The call is `within` the one of this request, if there is one. The calls that were open.
+    """
+    open_calls = record.attachment.projections.open_calls()
+    others = candidates(record.attachment, open_calls, besides=record.key)
+    window = Window.begin(record.attachment)
+
+    def flush(part: ScanResult) -> None:
+        record.commit_foreign(part, window.with_survivors(others))
+
+    record_interrupted(record.attachment, open_calls)
+    found = scan(record.attachment, flush)
+    record.window = window
+    among = window.with_survivors(others)
+    attachment, here = record.attachment, record.writer.session
+    look = look_between(attachment, among, heard=here, within=within)
+    look = with_missed(attachment, look, found.missed)
+    moved = found.moves, found.arrived
+    record.add_drafts(attributed_drafts(attachment, found.changes, among, *moved, look=look))
+    record.entries.update(found.entries)
+    record.add_untracked(found)
+    record.commit_and_index()
+    return others
+
+
+def look_after(
+    record: CallRecord,
+    others: Mapping[Candidate, bool] = MappingProxyType({}),
+    *,
+    late: Callable[[], bool] = lambda: False,
+    heard: Callable[[], bool] = lambda: False,
+    told: Mapping[int, Told] = MappingProxyType({}),
+) -> None:
+    """Collect what changed as this call's, shared with the others; the lock is held.
+
+    `others` were open at the look before it: whether their processes were still running. `late`
+    says, once it was made, that the look did not come directly after the call; then `told` counts:
+    what clients told of the ends of calls, by their requests. The call's client is `heard` where it
+    is there at this moment.
+    """
+    attachment = record.attachment
+    open_now = {call.requested: call for call in attachment.projections.open_calls()}
+    own = next(call for call in open_now.values() if (call.session, call.call_id) == record.key)
+    foreign = bool(record.writer.source)
+    now = candidates_with(
+        attachment, own, open_now.values(), request=record.request, foreign=foreign, told=told
+    )
+    now = [one for one in now if others.get(one, True)]
+    for one in (one for one, alive in others.items() if alive and one not in now):
+        still = one if one.requested in open_now else ended_unseen(attachment, one)
+        now += [still] if still else []
+    found = collect_changes(record, open_now.values(), now, late=late, heard=heard)
+    if attachment.workspace.is_deleted():
+        record.lower_coverage("the workspace's own folder was deleted")
+    note_unchecked(attachment, own.requested)
+    record.lower_coverage(*found.reasons)
+    _add_changes_recorded_by_others(record, own)
+
+
+def collect_changes(
+    record: CallRecord,
+    open_calls: Iterable[Call],
+    among: Sequence[Candidate],
+    *,
+    late: Callable[[], bool],
+    heard: Callable[[], bool] = lambda: False,
+) -> ScanResult:
+    """Scan, and collect what changed as that of these candidates; the lock is held."""
+    own, attachment = record.key, record.attachment
+    window = Window.begin(record.attachment)
+
+    def add(found: ScanResult) -> None:
+        record.entries.update(found.entries)
+        ordered = sorted(
+            window.with_survivors(among),
+            key=lambda one: (one.key != own, one.outlived, one.requested),
+        )
+        is_late = late()
+        if is_late:
+            record.lower_coverage(LATE)
+        here = record.writer.session if heard() else ""
+        look = look_made(attachment, ordered, late=is_late, heard=here, goes_on=not is_late)
+        look = with_missed(attachment, look, found.missed)
+        for doers, part in in_applicable_order(by_doers(found.changes, ordered, look)):
+            moved = found.moves, found.arrived
+            if not doers.outside and doers.among[0].key == own:
+                record.add_changes(found_fact(doers, part, *moved))
+            else:
+                drafts = attributed_drafts(attachment, part, ordered, *moved, look=look)
+                record.add_drafts(drafts)
+
+    def flush(found: ScanResult) -> None:
+        add(found)
+        record.commit_and_index()
+
+    record_interrupted(record.attachment, open_calls)
+    found = scan(record.attachment, flush, after_the_fact=True)
+    add(found)
+    record.window = window
+    record.add_untracked(found, [one.requested for one in among])
+    return found
+
+
+def _add_changes_recorded_by_others(record: CallRecord, own: Call) -> None:
+    """Count what the looks of other calls recorded as this call's changes.
+
+    As the log says it: coverage must not be raised by who alters the tables.
+    """
+    log = record.attachment.log
+    since = EventFilter(after=own.requested, kinds=(FilesChanged.kind,))
+    for event in log.read(since) if log.head() > own.requested else ():
+        fact = event.fact
+        if not isinstance(fact, FilesChanged) or fact.origin == "outside":
+            continue
+        is_own = (event.session, fact.call_id) == (own.session, own.call_id)
+        if is_own or own.requested in fact.causes:
+            record.add_changed_paths([change.path for change in fact.changes])
+            record.note_causes(fact.causes)
+    if record.shared:
+        record.lower_coverage("shared with other commands")
+
+
+def record_found_changes(
+    attachment: Attachment,
+    calls: Sequence[Call],
+    told: Mapping[int, Told] = MappingProxyType({}),
+) -> None:
+    """Record what changed on disk since the interrupted calls began; the lock is held.
+
+    The look comes late: what is not told or named, and dated, is no call's.
+    """
+    ended = {call.requested for call in calls}
+    open_calls = attachment.projections.open_calls()
+    acting = acting_calls(attachment, open_calls)
+    running = [one for one in acting if one.requested not in ended]
+    among = innermost(attachment, [*calls, *running], told=told)
+    owner = among[0]
+    writer = Writer(attachment, owner.session, owner.actor, SOURCE)
+    record = CallRecord(writer, owner.call_id)
+    collect_changes(record, open_calls, among, late=lambda: True)
+    record.commit_and_index()

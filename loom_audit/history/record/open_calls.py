@@ -1,0 +1,98 @@
+"""Says of an open call that is in the way: which it is, since when, and how it ends."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from loom_audit.errors import Conflict
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.questions import approval_state
+from loom_audit.history.look.attribution import contains_calls
+from loom_audit.history.read.verified import listed_error
+from loom_audit.model.events import (
+    ApprovalRequested,
+    CallFinished,
+    CallRequested,
+    SessionEnded,
+    SessionStarted,
+)
+from loom_audit.model.records import Call, Session
+from loom_audit.ports import EventLog
+
+
+def check_open(log: EventLog, calls: Sequence[Call], sessions: Sequence[Session] = ()) -> None:
+    """Corrupt unless the log has that these began where they are listed, and not that they ended.
+
+    A session begins with its first event, whatever that is, and may begin again.
+    """
+    begun = {(call.session, call.call_id): call.requested for call in calls}
+    opened = {session.id: session.started for session in sessions}
+    still_open = set[object]()
+
+    def look(envelope: Mapping[str, Any]) -> bool:
+        kind, seq = envelope.get("kind"), envelope["seq"]
+        session = envelope.get("session", "")
+        call = session, envelope.get("call_id", "")
+        if kind == CallRequested.kind and begun.get(call) == seq:
+            still_open.add(call)
+        if session in opened and (kind == SessionStarted.kind or opened[session] == seq):
+            still_open.add(session)
+        if kind == CallFinished.kind:
+            still_open.discard(call)
+        if kind == SessionEnded.kind:
+            still_open.discard(session)
+        return False
+
+    listed = [*begun.items(), *opened.items()]
+    first = min((seq for _, seq in listed), default=log.head() + 1)
+    for _ in log.stretch(max(first, 1) - 1, log.head(), look):
+        pass
+    if ended := [seq for key, seq in listed if key not in still_open]:
+        raise listed_error(min(ended))
+
+
+def calls_in_the_way(attachment: Attachment) -> list[Call]:
+    """The open calls that may change files while something is taken back, oldest first.
+
+    Not those whose process has ended, nor those that only contain others.
+    """
+    return [
+        call
+        for call in attachment.projections.open_calls()
+        if call.effect != "read"
+        and attachment.is_alive(call)
+        and not contains_calls(attachment, call)
+    ]
+
+
+def open_call_error(attachment: Attachment, calls: Sequence[Call]) -> Conflict:
+    """The refusal because of these open calls; it names the first of them."""
+    call = calls[0]
+    more = f" and {len(calls) - 1} more" if len(calls) > 1 else ""
+    which = f"call {call.requested}, open since {call.at:%Y-%m-%d %H:%M:%S} UTC"
+    details = {"calls": [one.requested for one in calls]}
+    named = f"{call.tool} of session {call.session}"
+    state = approval_state(attachment.log, call.session, call.call_id, after=call.requested)
+    if not attachment.is_alive(call):
+        text = f"{named} was interrupted ({which}){more}"
+        return Conflict(text, hint="`loom-audit recover` closes it.", details=details)
+    if state.is_waiting and state.question and isinstance(state.question.fact, ApprovalRequested):
+        asked = state.question.fact
+        number = state.question.seq if asked.number > 1 else call.requested
+        whose = f"{which}, session {call.session}"
+        return Conflict(
+            f"{call.tool} waits for approval: {asked.reason} ({whose}){more}",
+            hint=f"Answer it first: `loom-audit approve {number}` or `loom-audit deny {number}`.",
+            details=details,
+        )
+    if attachment.lease(call.session) is None:
+        return Conflict(
+            f"{named} is still running here ({which}){more}",
+            hint="Wait until it has ended, or stop the program that runs that session.",
+            details=details,
+        )
+    return Conflict(
+        f"{named} is still open: its client has not reported its end ({which}){more}",
+        hint=f"Wait for that, or run `loom-audit session end {call.session}`. "
+        "`loom-audit rollback POINT --hold` goes back now, and lets no other call of it run.",
+        details=details,
+    )

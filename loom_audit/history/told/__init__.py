@@ -1,0 +1,1 @@
+"""What other programs report of their calls: hooks, transcripts, imports."""

@@ -1,0 +1,452 @@
+"""Calls of other programs: begun by a report, ended by another, maybe in another process.
+
+Nothing is held between the two. While a call is open its session's lease says who ends it.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from loom_audit.errors import Conflict, InvalidArguments, NotFound, NoWorkspace
+from loom_audit.history.ground.attachment import (
+    CLIENT,
+    CLIENT_UNSEEN,
+    UNDO_TOOLS,
+    Attachment,
+    is_undo,
+    session_lock,
+)
+from loom_audit.history.ground.writer import Writer
+from loom_audit.history.look.attribution import changes_by_itself, request_event
+from loom_audit.history.look.doers import Told
+from loom_audit.history.look.kept_looks import (
+    discard_look,
+    keep_look,
+    recall_looks,
+    was_late,
+)
+from loom_audit.history.look.looked import keep_clock
+from loom_audit.history.look.survivors import add_goes_on, add_hooks, end_goes_on
+from loom_audit.history.record.call import OpenCall, exclusive
+from loom_audit.history.record.call_record import NOT_SEEN_BEFORE
+from loom_audit.history.record.hold import check_not_denied, denial, deny_if_held, keep_held
+from loom_audit.history.record.looks import keep_going_on, look_after, look_before
+from loom_audit.history.record.recovery import (
+    WORKSPACE_GONE,
+    close_calls,
+    decision_needed,
+    recover,
+)
+from loom_audit.history.record.watching import note_command
+from loom_audit.history.told.left_running import tasks_and_hooks_left
+from loom_audit.model.coverage import Coverage, Status
+from loom_audit.model.events import (
+    CallFinished,
+    CallReported,
+    CallRequested,
+    CoverageLowered,
+    Event,
+    SessionEnded,
+    SessionStarted,
+)
+from loom_audit.model.records import Call, Session
+from loom_audit.ports import EventFilter
+
+RAN_DENIED = "ran though it was denied"
+ENDED_BY_HAND = "the session was ended before the end of this call was reported"
+
+
+ToldOf = Callable[[], Mapping[int, Told]]
+"""Gives what clients told of the ends of calls, by their requests."""
+
+
+def start_session(writer: Writer, started: SessionStarted) -> None:
+    """Put a session with a lease on record, or that it goes on under another lease.
+
+    Calls that another process of it left open are closed when that one has ended. Conflict for
+    a session of ours, and for one that is open and whose process runs and is another.
+    """
+    attachment, session = writer.attachment, writer.session
+    same = attachment.lease(session) == started.lease
+    recover(attachment, sparing=session if same else "")
+    with attachment.exclusive():
+        known = find_session(attachment, session)
+        if known is not None:
+            _check_free(attachment, known, started)
+        if known is None or known.ended is not None or attachment.lease(session) != started.lease:
+            writer.record(started)
+        keep_clock(attachment, session)
+        keep_held(attachment, session)  # one that began in a session that is held
+
+
+def _check_free(attachment: Attachment, known: Session, started: SessionStarted) -> None:
+    lease = attachment.lease(known.id)
+    if lease is None:
+        raise Conflict(
+            f"session {known.id} is not one that another program reports",
+            hint="Give the session an id of its own.",
+        )
+    assert started.lease is not None
+    same_process = replace(lease, seconds=0) == replace(started.lease, seconds=0)
+    if known.ended is None and not same_process and attachment.processes.is_alive(lease):
+        raise Conflict(
+            f"session {known.id} is open, and process {lease.pid} that reports it runs",
+            hint="Give the session an id of its own, or end that process or "
+            f"`loom-audit session end {known.id}` first.",
+        )
+
+
+def begin(
+    writer: Writer,
+    request: CallRequested,
+    *,
+    look: bool,
+    watched: bool = False,
+    late: Callable[[], bool] = lambda: False,
+) -> Event:
+    """Put a call on record as requested, with a look at what others changed before it.
+
+    None where it is too `late` for it: the call may have begun.
+    Where it is `watched` this process stays, and from the second look on is told by the kernel
+    where to look.
+
+    The event of its request, again when it was begun like this before. Conflict when it was begun
+    otherwise, or the session is not open; NotFound without a session. InvalidArguments when
+    `within` is not the request of a call. ApprovalDenied, with the reason, while the session is
+    held: the call is then on record as denied, and has that answer also when it is told again.
+    """
+    attachment = writer.attachment
+    if request.tool in UNDO_TOOLS and request.effect == "write":
+        request = replace(request, effect="execute")  # it is not taken for ours
+    recover(attachment, sparing=writer.session)
+    with exclusive(attachment):
+        known = find_call(attachment, writer.session, request.call_id)
+        if known is not None:
+            _check_foreign(attachment, known)
+            event = _begun_before(attachment, known, request)
+            check_not_denied(attachment, known)
+            return event
+        check_session_open(attachment, writer.session)
+        _check_container(attachment, request)
+        if not (gone := late()):  # else the client may run it, and tells what it did
+            deny_if_held(replace(writer, source=CLIENT), request)
+        looks = look and request.effect in ("write", "execute") and not gone
+        source = CLIENT if looks or request.effect in ("read", "network") else CLIENT_UNSEEN
+        call = OpenCall.asked(replace(writer, source=source), request)
+        if looks:
+            if watched:
+                note_command(attachment)
+            look_before(call.record, within=request.within)
+            keep_look(attachment, *call.record.key, late=late())
+        else:
+            call.announce()
+        begun = attachment.projections.call(writer.session, request.call_id)
+        return request_event(attachment, begun)[0]
+
+
+def end(
+    writer: Writer,
+    call_id: str,
+    status: Status,
+    result: Mapping[str, Any],
+    *,
+    look: bool,
+    duration: int | None = None,
+    reasons: Callable[[], Sequence[str]] = tuple,
+    unseen: str = "",
+    goes_on: bool = False,
+    asking: Callable[[], Collection[int]] = tuple,
+    inferred: bool = False,
+    late: Callable[[], bool] = lambda: False,
+    heard: Callable[[], bool] = lambda: True,
+    told: ToldOf = dict,
+) -> Event:
+    """Finish a call with what it changed, as a look finds it where the workspace is not gone.
+
+    What is reported once it is finished is a fact of its own, once; it takes the place of a status
+    that was `inferred`. `duration` is in microseconds,
+    by default from its begin to now. `reasons`, asked for after the look, lower its coverage, and
+    `unseen` is why nothing of it was seen; one that `goes_on` left something running, whatever its
+    status. What is `asking` gives the processes that only report. `late` says whether the client
+    has gone on when it is looked; then `told` counts, what is told of the ends of calls by their
+    requests. It is `heard` where the client is there and tells something. The event.
+    NotFound for a call that was not begun; Conflict for one that no other program reports.
+    """
+    attachment = writer.attachment
+    writer = replace(writer, source=CLIENT)
+    with suppress(NoWorkspace):  # the calls of others are closed when it is back
+        recover(attachment, sparing=writer.session)
+    with exclusive(attachment):
+        call = find_call(attachment, writer.session, call_id)
+        if call is None:
+            raise NotFound(
+                f"session {writer.session} has no call {call_id}",
+                hint="Begin it before it is ended.",
+            )
+        _check_foreign(attachment, call)
+        if call.seq is not None:
+            return _report(writer, call, status, result)
+        event, _ = request_event(attachment, call)
+        began = event.occurred_at or event.at
+        if duration is not None:
+            at = writer.occurred_at or attachment.clock.now()
+            writer, began = replace(writer, occurred_at=at), at - timedelta(microseconds=duration)
+        ending = OpenCall.resumed(writer, call, began=began)
+        if (seen := attachment.looked.pop(ending.record.key, None)) is not None:
+            ending.record.coverage, files = seen
+            ending.record.add_changed_paths(files)
+        elif changes_by_itself(attachment, call):
+            # one that was denied did not run: what was started meanwhile is the client's own
+            goes_on = goes_on or status == "running"
+            asked = None if status == "denied" else asking
+            before = ending.record.coverage
+            _look_at_end(
+                ending,
+                call,
+                look=look,
+                goes_on=goes_on,
+                asking=asked,
+                late=late,
+                heard=heard,
+                told=told,
+            )
+            if status == "denied":  # what is found is not its doing, however late it is found
+                ending.record.coverage = before
+        ending.record.lower_coverage(*reasons())
+        if unseen:
+            ending.record.coverage = Coverage("none", (unseen,))
+        if call.effect == "network":
+            ending.record.lower_coverage("outside the workspace: network")
+        body = {**result, "files_changed": [*ending.files_changed]}
+        finished = ending.finish(status, body, inferred=inferred)
+    discard_look(attachment, call)
+    return finished
+
+
+def end_background(writer: Writer, call_id: str, result: Mapping[str, Any]) -> Event:
+    """Put on record that what a call left running has ended, once. NotFound, Conflict."""
+    call = find_call(writer.attachment, writer.session, call_id)
+    if call is None or call.seq is None:
+        raise NotFound(
+            f"session {writer.session} has no call {call_id} that has ended",
+            hint="Tell the end of the call first.",
+        )
+    with exclusive(writer.attachment):
+        return _report(replace(writer, source=CLIENT), call, "unknown", result)
+
+
+def end_session(writer: Writer) -> Event:
+    """Put the end of a session on record, and close the calls that are open in it.
+
+    The event; the one on record when it has ended already. Conflict while a process of ours is
+    recording it. NotFound.
+    """
+    attachment = writer.attachment
+    with exclusive(attachment):
+        session = attachment.projections.session(writer.session)
+        if session.ended is not None:
+            wanted = EventFilter.only(session.ended)
+            [event] = attachment.log.read(wanted)
+            return event
+        if attachment.lock.is_held(session_lock(session.id)):
+            raise Conflict(
+                f"session {session.id} belongs to a process that is running",
+                hint="End that process.",
+            )
+        open_calls = attachment.projections.open_calls()
+        mine = [call for call in open_calls if call.session == session.id]
+        for call in mine:
+            if is_undo(call):
+                raise decision_needed(call)
+        close_calls(attachment, mine, ENDED_BY_HAND)
+        [event] = writer.record(SessionEnded("interrupted" if mine else "completed"))
+        return event
+
+
+def look_at_end(
+    writer: Writer,
+    call_id: str,
+    *,
+    goes_on: bool,
+    asking: Callable[[], Collection[int]],
+    late: Callable[[], bool],
+    heard: Callable[[], bool],
+    told: ToldOf,
+) -> None:
+    """Look at what a call changed that has ended, where its client tells later how it did."""
+    attachment = writer.attachment
+    writer = replace(writer, source=CLIENT)
+    with exclusive(attachment):
+        call = find_call(attachment, writer.session, call_id)
+        if call is None or call.seq is not None or not changes_by_itself(attachment, call):
+            return
+        ending = OpenCall.resumed(writer, call)
+        if ending.record.key not in attachment.looked:
+            _look_at_end(
+                ending,
+                call,
+                look=True,
+                goes_on=goes_on,
+                asking=asking,
+                late=late,
+                heard=heard,
+                told=told,
+            )
+            ending.record.commit_and_index()
+            files = tuple(ending.files_changed)
+            attachment.looked[ending.record.key] = ending.record.coverage, files
+
+
+def _look_at_end(
+    ending: OpenCall,
+    call: Call,
+    *,
+    look: bool,
+    goes_on: bool,
+    asking: Callable[[], Collection[int]] | None,
+    late: Callable[[], bool],
+    heard: Callable[[], bool],
+    told: ToldOf,
+) -> None:
+    """Record what a call changed, and what it left running, unless nothing is `asking` of it."""
+    attachment = ending.record.attachment
+    left, hooks, settled = (
+        ({}, {}, True)
+        if asking is None
+        else tasks_and_hooks_left(attachment, call, asking, goes_on=goes_on)
+    )
+    recall_looks(attachment, [call])
+    event, _ = request_event(attachment, call)
+    seen = event.source == CLIENT and not was_late(attachment, call)
+    _capture(ending, look=look, seen=seen, late=late, heard=heard, told=told)
+    add_hooks(attachment, call.requested, hooks)
+    keep_going_on(ending.record, left, settled=settled)
+    if goes_on and not left:
+        add_goes_on(attachment, call.requested)
+
+
+def _capture(
+    ending: OpenCall,
+    *,
+    look: bool,
+    seen: bool,
+    late: Callable[[], bool],
+    heard: Callable[[], bool],
+    told: ToldOf,
+) -> None:
+    """Record what a call changed, and how far that is known."""
+    if not look:
+        ending.record.lower_coverage("not looked at after it", level="none")
+        return
+    if not seen:
+        ending.record.lower_coverage(NOT_SEEN_BEFORE)
+    try:
+        ends = told() if late() or not seen else {}
+        look_after(ending.record, late=lambda: not seen or late(), heard=heard, told=ends)
+    except NoWorkspace:
+        ending.record.lower_coverage(WORKSPACE_GONE, level="none")
+
+
+def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any]) -> Event:
+    """Put on record what was reported about a finished call, unless it is there already."""
+    assert call.seq is not None
+    if status != "running":
+        end_goes_on(writer.attachment, call.requested)
+    kinds = (CallFinished.kind, CallReported.kind)
+    told = EventFilter(after=call.seq - 1, kinds=kinds, session=call.session)
+    inferred = ""
+    for event in writer.attachment.log.read(told):
+        fact = event.fact
+        if isinstance(fact, CallFinished | CallReported) and fact.call_id == call.call_id:
+            said = fact.result if isinstance(fact.result, Mapping) else {}
+            if (fact.status, _as_told(said)) == (status, _as_told(result)):
+                return event
+            if isinstance(fact, CallFinished):
+                denied = fact.status == "denied" and denial(writer.attachment, call) is not None
+                inferred = fact.status if fact.inferred or denied else ""
+            elif fact.replaces is not None:
+                inferred = ""
+    report = CallReported(call.call_id, call.tool, status, dict(result))
+    if not inferred or status == "unknown":
+        return writer.record(report)[0]
+    report = replace(report, replaces=call.seq, inferred=inferred)
+    if inferred != "denied":
+        return writer.record(report)[0]
+    if not _has_run(status, result):
+        return writer.record(replace(report, replaces=None, inferred=""))[0]
+    # a denial that the client never had, as its hook was ended: nobody looked
+    lowered = CoverageLowered((call.seq,), Coverage("none", (RAN_DENIED,)))
+    return writer.record(report, lowered)[0]
+
+
+def _has_run(status: Status, result: Mapping[str, Any]) -> bool:
+    """Whether what is told of a call leaves no doubt that it ran."""
+    data = result.get("data")
+    exited = isinstance(data, Mapping) and "exit_code" in data
+    return exited or status in ("ok", "running", "timeout")
+
+
+def _as_told(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A result without what we add to it."""
+    return {name: value for name, value in result.items() if name != "files_changed"}
+
+
+def _begun_before(attachment: Attachment, call: Call, request: CallRequested) -> Event:
+    event, fact = request_event(attachment, call)
+    if replace(fact, names=None) != replace(request, names=None):
+        raise Conflict(
+            f"call {request.call_id} was begun with something else before",
+            hint="Give every call an id of its own.",
+            details={"requested": call.requested},
+        )
+    return event
+
+
+def _check_foreign(attachment: Attachment, call: Call) -> None:
+    """Conflict for a call that we make: also an undo, on record in the session it takes back."""
+    if is_undo(call) or attachment.lease(call.session) is None:
+        raise Conflict(
+            f"call {call.call_id} is not one that another program reports",
+            hint="Give the program's call an id of its own.",
+        )
+
+
+def check_session_open(attachment: Attachment, session: str) -> None:
+    """Conflict for a session of ours, and for one that has ended."""
+    found = attachment.projections.session(session)
+    if attachment.lease(session) is None:
+        raise Conflict(
+            f"session {session} is not one that another program reports",
+            hint="Start a session of its own for the program.",
+        )
+    if found.ended is not None:
+        raise Conflict(f"session {session} has ended", hint="Start it again to go on with it.")
+
+
+def _check_container(attachment: Attachment, request: CallRequested) -> None:
+    if request.within is None:
+        return
+    with suppress(NotFound):
+        if attachment.projections.call_at(request.within).requested == request.within:
+            return
+    raise InvalidArguments(
+        f"event {request.within} is not the request of a call",
+        hint="`within` is the seq of the request of the call that contains this one.",
+    )
+
+
+def find_call(attachment: Attachment, session: str, call_id: str) -> Call | None:
+    """A call on record; None where there is none."""
+    with suppress(NotFound):
+        return attachment.projections.call(session, call_id)
+    return None
+
+
+def find_session(attachment: Attachment, session: str) -> Session | None:
+    """A session on record; None where there is none."""
+    with suppress(NotFound):
+        return attachment.projections.session(session)
+    return None

@@ -1,0 +1,1 @@
+"""Taking back: which calls, what that would do, and doing it."""

@@ -1,0 +1,128 @@
+"""Folders that arrived: which opaque entry a folder in scope was, by the log and by the disk.
+
+Such a folder may be wanted again under the name that it had where it was not recorded, and only the
+folder itself can be. So what moves it renames it, however often it was moved since.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from stat import S_ISDIR
+
+from msgspec.structs import replace
+
+from loom_audit.errors import PermissionDenied
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.look.arrivals import Arrivals
+from loom_audit.history.look.aside import special_kind
+from loom_audit.history.undo.border import FolderPlan
+from loom_audit.model.files import (
+    FileState,
+    Move,
+    Tree,
+    is_directory,
+    is_within,
+)
+from loom_audit.model.left_out import is_remade
+from loom_audit.model.lineage import PathStep
+from loom_audit.model.planning import MOVES_ALONG, Note, Plan
+from loom_audit.model.whole_folders import whole_renames
+
+
+def with_arrived_folders(
+    attachment: Attachment, arrivals: Arrivals, folders: FolderPlan, own: Plan
+) -> Plan:
+    """A plan with that of moved folders, in which those that arrived are renamed as a whole."""
+    plan = folders.added_to(own)
+    found = renamed_whole(attachment, arrivals, folders.steps, plan, folders.there)
+    if not found:
+        return plan
+    plan = folders.added_to(own, found)
+    return replace(plan, kept=(*plan.kept, *_along_notes(attachment, plan, folders.there)))
+
+
+def _along_notes(attachment: Attachment, plan: Plan, tree: Tree) -> Iterator[Note]:
+    for move in whole_renames(plan):
+        for path in unrecorded_in(attachment, tree, move.source) or ():
+            yield Note(path, f"it is not on record; its folder is renamed, and it {MOVES_ALONG}")
+
+
+def renamed_whole(
+    attachment: Attachment,
+    arrivals: Arrivals,
+    steps: Sequence[PathStep],
+    plan: Plan,
+    tree: Tree,
+) -> dict[Move, str]:
+    """The folders that arrived and that a plan takes from one name to another; which each is.
+
+    `tree` is what is on disk. One with something in it that may not be moved is not among them.
+    """
+    left: dict[str, int] = {}
+    made: set[str] = set()
+    for step in steps:
+        before, after = step.change.before, step.change.after
+        if step.taken and is_directory(before) and not is_directory(after):
+            left.setdefault(step.change.path, step.seq)
+        elif step.taken and is_directory(after) and not is_directory(before):
+            made.add(step.change.path)
+    final = {change.path: change.after for change in plan.changes}
+    left = {
+        path: seq for path, seq in left.items() if is_directory(final.get(path, tree.get(path)))
+    }
+    made = {path for path in made if is_directory(tree.get(path))}
+    can_be = left and made and attachment.workspace.renames_folders()
+    known = arrivals.identities(left) if can_be else {}
+    there = {attachment.workspace.identity(path): path for path in made} if known else {}
+    found: dict[Move, str] = {}
+    for path in sorted(known):
+        if _is_along(path, found, tree):
+            continue
+        for identity in known[path] & there.keys() - {""}:
+            move = Move(there[identity], path)
+            if move.source != path and _can_be_renamed(attachment, tree, move, final):
+                found[move] = identity
+    return found
+
+
+def _can_be_renamed(
+    attachment: Attachment, tree: Tree, move: Move, final: Mapping[str, FileState | None]
+) -> bool:
+    """Whether what a rename takes along may be moved, and nothing else is wanted in its place."""
+    along = unrecorded_in(attachment, tree, move.source)
+    if along is None:
+        return False
+    return all(final.get(move.target + path.removeprefix(move.source)) is None for path in along)
+
+
+def _is_along(path: str, found: Iterable[Move], tree: Tree) -> bool:
+    """Whether what is to be at the path is in a folder that is renamed already."""
+    return any(
+        is_directory(tree.get(move.source + path.removeprefix(move.target)))
+        for move in found
+        if is_within(path, [move.target])
+    )
+
+
+def unrecorded_in(attachment: Attachment, tree: Tree, folder: str) -> list[str] | None:
+    """What is in a folder and not in the tree, without caches, so that a rename takes it along.
+
+    None where something is in it that is to be recorded first, or nobody can look into it.
+    """
+    found: list[str] = []
+    untracked = attachment.projections.untracked()
+    for path, state in tree.items():
+        if not is_directory(state) or not is_within(path, [folder]):
+            continue
+        try:
+            inside = attachment.workspace.list(path)
+        except PermissionDenied:
+            return None
+        for name, stamp in inside:
+            there, is_folder = f"{path}/{name}", S_ISDIR(stamp.mode)
+            if there in tree or (is_folder and is_remade(there)):
+                continue
+            scope = attachment.scope
+            recorded = scope.is_opaque(there) or scope.includes(there, directory=is_folder)
+            if recorded and not special_kind(stamp) and there not in untracked:
+                return None
+            found.append(there)
+    return sorted(found)

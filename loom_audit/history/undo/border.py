@@ -1,0 +1,323 @@
+"""Folders that were moved across the border of the scope, and what arrived: how a plan takes it.
+
+The inside of an opaque entry is not on record, so it can only be renamed back as a whole, and only
+when it is proven to be the same folder.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from stat import S_ISDIR
+from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from loom_audit.errors import AuditError, PermissionDenied
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.look.observation import observe
+from loom_audit.history.undo.moved_folders import MovedFolder, moved_folders
+from loom_audit.history.undo.on_disk import ContentsOnDisk
+from loom_audit.model.display import visible_path
+from loom_audit.model.events import FilesChanged
+from loom_audit.model.files import (
+    FileChange,
+    FileState,
+    Move,
+    Tree,
+    apply,
+    diff,
+    is_opaque,
+    is_within,
+)
+from loom_audit.model.left_out import is_remade
+from loom_audit.model.lineage import PathStep
+from loom_audit.model.links import groups_in
+from loom_audit.model.planning import Note, Plan, Request, one_change_each
+from loom_audit.model.records import RecordedChange
+from loom_audit.model.whole_folders import Work, with_whole_folders
+
+_CAPTURED = ("command", "outside", "undo")
+"""The origins of events that may say what arrived."""
+
+
+class FolderPlan(Struct, frozen=True):
+    """What is done with moved folders, and the steps and the tree for what is left to plan.
+
+    `inside` are changes in folders before they are renamed, and `renames` those of each rename;
+    `there` is what is on disk.
+    """
+
+    steps: Sequence[PathStep]
+    tree: dict[str, FileState]
+    there: Tree = field(default_factory=dict)
+    inside: tuple[FileChange, ...] = ()
+    renames: tuple[tuple[Move, tuple[FileChange, ...]], ...] = ()
+    blocked: tuple[Note, ...] = ()
+    kept: tuple[Note, ...] = ()
+    irreversible: tuple[Note, ...] = ()
+
+    def added_to(self, plan: Plan, whole: Mapping[Move, str] = MappingProxyType({})) -> Plan:
+        """The plan with these, and with more folders renamed as a whole, as far as that can be.
+
+        `whole` says of each of those renames which folder it is.
+        """
+        work = Work(self.inside, self.renames, plan.changes)
+        moves: tuple[Move, ...] = ()
+        if whole:
+            work, moves = with_whole_folders(work, self.there, whole)
+        stages = work.stages()
+        changes = one_change_each(stages)
+        changed = {change.path for change in changes}
+        told = {note.path for note in (*self.blocked, *self.kept, *self.irreversible)}
+        # another folder takes the place of one that cannot come back
+        lost = [
+            Note("", f"{note.path}: {note.reason}", note.calls) if note.path in changed else note
+            for note in self.irreversible
+        ]
+        return replace(
+            plan,
+            already=tuple(path for path in plan.already if path not in told),
+            changes=changes,
+            stages=stages if len(stages) > 1 else (),
+            moves=(*plan.moves, *(move for move, _ in self.renames), *moves),
+            blocked=(*plan.blocked, *self.blocked, *self._homeless(plan.changes)),
+            kept=(*plan.kept, *self.kept),
+            irreversible=(*plan.irreversible, *lost),
+        )
+
+    def _homeless(self, others: Sequence[FileChange]) -> Iterator[Note]:
+        """The renames into folders that are not there and do not come back."""
+        made = {change.path for change in others if change.after is not None}
+        for move, _ in self.renames:
+            above = move.target.rpartition("/")[0]
+            if above and above not in made and above not in self.tree:
+                shown = f"{visible_path(move.target)} became {visible_path(move.source)}"
+                why = f"{shown}, and its folder does not come back; it is not renamed back"
+                yield Note(move.source, why)
+
+
+def plan_folders(
+    attachment: Attachment,
+    contents: ContentsOnDisk,
+    request: Request,
+    steps: Sequence[PathStep],
+    facts: Mapping[int, FilesChanged],
+    moves: Mapping[int, Sequence[Move]],
+    drift: FilesChanged,
+) -> FolderPlan:
+    """Plan to rename back the folders that taken steps moved across the border of the scope.
+
+    `facts` are those of the events in which an opaque entry changed, by seq, with its identities,
+    `moves` those of all events.
+    `drift` is what is known to lead from the log's tree to the disk; its steps come last.
+    """
+    tree = apply(attachment.projections.tree(), drift.changes)
+    folders = moved_folders(steps, facts, moves, drift, attachment.workspace.identity)
+    left = list(steps)
+    for one in folders:
+        left = [rest for step in left for rest in one.rest_of(step)]
+    elsewhere = [note for one in folders if one.came_back for note in _changed_elsewhere(one)]
+    plan = FolderPlan(left, dict(tree), there=tree, irreversible=tuple(elsewhere))
+    for one in _in_order([one for one in folders if not one.came_back]):
+        note = Note(one.now, "", tuple(sorted({call for call in one.calls if call is not None})))
+        if "current" in (request.choices.get(one.now), request.choices.get(one.was)):
+            plan = replace(plan, kept=(*plan.kept, replace(note, reason="kept by choice")))
+            continue
+        shown = f"{visible_path(one.was)} became {visible_path(one.now)}"
+        holder = _holder(one, folders)
+        if one.now not in tree and holder:
+            why = f"{shown}, and is in {visible_path(holder.now)} now; take that back first"
+            plan = replace(plan, blocked=(*plan.blocked, replace(note, reason=why)))
+            continue
+        if one.now not in tree:
+            gone = replace(note, reason=f"{shown}, and is not there any more")
+            plan = replace(plan, irreversible=(*plan.irreversible, gone))
+            continue
+        there = {p: state for p, state in plan.tree.items() if is_within(p, [one.now])}
+        along: list[Note] = []
+        try:
+            why = (
+                _obstacle(attachment, one, steps, plan, folders)
+                or _obstacle_inside(attachment, contents, one, steps, there)
+                or _obstacle_to_proof(attachment, request, one, tree)
+            )
+            if not why and is_opaque(tree[one.now]):
+                along += _coming_along(attachment, one)
+        except PermissionDenied:
+            why = "not all of it can be read"
+        if why:
+            why = f"{shown}, and {why}; it is not renamed back"
+            plan = replace(plan, blocked=(*plan.blocked, replace(note, reason=why)))
+            continue
+        plan = _with_rename(plan, one, there)
+        elsewhere = [] if is_opaque(tree[one.now]) else [*_changed_elsewhere(one)]
+        irreversible = (*plan.irreversible, *elsewhere)
+        plan = replace(plan, kept=(*plan.kept, *along), irreversible=irreversible)
+    return plan
+
+
+def _with_rename(plan: FolderPlan, one: MovedFolder, there: Tree) -> FolderPlan:
+    leaves = {**one.leaves, one.now: replace(one.leaves[one.now], identity=one.identity)}
+    comes = one.comes_back()
+    tree = {path: state for path, state in plan.tree.items() if path not in there} | comes
+    changes = [FileChange(path, state, None) for path, state in sorted(leaves.items())]
+    changes += [FileChange(path, None, state) for path, state in comes.items()]
+    return replace(
+        plan,
+        tree=tree,
+        inside=(*plan.inside, *diff(there, one.leaves)),
+        renames=(*plan.renames, (Move(one.now, one.was), tuple(changes))),
+    )
+
+
+def _in_order(folders: Sequence[MovedFolder]) -> Iterator[MovedFolder]:
+    """The folders, each after those that have to be renamed before it."""
+    waiting = list(folders)
+    while waiting:
+        ready = (one for one in waiting if not any(_is_first(o, one) for o in waiting if o != one))
+        found = next(ready, waiting[0])
+        waiting.remove(found)
+        yield found
+
+
+def _holder(one: MovedFolder, folders: Iterable[MovedFolder]) -> MovedFolder | None:
+    """The folder that this one was in when it was moved, and is in now."""
+    later = (other for other in folders if other.first > one.last and not other.came_back)
+    return next((other for other in later if is_within(one.now, [other.was])), None)
+
+
+def _is_first(other: MovedFolder, one: MovedFolder) -> bool:
+    """Whether another folder is where this one was, is in it, or is to hold it."""
+    return (
+        other.now == one.was or is_within(other.now, [one.now]) or is_within(one.was, [other.was])
+    )
+
+
+def _obstacle(
+    attachment: Attachment,
+    one: MovedFolder,
+    steps: Sequence[PathStep],
+    plan: FolderPlan,
+    folders: Sequence[MovedFolder],
+) -> str:
+    """Why a folder cannot be put where it was, "" when it can, after what is planned already."""
+    was = visible_path(one.was)
+    free = is_within(one.was, [move.source for move, _ in plan.renames])
+    stamp = None if free else attachment.workspace.stamp(one.was)
+    if any(is_within(path, [one.was]) for path in plan.tree) or stamp is not None:
+        if any(other.now == one.was for other in folders):
+            return f"another folder that was moved, too, is at {was} (they changed places)"
+        return f"something is at {was}"
+    above = one.was.rpartition("/")[0]
+    if above and above not in plan.tree and not _comes_back(above, plan.steps):
+        return f"the folder of {was} is gone"
+    for step in one.earlier(steps):
+        if step.taken and step.change.path == one.was and step.change.before is None:
+            return f"{was} was made by what is taken back too"
+    return ""
+
+
+def _obstacle_inside(
+    attachment: Attachment,
+    contents: ContentsOnDisk,
+    one: MovedFolder,
+    steps: Sequence[PathStep],
+    there: Tree,
+) -> str:
+    """Why the inside cannot be brought back to what it was when the folder had been moved."""
+    if one.unsettled:
+        return f"{visible_path(one.unsettled)} was changed by what is taken back too"
+    inside = diff(there, one.leaves)
+    if not inside:
+        return ""
+    later = [*one.later(steps)]
+    kept = [step.change.path for step in later if not step.taken or step.came_in]
+    if kept or not (later or one.changed_by_moves):
+        return f"{visible_path(min(kept or [inside[0].path]))} changed since"
+    for change in inside:
+        if is_opaque(change.before) or is_opaque(change.after) or groups_in([change]):
+            return f"{visible_path(change.path)} was changed by what is taken back too"
+    states = [state for change in inside for state in (change.before, change.after) if state]
+    if contents.missing({state.blob for state in states if state.blob}):
+        return "a content in it was not kept"
+    going = {change.path for change in inside if change.after is None}
+    for folder in sorted(path for path in going if there[path].kind == "directory"):
+        for name, _ in attachment.workspace.list(folder):
+            if f"{folder}/{name}" not in going:
+                return f"{visible_path(folder)} holds {visible_path(name)}, which stays"
+    return ""
+
+
+def _obstacle_to_proof(
+    attachment: Attachment, request: Request, one: MovedFolder, tree: Tree
+) -> str:
+    """Why it is not proven that the folder is the same and as it was, "" when it is."""
+    if tree[one.now].kind == "directory":
+        for path, seen in attachment.workspace.walk(attachment.scope, {}, one.now):
+            if path not in tree and not isinstance(seen, str):
+                return f"{visible_path(path)} changed since"
+    if attachment.workspace.identity(one.now) != one.identity:
+        return f"it is not known whether {visible_path(one.now)} is still the same folder"
+    if tree[one.now].kind == "opaque" and request.verb != "redo":
+        path = _changed_inside(attachment, one)
+        return f"{visible_path(path)} changed in it" if path else ""
+    return ""
+
+
+def _comes_back(folder: str, steps: Iterable[PathStep]) -> bool:
+    """Whether the folder was there before the first taken step at its path."""
+    taken = (step.change for step in steps if step.taken and step.change.path == folder)
+    first = next(taken, None)
+    return first is not None and first.before is not None
+
+
+def _changed_inside(attachment: Attachment, one: MovedFolder) -> str:
+    """The first path on record before the move that is not in the opaque folder as it was."""
+    for path, state in sorted(one.brings.items()):
+        if path == one.was:
+            continue
+        there = one.now + path.removeprefix(one.was)
+        try:
+            if state.kind == "opaque":
+                same = attachment.workspace.identity(there) == state.identity != ""
+            else:
+                same = observe(attachment, there, None, keep=False)[0] == state
+        except AuditError:
+            same = False
+        if not same:
+            return there
+    return ""
+
+
+def _changed_elsewhere(one: MovedFolder) -> Iterator[Note]:
+    """What was changed in a folder that comes back, while it was where nothing is recorded."""
+    if is_opaque(one.brings[one.was]):
+        return
+    calls = tuple(sorted({call for call in one.calls if call is not None}))
+    comes = one.comes_back()
+    for path in sorted((one.brings.keys() | comes.keys()) - {one.was}):
+        if one.brings.get(path) != comes.get(path):
+            why = "it was changed while its folder was where nothing is recorded, and stays so"
+            yield Note(path, why, calls)
+
+
+def _coming_along(attachment: Attachment, one: MovedFolder) -> Iterator[Note]:
+    """What is in the opaque folder, was not in it on record, and will be in scope."""
+    scope = attachment.scope
+    for path, state in sorted(one.brings.items()):
+        if state.kind != "directory":
+            continue
+        for name, stamp in attachment.workspace.list(one.now + path.removeprefix(one.was)):
+            there = f"{path}/{name}"
+            recorded = scope.is_opaque(there) or scope.includes(
+                there, directory=S_ISDIR(stamp.mode)
+            )
+            cache = S_ISDIR(stamp.mode) and is_remade(there)
+            if there not in one.brings and recorded and not cache:
+                yield Note(
+                    there, "it came into the folder where it is not recorded, and stays in it"
+                )
+
+
+def events_with_arrivals(recorded: Iterable[RecordedChange]) -> set[int]:
+    """The events of which a created path may have had its content where it is not recorded."""
+    return {one.seq for one in recorded if one.change.before is None and one.origin in _CAPTURED}

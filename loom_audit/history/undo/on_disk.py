@@ -1,0 +1,49 @@
+"""Contents for a plan: those in the store, and those that so far are only in the workspace."""
+
+from collections.abc import Iterable
+from hashlib import sha256
+
+from loom_audit.errors import Conflict
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.model.display import visible_path
+from loom_audit.model.files import BlobId, FileChange, FileState
+
+
+class ContentsOnDisk:
+    """What a plan asks of a blob store, with what is on disk and not on record yet.
+
+    Nothing is stored for a plan that is only looked at: what it is made of is put on record before
+    it is carried out.
+    """
+
+    def __init__(self, attachment: Attachment, drift: Iterable[FileChange]) -> None:
+        self._attachment = attachment
+        most = attachment.scope.max_file_bytes
+        self._places: dict[BlobId, tuple[str, FileState]] = {
+            change.after.blob: (change.path, change.after)
+            for change in drift
+            if change.after and change.after.blob and change.after.size <= most
+        }
+
+    def get(self, blob: BlobId) -> bytes:
+        """As a blob store does. Conflict when a file is not as it was looked at any more."""
+        if blob not in self._places or blob in self._attachment.blobs:
+            return self._attachment.blobs.get(blob)
+        path, state = self._places[blob]
+        disk = self._attachment.workspace
+        link = state.kind == "symlink"
+        content = disk.read_link(path) if link else disk.read(path, state.size + 1)
+        if sha256(content).hexdigest() != blob:
+            raise Conflict(
+                f"{visible_path(path)} changed while it was looked at",
+                hint="Make the plan again.",
+                details={"path": path},
+            )
+        return content
+
+    def __contains__(self, blob: BlobId) -> bool:
+        return blob in self._places or blob in self._attachment.blobs
+
+    def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
+        """Those of the blobs that are neither in the store nor on disk."""
+        return self._attachment.blobs.missing(b for b in blobs if b not in self._places)

@@ -1,0 +1,493 @@
+"""Makes a plan for a request: from the recorded changes it selects and what is on disk now."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+
+from msgspec.structs import replace
+
+from loom_audit.errors import Conflict, PermissionDenied
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.without_gc import without_gc
+from loom_audit.history.look.arrivals import Arrivals
+from loom_audit.history.look.aside import moved_aside, special_kind
+from loom_audit.history.look.capture import scan
+from loom_audit.history.look.doers import UNKNOWN, Candidate
+from loom_audit.history.look.observation import names_in
+from loom_audit.history.look.outlived import Outlived
+from loom_audit.history.read.timeline import Timeline
+from loom_audit.history.record.steps import Preconditions
+from loom_audit.history.undo.arrived_folders import with_arrived_folders
+from loom_audit.history.undo.border import FolderPlan, events_with_arrivals, plan_folders
+from loom_audit.history.undo.on_disk import ContentsOnDisk
+from loom_audit.history.undo.selection import (
+    UNDO_AND_REDO,
+    Selection,
+    as_recorded,
+    is_in_paths,
+    may_be_changing,
+    select,
+    shared_note,
+    taken_back_notes,
+    uncaptured_notes,
+)
+from loom_audit.model.arrivals import followed_arrivals
+from loom_audit.model.display import first_few
+from loom_audit.model.events import FilesChanged, SessionStarted
+from loom_audit.model.files import (
+    FileChange,
+    Move,
+    apply,
+    folder_renames,
+    is_directory,
+    is_within,
+    moves_among,
+    parents,
+)
+from loom_audit.model.inexact import with_broken_links, without_lost_lists
+from loom_audit.model.left_out import creation_events, left_out_blocks
+from loom_audit.model.lineage import events_with_moves, events_with_opaque
+from loom_audit.model.link_plans import choices_for_groups, group_holds
+from loom_audit.model.opening import UNREADABLE, seen_when_opened
+from loom_audit.model.placement import EntryStatus
+from loom_audit.model.planning import (
+    MOVED_ASIDE,
+    Hold,
+    Note,
+    PathStep,
+    Plan,
+    Request,
+    plan_taking_back,
+)
+from loom_audit.model.records import Call, RecordedChange
+from loom_audit.model.taken_back import hidden_paths, takes_anything_back
+from loom_audit.model.unnamed import unnamed_changes
+from loom_audit.model.whole_folders import whole_renames
+from loom_audit.ports import CallFilter, EventFilter
+
+UNNAMED = "it would change with the plan, which says nothing of it"
+MOST_NAMED = 1_000
+"""Of the paths that an error names."""
+
+ALL_STEPS = 20_000
+"""In longer stretches of the log only the changes of the paths concerned are read."""
+
+
+class Planner:
+    """Makes plans for one workspace. Changes nothing: neither the log nor the workspace."""
+
+    def __init__(self, attachment: Attachment, timeline: Timeline) -> None:
+        self.attachment = attachment
+        self.timeline = timeline
+        self._unreadable: set[str] = set()
+
+    @without_gc()
+    def plan(self, request: Request) -> Plan:
+        """The plan for a request against the head and what is on disk now."""
+        selection = select(request, self.attachment, self.timeline)
+        with self.attachment.exclusive_if_possible():
+            self._unreadable = set()
+            return self._make_plan(request, selection)
+
+    def renew(self, plan: Plan) -> Plan:
+        """The plan for the same request now, after drift was recorded.
+
+        The same plan is returned when no later event can change it, no unrecorded path stands
+        where it creates something, and no folder it removes holds one.
+        """
+        with self.attachment.exclusive_if_possible():
+            since = self.attachment.log.read(EventFilter(after=plan.head))
+            if (
+                not plan.drifted
+                and all(isinstance(event.fact, SessionStarted) for event in since)
+                and not self._holds(plan)
+            ):
+                return plan
+        return self.plan(plan.request or Request(plan.verb))
+
+    def check_named(self, plan: Plan) -> None:
+        """Conflict when carrying out the plan now would change a path that it does not list."""
+        unnamed = unnamed_changes(plan, self.attachment.projections.tree())
+        if unnamed:
+            raise Conflict(
+                f"{first_few(unnamed, 1)} would change with this plan, which does not list it",
+                hint="Nothing was changed. Make the plan again; if that does not help, report it.",
+                details={"path": unnamed[0], "paths": unnamed[:MOST_NAMED]},
+            )
+
+    # --- the plan -------------------------------------------------------------------------
+
+    def _make_plan(
+        self,
+        asked: Request,
+        selection: Selection,
+        more_paths: frozenset[str] = frozenset(),
+        whole: Request | None = None,
+    ) -> Plan:
+        """The plan, with the drift at the paths taken back and at `more_paths`.
+
+        `whole` is the request with what it chooses for one name of a file chosen for all.
+        """
+        candidates = self._selected_changes(selection)
+        request = whole or self._with_whole_choices(asked, (one.change for one in candidates))
+        is_taken = selection.predicate(request, Outlived(self.attachment))
+        selected = [one for one in candidates if is_taken(one)]
+        touched = {one.change.path for one in selected} | more_paths
+        among = may_be_changing(self.attachment)
+        drift = self._find_drift(is_taken, touched, among, whole=selection.rollback or bool(among))
+        whole = self._with_whole_choices(request, drift.changes)
+        if whole != request:
+            return self._make_plan(asked, selection, more_paths, whole)
+        recorded = candidates if selection.rollback else self._changes_from(candidates, touched)
+        unrecorded = as_recorded(self.attachment, drift.changes, among)
+        steps, moves, shared = self._steps(request, selection, recorded, unrecorded, is_taken)
+        opaque = self.timeline.verified.files_changed(events_with_opaque(steps))
+        if selection.rollback:
+            unrecorded = [one for one in unrecorded if is_in_paths(request, one.change.path)]
+        steps += _unrecorded_steps(unrecorded, is_taken, drift)
+        contents = ContentsOnDisk(self.attachment, drift.changes)
+        folders = plan_folders(self.attachment, contents, request, steps, opaque, moves, drift)
+        make = partial(
+            plan_taking_back,
+            verb=request.verb,
+            head=(head := self.attachment.log.head()),
+            target=selection.target,
+            reverts=self._reverts(request, selection, candidates, selected, steps),
+            steps=folders.steps,
+            tree=folders.tree,
+            blobs=contents,
+            moves={**moves, head + 1: drift.moves},
+            choices=request.choices,
+            notes=shared,
+            folds_case=self.attachment.workspace.folds_case(),
+        )
+        own = make()
+        if not selection.rollback:
+            unseen = self._unseen_paths(folders.added_to(own), touched)
+            if not unseen <= touched:
+                return self._make_plan(asked, selection, more_paths | unseen)
+        plan = self._with_holds(own, make, selection, folders)
+        plan = replace(
+            plan,
+            # the point as a number: `head` moves when events are added
+            request=replace(asked, targets=(selection.since,)) if selection.rollback else asked,
+            calls=tuple(sorted(call.seq for call in selection.calls if call.seq)),
+            irreversible=(
+                *plan.irreversible,
+                *uncaptured_notes(self._calls_of(selection)),
+                *taken_back_notes(selection.taken_back_by, selected),
+            ),
+            drifted=bool(drift.changes),
+            passed_over=selection.passed_over,
+            blocked=(*plan.blocked, *self._unnamed_notes(plan, drift)),
+            kept=(*plan.kept, *self._aside_notes(plan)),
+        )
+        return plan if self._takes_anything_back(plan, steps) else replace(plan, reverts=())
+
+    def _unnamed_notes(self, plan: Plan, drift: FilesChanged) -> Iterator[Note]:
+        """Notes on what the plan would change and does not list, where nothing else blocks it."""
+        if not plan.blocked:
+            on_disk = apply(self.attachment.projections.tree(), drift.changes)
+            yield from (Note(path, UNNAMED) for path in unnamed_changes(plan, on_disk))
+
+    def _takes_anything_back(self, plan: Plan, steps: Iterable[PathStep]) -> bool:
+        """Whether a call that stands does so no more with the plan.
+
+        What later calls hide is not taken back by a revert: once they are, it can still be made.
+        """
+        if plan.verb == "revert" and not (plan.changes or set(plan.already) - hidden_paths(steps)):
+            return False
+        return takes_anything_back(plan.reverts, self.attachment.projections.reverted())
+
+    def _with_whole_choices(self, request: Request, changes: Iterable[FileChange]) -> Request:
+        """The request, what it chooses for one name of a file chosen for all."""
+        if not request.choices:
+            return request
+        tree = self.attachment.projections.tree()
+        return replace(request, choices=choices_for_groups(request.choices, changes, tree))
+
+    def _with_holds(
+        self, own: Plan, make: Callable[..., Plan], selection: Selection, folders: FolderPlan
+    ) -> Plan:
+        """The plan in which what cannot be changed stays, and says what it does not bring back.
+
+        `own` is the plan without holds, `make` makes one with them.
+        """
+        arrivals = Arrivals(self.attachment, self.timeline.verified.files_changed)
+        joined = partial(with_arrived_folders, self.attachment, arrivals, folders)
+        holds: dict[str, Hold] = {}
+        while True:
+            plan = joined(own)
+            found = {
+                **self._holds(plan),
+                **self._left_out_holds(selection, plan, folders.steps),
+                **group_holds(own, folders.tree, holds),
+            }
+            if found.keys() <= holds.keys():
+                break
+            holds |= found
+            own = make(holds=holds)
+        stuck = tuple(Note(path, hold.reason, hold.calls) for path, hold in found.items())
+        own = replace(own, blocked=(*own.blocked, *stuck))
+        own = with_broken_links(
+            without_lost_lists(own, whole_renames(plan)),
+            folders.tree,
+            self.attachment.workspace.links,
+        )
+        return joined(own)
+
+    def _selected_changes(self, selection: Selection) -> list[RecordedChange]:
+        if selection.rollback:
+            return list(self.attachment.projections.changes(after=selection.since))
+        found = list(
+            self.attachment.projections.changes(calls=[c.requested for c in selection.calls])
+        )
+        for seq in selection.events:
+            found += self.attachment.projections.changes(after=seq - 1, until=seq)
+        return found
+
+    def _changes_from(
+        self, candidates: Sequence[RecordedChange], touched: set[str]
+    ) -> Iterator[RecordedChange]:
+        """All changes from the first of these on; in a long log only those of the touched paths."""
+        head = self.attachment.log.head()
+        first = min((one.seq for one in candidates), default=head + 1)
+        narrow = head - first > ALL_STEPS
+        return self.attachment.projections.changes(
+            after=first - 1, paths=sorted(touched) if narrow else None
+        )
+
+    def _steps(
+        self,
+        request: Request,
+        selection: Selection,
+        recorded: Iterable[RecordedChange],
+        unrecorded: Sequence[RecordedChange],
+        is_taken: Callable[[RecordedChange], bool],
+    ) -> tuple[list[PathStep], Mapping[int, tuple[Move, ...]], tuple[Note, ...]]:
+        """The recorded changes as steps, their moves, and notes on shared changes that stay."""
+        steps: list[PathStep] = []
+        shared: dict[str, Note] = {}
+        calls = {call.requested for call in selection.calls}
+        recorded = list(recorded)
+        facts = self.timeline.verified.files_changed
+        captured = facts(events_with_arrivals(recorded))
+        arrived = {seq: frozenset(fact.arrived) for seq, fact in captured.items()}
+
+        @cache
+        def number(requested: int) -> int:
+            call = self.attachment.projections.call_at(requested)
+            return call.seq or call.requested
+
+        def note_shared(one: RecordedChange) -> None:
+            nobody_saw = one.origin == "outside" or UNKNOWN in one.causes
+            maybe = (*one.causes, *one.told_later)
+            doubtful = bool(selection.rollback and nobody_saw and maybe)
+            asked = not selection.rollback or is_in_paths(request, one.change.path)
+            if asked and (doubtful or not calls.isdisjoint(maybe)):
+                shared[one.change.path] = shared_note(one, calls, number)
+
+        for one in recorded:
+            taken = is_taken(one)
+            came = one.change.path in arrived.get(one.seq, ())
+            steps.append(PathStep(one.seq, one.change, taken, one.number, came))
+            if not taken:
+                note_shared(one)
+        for one in unrecorded:
+            if not is_taken(one):
+                note_shared(one)
+        moves = {seq: fact.moves for seq, fact in facts(events_with_moves(steps)).items()}
+        steps = [
+            step
+            for step in followed_arrivals(steps, moves)
+            if not selection.rollback or is_in_paths(request, step.change.path)
+        ]
+        return steps, moves, tuple(shared.values())
+
+    def _reverts(
+        self,
+        request: Request,
+        selection: Selection,
+        candidates: Sequence[RecordedChange],
+        selected: Sequence[RecordedChange],
+        steps: Sequence[PathStep],
+    ) -> tuple[int, ...]:
+        if not selection.rollback:
+            kept = {path for path, choice in request.choices.items() if choice == "current"}
+            events = {one.seq for one in selected if one.change.path in kept}
+            # a call of which nothing is taken back is not reverted (shared, or undone), unless all
+            # of it is kept by choice
+            selected_calls = {one.number for one in selected}
+            by_choice = kept.issuperset(one.change.path for one in candidates)
+            if request.verb in UNDO_AND_REDO and by_choice:
+                selected_calls |= {call.seq for call in selection.calls}
+            calls = sorted(
+                c.seq
+                for c in selection.calls
+                if c.seq and (c.seq in selected_calls or not c.changed)
+            )
+            return (*calls, *(seq for seq in selection.events if seq not in events))
+        partly = {step.call for step in steps if step.call and not step.taken}
+        whole = {one.number for one in selected if one.number} - partly
+        # a call requested before the point is taken back in part only
+        begun = CallFilter(after=selection.since, changed_only=True, limit=None)
+        whole &= {call.seq for call in self.attachment.projections.calls(begun)}
+        return tuple(sorted(whole | self._undos_without_changes(request, selection, steps)))
+
+    def _undos_without_changes(
+        self, request: Request, selection: Selection, steps: Sequence[PathStep]
+    ) -> set[int]:
+        """Undos after the point that changed no file: what they took back is in effect again."""
+        if request.paths:
+            return set()
+        undos = {
+            by for by in self.attachment.projections.reverted().values() if by > selection.since
+        }
+        return undos - {step.call for step in steps}
+
+    # --- what disk says -------------------------------------------------------------------
+
+    def _find_drift(
+        self,
+        is_taken: Callable[[RecordedChange], bool],
+        touched: set[str],
+        among: Sequence[Candidate],
+        *,
+        whole: bool,
+    ) -> FilesChanged:
+        """All drift, when it is `whole` or there is some at the touched paths; else nothing.
+
+        A touched file may have been renamed from outside, so the whole workspace is scanned.
+        It is hashed and nothing is stored, since the plan may only be looked at.
+        """
+        if not whole and not self._differing_paths(touched):
+            return FilesChanged((), "outside")
+        found = scan(self.attachment, lambda _: None, keep=False)
+        unrecorded = as_recorded(self.attachment, found.changes, among)
+        taken = {one.change.path for one in unrecorded if is_taken(one)}
+        touched = {one.path for one in found.changes if one.path in touched} | taken
+        preconditions = Preconditions(self.attachment, keep=False)
+        preconditions.overlooks_special = True
+        self._look(preconditions, touched)
+        self._unreadable |= {u.path for u in found.untracked if "not a file" not in u.reason}
+        drift = (*preconditions.drift, *(c for c in found.changes if c.path not in touched))
+        moves = moves_among(drift, found.moves)
+        return FilesChanged(drift, "outside", moves=moves, arrived=found.arrived)
+
+    def _look(self, preconditions: Preconditions, paths: Iterable[str]) -> None:
+        """Look at each path; those that cannot be read are noted."""
+        for path in sorted(paths):
+            try:
+                preconditions.look(path)
+            except PermissionDenied:
+                self._unreadable.add(path)
+
+    def _differing_paths(self, paths: Collection[str]) -> frozenset[str]:
+        """Those of the paths whose state on disk is not the log's."""
+        preconditions = Preconditions(self.attachment, keep=False)
+        preconditions.overlooks_special = True
+        self._look(preconditions, paths)
+        return frozenset(change.path for change in preconditions.drift)
+
+    def _unseen_paths(self, plan: Plan, touched: Collection[str]) -> frozenset[str]:
+        """What differs on disk at or above the paths of a plan, besides what was looked at."""
+        concerned = {path for c in plan.changes for path in (c.path, *parents(c.path))}
+        concerned |= self._held_paths(plan)
+        return self._occupied_paths(plan) | self._differing_paths(concerned.difference(touched))
+
+    def _held_paths(self, plan: Plan) -> set[str]:
+        """What the log says is in the folders that are kept."""
+        kept = {note.path for note in plan.kept}
+        tree = self.attachment.projections.tree() if kept else {}
+        return {path for path in tree if not kept.isdisjoint(parents(path))}
+
+    def _holds(self, plan: Plan) -> dict[str, Hold]:
+        """What the plan would change and must not, because of what is on disk or the scope."""
+        occupied = "something that is not recorded is in the way"
+        holds = {path: Hold("blocked", occupied) for path in self._occupied_paths(plan)}
+        going = {change.path for change in plan.changes if change.after is None}
+        seen_then = seen_when_opened(plan.changes)
+        stages = plan.stages or (plan.changes,)
+        moved = (move for stage in stages for move in folder_renames(stage, plan.moves))
+        ends = [end for move in moved for end in (move.source, move.target)]
+        holds = {path: hold for path, hold in holds.items() if not is_within(path, ends)}
+        for change in plan.changes:
+            state = change.after or change.before
+            if is_within(change.path, ends):
+                continue
+            if state and not self.attachment.scope.holds(change.path, state.kind):
+                holds[change.path] = Hold("kept", "out of scope now")
+            elif self._is_unreadable(change) and change.path not in seen_then:
+                holds[change.path] = Hold("blocked", UNREADABLE)
+            elif hold := self._hold_of_rest(change, going):
+                holds[change.path] = hold
+        return holds
+
+    def _hold_of_rest(self, change: FileChange, going: Collection[str]) -> Hold | None:
+        """Why a folder cannot go for what is in it besides what is `going`, if it cannot."""
+        if not is_directory(change.before) or is_directory(change.after):
+            return None
+        try:
+            names = names_in(self.attachment, change.path)
+        except PermissionDenied:
+            return Hold("blocked", UNREADABLE)
+        left = [name for name in names if f"{change.path}/{name}" not in going]
+        if not left:
+            return None
+        status: EntryStatus = "blocked" if change.after else "kept"
+        return Hold(status, f"holds {left[0]}, which stays")
+
+    def _is_unreadable(self, change: FileChange) -> bool:
+        """Whether what is at the path is not known; of a folder that stays the mode is enough."""
+        stays = is_directory(change.before) and is_directory(change.after)
+        path = change.path.rpartition("/")[0] if stays else change.path
+        return is_within(path, self._unreadable)
+
+    def _aside_notes(self, plan: Plan) -> Iterator[Note]:
+        """Notes on what is not a file and makes room for what comes back."""
+        for path, name in moved_aside(self.attachment, plan.changes):
+            yield Note(name, f"what is at {path} is not a file; {MOVED_ASIDE}")
+
+    def _occupied_paths(self, plan: Plan) -> frozenset[str]:
+        """Paths that the plan would create and at which something unrecorded is."""
+        occupied: set[str] = set()
+        for path in (change.path for change in plan.changes if change.before is None):
+            try:
+                seen = self.attachment.workspace.stamp(path)
+            except PermissionDenied:
+                self._unreadable.add(path)
+            else:
+                if seen and not special_kind(seen):
+                    occupied.add(path)
+        return frozenset(occupied)
+
+    def _left_out_holds(
+        self, selection: Selection, plan: Plan, steps: Sequence[PathStep]
+    ) -> dict[str, Hold]:
+        """The changes that are blocked because a left-out folder came or went.
+
+        A redo is never blocked by this: it takes back an undo, which does not move folders
+        that are left out.
+        """
+        calls = self._calls_of(selection)
+        paths = {step.change.path for step in steps}
+        changes = [change for change in plan.changes if change.path in paths]
+        notes = left_out_blocks(calls, changes, creation_events(steps))
+        return {path: Hold("blocked", note.reason, note.calls) for path, note in notes.items()}
+
+    def _calls_of(self, selection: Selection) -> Sequence[Call]:
+        """The calls that are taken back; of a rollback those whose coverage is not full."""
+        if not selection.rollback:
+            return selection.calls
+        across = CallFilter(ended_after=selection.since, partial_only=True, limit=None)
+        return self.attachment.projections.calls(across)
+
+
+def _unrecorded_steps(
+    changes: Iterable[RecordedChange],
+    is_taken: Callable[[RecordedChange], bool],
+    drift: FilesChanged,
+) -> Iterator[PathStep]:
+    arrived = frozenset(drift.arrived)
+    for one in changes:
+        came = one.change.path in arrived
+        yield PathStep(one.seq, one.change, is_taken(one), came_in=came)

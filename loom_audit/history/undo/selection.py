@@ -1,0 +1,381 @@
+"""Selects what a request takes back: calls, events, or everything after a point."""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from loom_audit.errors import InvalidArguments, NotFound
+from loom_audit.history.ground.attachment import Attachment, is_undo
+from loom_audit.history.look.attribution import candidates, request_event
+from loom_audit.history.look.doers import UNKNOWN, Candidate, by_doers
+from loom_audit.history.look.looked import look_between
+from loom_audit.history.look.outlived import Outlived
+from loom_audit.history.look.survivors import Window
+from loom_audit.history.read.timeline import Timeline
+from loom_audit.history.record.baseline import baseline_end
+from loom_audit.history.record.open_calls import open_call_error
+from loom_audit.model.events import OUTSIDE, ChangesAttributed, FilesChanged
+from loom_audit.model.files import FileChange
+from loom_audit.model.planning import TAKEN_BACK, Note, Request, how_to_choose
+from loom_audit.model.records import Call, RecordedChange
+from loom_audit.ports import CallFilter, EventFilter
+
+
+class Selection(Struct, frozen=True):
+    """What a request takes back: whole calls, single events, and for a rollback a point.
+
+    `taken_back_by` has the numbers of those that are taken back already, with what took them
+    back, and `taken_back_paths` the paths where that was done, each with its number. `running` are
+    the requests of open calls, of which is taken back what somebody else may have done, too.
+    """
+
+    target: str
+    calls: tuple[Call, ...] = ()
+    events: tuple[int, ...] = ()
+    since: int = 0
+    rollback: bool = False
+    running: frozenset[int] = frozenset()
+    taken_back_by: Mapping[int, int] = field(default_factory=dict)
+    taken_back_paths: frozenset[tuple[int, str]] = frozenset()
+    passed_over: tuple[Note, ...] = ()
+    """What later calls than the one an undo takes back may have done."""
+
+    def predicate(self, request: Request, outlived: Outlived) -> Callable[[RecordedChange], bool]:
+        """A function that tells whether a recorded change is to be taken back."""
+        calls = {call.requested for call in self.calls}
+
+        def owners(one: RecordedChange) -> Collection[int]:
+            """The calls that it is taken back with; none where only a choice takes it back."""
+            if UNKNOWN in one.causes or one.told_later:
+                return ()
+            if one.origin == "outside":
+                return outlived.owners(one.change, one.causes)
+            is_own = one.requested is not None and one.requested not in one.causes
+            return [one.requested] if is_own and one.requested else one.causes
+
+        def is_taken(one: RecordedChange) -> bool:
+            path = one.change.path
+            if self.rollback:
+                if one.seq <= self.since or not is_in_paths(request, path):
+                    return False
+                if one.origin == "outside" or UNKNOWN in one.causes:
+                    running = one.origin != "outside" and not self.running.isdisjoint(one.causes)
+                    return takes_back_outside(request, path) or running or bool(owners(one))
+                return one.origin != "baseline"
+            old = request.choices.get(path) == "old"
+            if not old and {(one.seq, path), (one.number, path)} & self.taken_back_paths:
+                return False
+            if one.seq in self.events:
+                return True
+            if one.causes or one.told_later:
+                if calls.isdisjoint((one.requested, *one.causes, *one.told_later)):
+                    return False
+                # else a person may have done it
+                return old or (bool(owners(one)) and calls.issuperset(owners(one)))
+            return one.requested in calls
+
+        return is_taken
+
+
+def select(request: Request, attachment: Attachment, timeline: Timeline) -> Selection:
+    """Select what the request names. NotFound, InvalidArguments; Conflict for an open call."""
+    if request.verb == "undo":
+        call = newest_undoable(attachment, request.session)
+        passed_over = may_have_done(attachment, request.session, call.requested)
+        return Selection(_label(call), (call,), passed_over=passed_over)
+    if request.verb == "redo":
+        call = newest_undo(attachment, request.session)
+        return Selection(_label(call), (call, *_begun_redos(attachment, call)))
+    if request.verb == "rollback":
+        return _select_after_point(request, attachment, timeline)
+    if not request.targets:
+        raise InvalidArguments(
+            "revert needs at least one call, event or session",
+            hint="`loom-audit log` lists the calls with their numbers.",
+        )
+    calls: dict[tuple[str, str], Call] = {}
+    events: list[int] = []
+    for target in request.targets:
+        for one in _find_named(target, attachment):
+            if isinstance(one, int):
+                events.append(one)
+            else:
+                calls[one.session, one.call_id] = one
+    if still_open := [call for call in calls.values() if call.seq is None]:
+        raise open_call_error(attachment, still_open)
+    listed = ", ".join(str(target) for target in request.targets)
+    numbers = {*events, *(call.seq for call in calls.values() if call.seq)}
+    taken_back_by = _find_taken_back(numbers, attachment)
+    paths = frozenset(
+        (number, one.change.path)
+        for by in {*taken_back_by.values()}
+        for one in attachment.projections.changes(
+            calls=[attachment.projections.call_at(by).requested]
+        )
+        for number in taken_back_by
+        if taken_back_by[number] == by == one.number
+    )
+    return Selection(
+        listed,
+        tuple(calls.values()),
+        tuple(events),
+        taken_back_by=taken_back_by,
+        taken_back_paths=paths,
+    )
+
+
+def _find_taken_back(numbers: Collection[int], attachment: Attachment) -> dict[int, int]:
+    """Those of the numbers that are taken back by something that is not among them."""
+    reverted = attachment.projections.reverted()
+    return {n: reverted[n] for n in numbers if n in reverted and reverted[n] not in numbers}
+
+
+def _find_named(target: int | str, attachment: Attachment) -> Iterable[Call | int]:
+    text = str(target)
+    if text.startswith("session:"):
+        id = text.removeprefix("session:")
+        attachment.projections.session(id)
+        filter = CallFilter(session=id, changed_only=True, limit=None, newest_first=False)
+        return attachment.projections.calls(filter)
+    if not re.fullmatch("[0-9]{1,100}", text):
+        raise InvalidArguments(
+            f"{text[:100]!r} is not the number of a call",
+            hint="Name a call by its number, or session:ID.",
+        )
+    seq = int(text)
+    for event in attachment.log.read(EventFilter.only(seq)):
+        if isinstance(event.fact, FilesChanged) and event.fact.call_id is None:
+            if event.fact.origin == "baseline":
+                raise InvalidArguments(
+                    f"event {seq} is the baseline; it cannot be reverted",
+                    hint="Name a later call: `loom-audit log` lists them.",
+                )
+            return [seq]
+    return [attachment.projections.call_at(seq)]
+
+
+def _select_after_point(request: Request, attachment: Attachment, timeline: Timeline) -> Selection:
+    if len(request.targets) != 1:
+        raise InvalidArguments(
+            "rollback needs one point",
+            hint="Name a call's number, a time, @checkpoint or session:ID.",
+        )
+    point = timeline.exact_point(request.targets[0])
+    first = baseline_end(attachment)
+    if not first or point < first:
+        raise NotFound(
+            f"point {point} is before the baseline was complete",
+            hint=f"The earliest is {first}." if first else "`loom-audit init` completes it.",
+        )
+    for path in request.paths:
+        seen = not path or attachment.projections.history(path, below=True, limit=1)
+        if not seen and attachment.workspace.stamp(path) is None:
+            hint = "Name a file or folder that `loom-audit ls --at POINT` lists."
+            raise NotFound(f"{path} is not on disk and was never on record", hint=hint)
+    calls = attachment.projections.open_calls() if request.running else ()
+    running = frozenset(call.requested for call in calls)
+    return Selection(f"point {point}", since=point, rollback=True, running=running)
+
+
+def takes_back_outside(request: Request, path: str) -> bool:
+    """Whether a rollback takes back what came from outside at a path."""
+    return is_in_paths(request, path) and (request.outside or request.choices.get(path) == "old")
+
+
+def as_recorded(
+    attachment: Attachment, changes: Sequence[FileChange], among: Sequence[Candidate]
+) -> list[RecordedChange]:
+    """Changes that are not on record yet as they will be: of these candidates, or from outside.
+
+    Those that only ended calls may have made are from outside, with these as causes.
+    """
+    found = []
+    head, now = attachment.log.head(), attachment.clock.now()
+    for doers, part in by_doers(changes, among, look_between(attachment, among)).items():
+        whose = None if doers.outside else doers.among[0]
+        for change in part:
+            one = RecordedChange(
+                head + 1,
+                now,
+                whose.session if whose else "",
+                whose.actor if whose else OUTSIDE,
+                "command" if whose else "outside",
+                whose.call_id if whose else None,
+                doers.causes,
+                change,
+                requested=whose.requested if whose else None,
+            )
+            found.append(one)
+    return found
+
+
+def may_be_changing(attachment: Attachment) -> Sequence[Candidate]:
+    """The open calls that may have changed files until now, and what ended ones left running."""
+    return Window.begin(attachment).with_survivors(candidates(attachment))
+
+
+def is_in_paths(request: Request, path: str) -> bool:
+    """Whether a path is one the request is limited to, or below one."""
+    return not request.paths or any(
+        not p or path == p or path.startswith(p + "/") for p in request.paths
+    )
+
+
+def _label(call: Call) -> str:
+    return f"call {call.seq} ({call.tool})"
+
+
+UNDO_AND_REDO = frozenset({"undo", "redo"})
+
+
+def newest_undoable(attachment: Attachment, session: str | None) -> Call:
+    """The newest call with changes that is not taken back, of one session or of any. NotFound.
+
+    An undo or redo that did not come to its end is a call like any other.
+    """
+
+    def is_wanted(call: Call) -> bool:
+        return not (_is_undo_by(call, *UNDO_AND_REDO) and _is_whole(call))
+
+    return _newest(attachment, session, is_wanted, "undo")
+
+
+def newest_undo(attachment: Attachment, session: str | None) -> Call:
+    """The newest undo that came to its end and is not taken back, of one session or of any.
+
+    NotFound.
+    """
+
+    def is_wanted(call: Call) -> bool:
+        return _is_undo_by(call, "undo") and _is_whole(call)
+
+    return _newest(attachment, session, is_wanted, "redo")
+
+
+def _begun_redos(attachment: Attachment, undo: Call) -> Iterator[Call]:
+    """The redos of an undo that did not come to their end and stand: a redo finishes them."""
+    wanted = CallFilter(after=undo.requested, tool="redo", changed_only=True, limit=None)
+    for call in attachment.projections.calls(wanted):
+        begun = _is_undo_by(call, "redo") and call.seq and not _is_whole(call)
+        if begun and call.undone_by is None:
+            asked = request_event(attachment, call)[1].arguments
+            if isinstance(asked, dict) and asked.get("target") == _label(undo):
+                yield call
+
+
+def _newest(
+    attachment: Attachment, session: str | None, wanted: Callable[[Call], bool], verb: str
+) -> Call:
+    before: int | None = None
+    size = 10
+    while page := attachment.projections.calls(
+        CallFilter(session=session, before=before, limit=size)
+    ):
+        for call in page:
+            acted = call.changed > 0 or (call.status == "ok" and call.reverts and is_undo(call))
+            if call.seq and acted and call.undone_by is None and wanted(call):
+                return call
+        before, size = page[-1].requested, min(2 * size, 500)
+    where = f"in session {session}" if session else "in any session"
+    hint, details = "`loom-audit log` lists the calls, and by which each was taken back.", {}
+    if verb == "undo" and (left := may_have_done(attachment, session)):
+        calls = sorted({number for note in left for number in note.calls}, reverse=True)
+        hint = (
+            f"{how_to_choose(left)}; `loom-audit show {calls[0]}` names what it may have changed."
+        )
+        details = {"calls": calls, "paths": [note.path for note in left[:NAMED]]}
+    raise NotFound(f"nothing to {verb} {where}", hint=hint, details=details)
+
+
+NAMED = 100
+"""Of paths and calls that a note or an error lists."""
+
+
+def may_have_done(attachment: Attachment, session: str | None, after: int = 0) -> tuple[Note, ...]:
+    """Notes on what is on record as from outside and may be of a call requested after an event.
+
+    No undo reaches it: of the last MOST_PASSED calls, those that are listed with no change.
+    """
+    wanted = CallFilter(after=after, session=session, limit=MOST_PASSED)
+    passed = {
+        call.requested: call.seq
+        for call in attachment.projections.calls(wanted)
+        if call.seq and not call.changed and call.undone_by is None
+    }
+    if not passed:
+        return ()
+    found: dict[str, set[int]] = {}
+    for one in attachment.tables.changes(calls=passed):
+        if one.origin == "outside":
+            found.setdefault(one.change.path, set()).update(one.causes)
+    told = EventFilter(after=min(passed), kinds=(ChangesAttributed.kind,))
+    for event in attachment.log.read(told):
+        if isinstance(event.fact, ChangesAttributed) and event.fact.call in passed:
+            for path in event.fact.paths:
+                found.setdefault(path, set()).add(event.fact.call)
+    return tuple(
+        Note(path, MAY_HAVE, tuple(sorted(passed[one] or one for one in causes & passed.keys())))
+        for path, causes in sorted(found.items())
+    )
+
+
+MAY_HAVE = "on record as from outside, and maybe the call's"
+MOST_PASSED = 1_000
+
+
+def _is_undo_by(call: Call, *verbs: str) -> bool:
+    return is_undo(call) and call.tool in verbs
+
+
+def _is_whole(call: Call) -> bool:
+    """Whether a call that takes back came to its end: else it took back no call as a whole."""
+    return call.status == "ok"
+
+
+def taken_back_notes(
+    taken_back_by: Mapping[int, int], selected: Sequence[RecordedChange]
+) -> Iterator[Note]:
+    """Notes on what is wholly taken back already: what is there now came later, and stays."""
+    left = {one.seq for one in selected} | {one.number for one in selected}
+    for number, by in sorted(taken_back_by.items()):
+        if number not in left:
+            yield Note("", f"{number} {TAKEN_BACK}, by call {by}", (number,))
+
+
+def uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
+    """Notes on effects of these calls that were not captured and cannot be taken back."""
+    notes = []
+    for call in calls:
+        number = call.seq or call.requested
+        if call.coverage.level != "full":
+            why = "; ".join(call.coverage.reasons) or "no reason is on record"
+            notes.append(
+                Note("", f"what call {number} did that was not captured: {why}", (number,))
+            )
+        if call.effect == "network":
+            notes.append(Note("", f"call {number} reached the network", (number,)))
+    return tuple(notes)
+
+
+def shared_note(one: RecordedChange, calls: Collection[int], number: Callable[[int], int]) -> Note:
+    """Why a change that is shared stays: it may be that of the calls that are named.
+
+    `calls` are those taken back, by their requests; `number` tells the number of a call.
+    """
+    path = one.change.path
+    if one.told_later:
+        maybe = (*one.causes, *one.told_later)
+        who = [requested for requested in maybe if requested in calls or not calls]
+        how = "from outside" if one.origin == "outside" else "as shared"
+        reason = f"it is on record {how}, and was told later to be maybe a call's"
+    elif UNKNOWN in one.causes:
+        who = [requested for requested in one.causes if requested in calls or not calls]
+        reason = "it was found late, and nobody saw who did it"
+    elif one.origin == "outside":
+        who = [requested for requested in one.causes if requested in calls or not calls]
+        reason = "it came from outside, or from what the call left running"
+    else:
+        who = [requested for requested in one.causes if requested not in calls]
+        reason = "something else ran at the same time and may have done it"
+    return Note(path, reason, tuple(map(number, filter(None, who))))
