@@ -334,10 +334,9 @@ class Files:
     @staticmethod
     def _erased(one: State, other: State) -> bool:
         """Whether two states differ in nothing but a content that was erased."""
-        sides = [[*state] for state in (one, other) if state]
-        if len(sides) < 2 or all(side[3] for side in sides):
+        if one is None or other is None or one[0] not in ("f", "l") or (one[3] and other[3]):
             return False
-        return sides[0][:3] == sides[1][:3]
+        return (*one[:3], *one[4:]) == (*other[:3], *other[4:])
 
     def leave(self, paths: Sequence[str], *, inside: bool = False) -> None:
         """Let paths leave with all below them, or only what is inside."""
@@ -537,6 +536,8 @@ class Check:
             raise Wrong(f"it is in the format {envelope['v']}, which is not known here")
         if any(not isinstance(envelope.get(name, ""), str) for name in TEXTS):
             yield "its envelope has what is no text where one is due"
+        if "actor" not in envelope or datetime.fromisoformat(envelope["at"]).tzinfo is None:
+            yield "it does not say who did it, or when"
         said = envelope["log"], envelope["seq"], envelope["kind"], pack_id(envelope.get("id", ""))
         if said != (log, seq, kind, id):
             yield "its leaf is that of another event than its row"
@@ -552,6 +553,9 @@ class Check:
         fact = self.fact if isinstance(self.fact, dict) else {}
         if seq == 1 and str(fact.get("root", "")).startswith("import:"):
             files.of_folder = False
+        names = kind in ("files.changed", "change.intended", "tree.relisted")
+        if names and "intention" not in envelope and self.changes is None and not self.lost:
+            self.tell("wrong", shown, "it says of no paths what is there")
         if kind == "change.intended":
             self.meant[number, repr(seq)] = self.changes
         if kind == "files.changed":
@@ -564,8 +568,6 @@ class Check:
             )
             if again:
                 return
-            if changes is None and named is None and not self.lost:
-                self.tell("wrong", shown, "it says of no paths what is there")
             files.known = files.known and changes is not None
             for problem in files.change(changes or []):
                 if files.known and files.of_folder:

@@ -281,6 +281,12 @@ def no_manifest_at_all(log: Log) -> None:
     del one.envelope["payloads"]
 
 
+def an_intention_without_a_manifest(log: Log) -> None:
+    one = _first(log, "change.intended")
+    one.parts = []
+    del one.envelope["payloads"]
+
+
 def a_state(state: Any) -> By:
     def change(log: Log) -> None:
         one = _first(log, "files.changed", "manifest")
@@ -339,6 +345,7 @@ FORGED: Mapping[str, By] = {
         an_intention_of_null,
         an_intention_of_what_changes_no_files,
         no_manifest_at_all,
+        an_intention_without_a_manifest,
         an_intention_in_a_format_to_come,
         keys_of_nothing,
         another_listing,
@@ -348,6 +355,19 @@ FORGED: Mapping[str, By] = {
     f"a state that is {state}": a_state(state)
     for state in (["d"], ["d", "x"], ["x", 1], ["o", {}, {}], ["d", 493, {"g": "x"}], "d", 7)
 }
+
+
+def test_listings_are_compared_where_tables_cannot_be(
+    stores: Mapping[str, Path], tmp_path: Path
+) -> None:
+    home = copied(stores["sessions"], tmp_path / "copy")
+    with connect(home / "audit.db") as raw:
+        log = Log(unguarded(raw), 1)
+        an_intention_without_a_manifest(log)
+        a_listing_of_what_is_not_yet(log)
+        log.write()
+    for found in (ours(home / "audit.db", []), alone(home / "audit.db", [])):
+        assert [text for text in found.wrong if "list" in text]
 
 
 @pytest.mark.parametrize("by", [a_time_that_is_none, nobody_who_did_it])
@@ -360,6 +380,26 @@ def test_an_event_without_what_every_event_has_is_named(
         by(log)
         log.write()
     assert ours(home / "audit.db", []).malformed
+    assert alone(home / "audit.db", []).wrong
+
+
+def test_an_access_control_list_that_a_folder_had_once_only_fits_no_tree(
+    stores: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """A folder has no content that could be erased, and so not be known."""
+    home = copied(stores["of 0.1.0"], tmp_path / "copy")
+    with connect(home / "audit.db") as raw:
+        log = Log(unguarded(raw), 2)
+        part = _first(log, "files.changed", "manifest").part("manifest")
+        assert part is not None
+        body = json.loads(part.content or b"")
+        for _, _, after in body["changes"]:
+            if after[0] == "d":
+                after.append({"a": 1})
+        part.content, part.anew = json.dumps(body, separators=(",", ":")).encode(), True
+        log.write()
+    one, other = ours(home / "audit.db", []), alone(home / "audit.db", [])
+    assert one.inconsistent == other.inconsistent != {}
 
 
 @pytest.mark.parametrize("how", FORGED)

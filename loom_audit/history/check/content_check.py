@@ -317,7 +317,9 @@ class ContentChecker(Struct):
             limit = from_json(payloads["fact", 0], lambda n: None)["max_file_bytes"]
             self.max_file_bytes = min(limit, self.max_file_bytes or limit)
         if kind == ChangeIntended.kind:
-            if manifest is not None and not is_format_1(envelope):
+            if manifest is None:
+                raise ValueError("it says of no paths what is there")
+            if not is_format_1(envelope):
                 self._intended[seq] = _call_of(envelope), manifest
             return seq, envelope, None
         if kind == CallFinished.kind:

@@ -105,6 +105,7 @@ def verify(
         with _report_unreadable(findings, "projection.unreadable", "the projections"):
             for seq, message in evidence.differences(report):
                 findings.add(seq, "projection", message)
+        with _report_unreadable(findings, "tree.listed", "the listings of the tree"):
             contents.check_listings()
         with _report_unreadable(findings, "database", "the database"):
             for message in evidence.damage():
