@@ -72,9 +72,19 @@ class Wrong(Exception):
 
 
 DAMAGED = (
-    Wrong, sqlite3.Error, zstd.ZstdError, zlib.error, OSError, ValueError,
-    AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError,
-)  # fmt: skip
+    Wrong,
+    sqlite3.Error,
+    zstd.ZstdError,
+    zlib.error,
+    OSError,
+    ValueError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+)
 """What is raised where damaged bytes are read as something."""
 
 

@@ -17,7 +17,7 @@ MODULES = sorted(p for p in PACKAGE.rglob("*.py") if "__pycache__" not in p.part
 LONGEST_MODULE = 500
 """About 400 lines is the rule; a module that is one thing may be longer, up to here."""
 
-ONE_FILE = {"verify_alone.py": 720}
+ONE_FILE = {"verify_alone.py": 730}
 """What is copied and run alone, so that it cannot be divided."""
 
 LONGEST_FUNCTION = 60

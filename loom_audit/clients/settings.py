@@ -19,13 +19,27 @@ SECONDS = 600
 """How long a hook may take, which is what a question to a person may take."""
 
 _CLAUDE = (
-    "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure",
-    "PermissionDenied", "Stop", "StopFailure", "SubagentStop", "SessionEnd",
-)  # fmt: skip
+    "SessionStart",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "PermissionDenied",
+    "Stop",
+    "StopFailure",
+    "SubagentStop",
+    "SessionEnd",
+)
 _CODEX = (
-    "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SubagentStop",
-    "Interrupt", "SessionEnd",
-)  # fmt: skip
+    "SessionStart",
+    "UserPromptSubmit",
+    "PreToolUse",
+    "PostToolUse",
+    "Stop",
+    "SubagentStop",
+    "Interrupt",
+    "SessionEnd",
+)
 _GEMINI = ("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd")
 
 

@@ -74,12 +74,18 @@ _RULES: dict[str, list[tuple[SymbolKind, str]]] = {
         ("interface", r"\s*(?:export +)?(?:declare +)?interface +([\w$]+)"),
         ("type", r"\s*(?:export +)?(?:declare +)?type +([\w$]+)(?:<[^=]*)? *="),
         ("enum", r"\s*(?:export +)?(?:declare +)?(?:const +)?enum +([\w$]+)"),
-        ("function", r"\s*(?:export +)?(?:const|let|var) +([\w$]+)[^=]*= *(?:async *)?"
-                     r"(?:function\b|\([^)]*\)[^=]*=>|[\w$]+ *=>)"),
+        (
+            "function",
+            r"\s*(?:export +)?(?:const|let|var) +([\w$]+)[^=]*= *(?:async *)?"
+            r"(?:function\b|\([^)]*\)[^=]*=>|[\w$]+ *=>)",
+        ),
         ("constant", r"(?:export +)?const +([\w$]+)[^=]*="),
-        ("method", r"\s+(?:(?:static|async|get|set|public|private|protected|readonly) +)*"
-                   r"(?!if\b|for\b|while\b|switch\b|catch\b|return\b|function\b)"
-                   r"([\w$]+) *\([^;]*\)[^;=]*\{\s*$"),
+        (
+            "method",
+            r"\s+(?:(?:static|async|get|set|public|private|protected|readonly) +)*"
+            r"(?!if\b|for\b|while\b|switch\b|catch\b|return\b|function\b)"
+            r"([\w$]+) *\([^;]*\)[^;=]*\{\s*$",
+        ),
     ],
     "go": [
         ("method", r"func +\([^)]*\) *(\w+)"),
@@ -90,8 +96,11 @@ _RULES: dict[str, list[tuple[SymbolKind, str]]] = {
         ("module", r"package +(\w+)"),
     ],
     "rust": [
-        ("function", r"\s*(?:pub(?:\([^)]*\))? +)?(?:(?:const|async|unsafe|extern(?: *\"[^\"]*\")?)"
-                     r" +)*fn +(\w+)"),
+        (
+            "function",
+            r"\s*(?:pub(?:\([^)]*\))? +)?(?:(?:const|async|unsafe|extern(?: *\"[^\"]*\")?)"
+            r" +)*fn +(\w+)",
+        ),
         ("class", r"\s*(?:pub(?:\([^)]*\))? +)?(?:struct|union) +(\w+)"),
         ("enum", r"\s*(?:pub(?:\([^)]*\))? +)?enum +(\w+)"),
         ("interface", r"\s*(?:pub(?:\([^)]*\))? +)?(?:unsafe +)?trait +(\w+)"),
@@ -105,18 +114,27 @@ _RULES: dict[str, list[tuple[SymbolKind, str]]] = {
         ("interface", rf"\s*{_JAVA_MODIFIERS}(?:@?interface|protocol|trait) +(\w+)"),
         ("enum", rf"\s*{_JAVA_MODIFIERS}enum +(?:class +)?(\w+)"),
         ("function", rf"\s*{_JAVA_MODIFIERS}(?:fun|func|def) +(?:<[^>]*> *)?(?:\w+\.)?(\w+)"),
-        ("method", r"\s+(?:(?:public|private|protected|internal|static|final|abstract|override"
-                   r"|virtual|synchronized|async) +)+[\w<>\[\],.?]+(?:, [\w<>\[\],.?]+)* +"
-                   r"(\w+) *\("),
+        (
+            "method",
+            r"\s+(?:(?:public|private|protected|internal|static|final|abstract|override"
+            r"|virtual|synchronized|async) +)+[\w<>\[\],.?]+(?:, [\w<>\[\],.?]+)* +"
+            r"(\w+) *\(",
+        ),
     ],
     "c": [
-        ("class", r"\s*(?:template *<[^>]*> *)?(?:typedef +)?(?:class|struct|union) +(\w+)"
-                  r"[^;()]*(?:\{|$)"),
+        (
+            "class",
+            r"\s*(?:template *<[^>]*> *)?(?:typedef +)?(?:class|struct|union) +(\w+)"
+            r"[^;()]*(?:\{|$)",
+        ),
         ("enum", r"\s*(?:typedef +)?enum +(?:class +)?(\w+)"),
         ("module", r"\s*namespace +(\w+)"),
         ("constant", r"# *define +(\w+)"),
-        ("function", r"(?!return\b|else\b|typedef\b|if\b|for\b|while\b|switch\b)"
-                     r"(?=[A-Za-z_])(?:[\w:<>,&*]+[ \t]+)+[*&]*((?:\w+::)*~?\w+) *\([^;]*$"),
+        (
+            "function",
+            r"(?!return\b|else\b|typedef\b|if\b|for\b|while\b|switch\b)"
+            r"(?=[A-Za-z_])(?:[\w:<>,&*]+[ \t]+)+[*&]*((?:\w+::)*~?\w+) *\([^;]*$",
+        ),
     ],
     "ruby": [
         ("method", r"\s*def +(?:self\.)?([\w?!=]+)"),
@@ -124,20 +142,30 @@ _RULES: dict[str, list[tuple[SymbolKind, str]]] = {
         ("module", r"\s*module +([\w:]+)"),
     ],
     "php": [
-        ("function", r"\s*(?:(?:public|private|protected|static|final|abstract) +)*"
-                     r"function +&?(\w+)"),
+        (
+            "function",
+            r"\s*(?:(?:public|private|protected|static|final|abstract) +)*"
+            r"function +&?(\w+)",
+        ),
         ("class", r"\s*(?:(?:final|abstract|readonly) +)*class +(\w+)"),
         ("interface", r"\s*(?:interface|trait) +(\w+)"),
         ("enum", r"\s*enum +(\w+)"),
     ],
-    "shell": [("function", r"\s*(?:function +)?([\w-]+) *\(\)"),
-              ("function", r"\s*function +([\w-]+)")],
+    "shell": [
+        ("function", r"\s*(?:function +)?([\w-]+) *\(\)"),
+        ("function", r"\s*function +([\w-]+)"),
+    ],
     "lua": [("function", r"\s*(?:local +)?function +([\w.:]+)")],
-    "sql": [("type", r"\s*(?i:create) +(?:(?i:or +replace|temp|temporary|unique|materialized) +)*"
-                     r"(?i:table|view|index|trigger|function|procedure|type) +"
-                     r"(?:(?i:if +not +exists) +)?[\"`\[]?([\w.]+)")],
+    "sql": [
+        (
+            "type",
+            r"\s*(?i:create) +(?:(?i:or +replace|temp|temporary|unique|materialized) +)*"
+            r"(?i:table|view|index|trigger|function|procedure|type) +"
+            r"(?:(?i:if +not +exists) +)?[\"`\[]?([\w.]+)",
+        )
+    ],
     "markdown": [("section", r"#{1,6} +(.+?) *#*$")],
-}  # fmt: skip
+}
 _COMPILED = {
     language: [(kind, re.compile(rule)) for kind, rule in rules]
     for language, rules in _RULES.items()

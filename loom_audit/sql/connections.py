@@ -154,9 +154,10 @@ class Connections:
     def _store_lock(self) -> Any:
         if not self.writable:
             raise AuditUnavailable(
-                "The audit store is open for reading only", hint=HINTS["read-only"],
+                "The audit store is open for reading only",
+                hint=HINTS["read-only"],
                 details={"cause": "read-only"},
-            )  # fmt: skip
+            )
         return store_lock(self.lock)
 
     def _writer(self) -> Any:
@@ -206,9 +207,10 @@ def store_lock(lock: Lock) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise AuditUnavailable(
-            f"The store lock cannot be taken: {error}", hint=HINTS["read-only"],
+            f"The store lock cannot be taken: {error}",
+            hint=HINTS["read-only"],
             details={"cause": "io"},
-        ) from error  # fmt: skip
+        ) from error
     try:
         yield
     finally:

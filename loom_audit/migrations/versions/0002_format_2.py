@@ -98,10 +98,26 @@ def _calls() -> None:
         op.drop_index(name, "old_call")
     numbers = ("log", "requested", "finished", "session", "at", "duration", "within")
     names = (
-        "log", "requested", "finished", "session", "call_id", "at", "actor", "tool", "effect",
-        "status", "coverage", "reasons", "summary", "error", "changed", "reverts", "duration",
-        "sandbox", "within",
-    )  # fmt: skip
+        "log",
+        "requested",
+        "finished",
+        "session",
+        "call_id",
+        "at",
+        "actor",
+        "tool",
+        "effect",
+        "status",
+        "coverage",
+        "reasons",
+        "summary",
+        "error",
+        "changed",
+        "reverts",
+        "duration",
+        "sandbox",
+        "within",
+    )
     kinds = {"call_id": sa.LargeBinary, "changed": sa.Integer, **dict.fromkeys(numbers, BIG)}
     columns = {name: kinds.get(name, sa.String) for name in names}
     null = ("finished", "session", "actor", "coverage", "reasons", "reverts", "within")
@@ -129,12 +145,19 @@ def _change_sets() -> None:
         "change_set",
         *_columns(
             ("session", "actor", "requested", "call", "causes"),
-            log=BIG, seq=BIG, at=BIG, session=BIG, actor=sa.String, origin=sa.String,
-            requested=BIG, call=sa.LargeBinary, causes=sa.String,
+            log=BIG,
+            seq=BIG,
+            at=BIG,
+            session=BIG,
+            actor=sa.String,
+            origin=sa.String,
+            requested=BIG,
+            call=sa.LargeBinary,
+            causes=sa.String,
         ),
         sa.PrimaryKeyConstraint("log", "seq"),
         sqlite_with_rowid=False,
-    )  # fmt: skip
+    )
     op.execute(
         "INSERT INTO change_set (log, seq, at, session, actor, origin, requested, call, causes) "
         "SELECT o.log, o.seq, o.at, o.session, nullif(o.actor, s.actor), o.origin, c.requested, "

@@ -26,7 +26,7 @@ from loom_audit.model.shell.words import (
     Script,
     alternatives,
     unescaped,
-)  # fmt: skip
+)
 
 DEEPEST = 12
 """Texts inside texts (`sh -c "sh -c …"`, backticks) that are looked into."""

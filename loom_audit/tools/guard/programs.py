@@ -6,16 +6,50 @@ from itertools import dropwhile, takewhile
 
 from loom_audit.model.shell.words import ANY, HOME, LITERAL, SET, STAR
 
-_SYSTEM = frozenset({
-    "bin", "boot", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "media", "mnt", "opt",
-    "proc", "root", "run", "sbin", "srv", "sys", "usr", "var",
-    "Applications", "Library", "System", "Users", "Volumes", "private",
-})  # fmt: skip
+_SYSTEM = frozenset(
+    {
+        "bin",
+        "boot",
+        "dev",
+        "etc",
+        "home",
+        "lib",
+        "lib32",
+        "lib64",
+        "libx32",
+        "media",
+        "mnt",
+        "opt",
+        "proc",
+        "root",
+        "run",
+        "sbin",
+        "srv",
+        "sys",
+        "usr",
+        "var",
+        "Applications",
+        "Library",
+        "System",
+        "Users",
+        "Volumes",
+        "private",
+    }
+)
 _SYSTEM_PAIRS = {
-    ("usr", "bin"), ("usr", "include"), ("usr", "lib"), ("usr", "lib64"), ("usr", "libexec"),
-    ("usr", "local"), ("usr", "sbin"), ("usr", "share"), ("var", "lib"),
-    ("System", "Library"), ("private", "etc"), ("private", "var"),
-}  # fmt: skip
+    ("usr", "bin"),
+    ("usr", "include"),
+    ("usr", "lib"),
+    ("usr", "lib64"),
+    ("usr", "libexec"),
+    ("usr", "local"),
+    ("usr", "sbin"),
+    ("usr", "share"),
+    ("var", "lib"),
+    ("System", "Library"),
+    ("private", "etc"),
+    ("private", "var"),
+}
 _NARROWING = {"-name", "-iname", "-path", "-ipath", "-wholename", "-regex"}
 _BEFORE_STARTS = re.compile(r"-[HLP]|-O\d*")
 _DEVICES = re.compile(

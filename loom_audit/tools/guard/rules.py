@@ -35,7 +35,7 @@ from loom_audit.model.shell.words import (
     Command,
     Flow,
     Script,
-)  # fmt: skip
+)
 from loom_audit.tools.guard.programs import (
     MAKERS,
     REMOVERS,
@@ -43,14 +43,35 @@ from loom_audit.tools.guard.programs import (
     find_start,
     is_device,
     shown,
-)  # fmt: skip
+)
 
 _FETCHERS = {
-    "curl", "wget", "wget2", "aria2c", "axel", "fetch", "http", "https", "lynx", "xh", "w3m",
-}  # fmt: skip
+    "curl",
+    "wget",
+    "wget2",
+    "aria2c",
+    "axel",
+    "fetch",
+    "http",
+    "https",
+    "lynx",
+    "xh",
+    "w3m",
+}
 _SHELLS = {
-    "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "yash", "fish", "rbash", "csh", "tcsh",
-}  # fmt: skip
+    "sh",
+    "bash",
+    "dash",
+    "ash",
+    "zsh",
+    "ksh",
+    "mksh",
+    "yash",
+    "fish",
+    "rbash",
+    "csh",
+    "tcsh",
+}
 _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|nodejs|php|lua|tclsh|deno|bun)[0-9.]*")
 _DANGEROUS = sorted(REMOVERS | MAKERS | _FETCHERS | _SHELLS | {"dd", "chmod", "find", "sudo"})
 _STDIN = {"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}

@@ -79,9 +79,12 @@ class GitCommit(Tool):
         if only:
             options += ["--only", "--pathspec-from-file=-", "--pathspec-file-nul"]
             added = await git.change(
-                "add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul",
+                "add",
+                "--all",
+                "--pathspec-from-file=-",
+                "--pathspec-file-nul",
                 stdin=listing.encode("utf-8", "surrogateescape"),
-            )  # fmt: skip
+            )
             if added.exit_code:
                 raise git_error(added)
         done = await git.change(
@@ -170,10 +173,17 @@ async def _commit_result(git: Repository, left_out: list[str]) -> ToolResult:
     [commit] = commits_of(raw)
     files = changes_of(
         await git.read(
-            "diff-tree", "-r", "--root", "--no-commit-id", "--raw", "--numstat", "-z",
-            *DIFF, commit["commit"],
+            "diff-tree",
+            "-r",
+            "--root",
+            "--no-commit-id",
+            "--raw",
+            "--numstat",
+            "-z",
+            *DIFF,
+            commit["commit"],
         )
-    )  # fmt: skip
+    )
     branch = decode((await git.ask("symbolic-ref", "--quiet", "--short", "HEAD")).stdout).strip()
     lines = [f"committed {commit['commit'][:12]} on {branch or 'a detached HEAD'}"]
     lines[0] += f": {commit['subject']}"

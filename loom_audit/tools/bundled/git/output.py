@@ -5,9 +5,16 @@ from collections.abc import Iterator
 from typing import Any
 
 KINDS = {
-    "M": "modified", "T": "type changed", "A": "added", "D": "deleted", "R": "renamed",
-    "C": "copied", "U": "unmerged", ".": "", "?": "untracked",
-}  # fmt: skip
+    "M": "modified",
+    "T": "type changed",
+    "A": "added",
+    "D": "deleted",
+    "R": "renamed",
+    "C": "copied",
+    "U": "unmerged",
+    ".": "",
+    "?": "untracked",
+}
 LOG_FORMAT = "%H%x00%P%x00%an%x00%ae%x00%aI%x00%cn%x00%cI%x00%D%x00%s%x00%b"
 _LOG_FIELDS = LOG_FORMAT.count("%x00") + 1
 
@@ -15,8 +22,12 @@ _LOG_FIELDS = LOG_FORMAT.count("%x00") + 1
 def status_of(raw: bytes) -> dict[str, Any]:
     """`git status --porcelain=v2 --branch -z`; other bytes than UTF-8 in paths as surrogates."""
     found: dict[str, Any] = {
-        "branch": None, "commit": None, "upstream": None, "ahead": None, "behind": None,
-    }  # fmt: skip
+        "branch": None,
+        "commit": None,
+        "upstream": None,
+        "ahead": None,
+        "behind": None,
+    }
     entries: list[dict[str, Any]] = []
     records = iter(raw.split(b"\0"))
     for record in records:

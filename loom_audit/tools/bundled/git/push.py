@@ -112,8 +112,12 @@ class GitPush(Tool):
             lines = [f"pushed {ref} ({commit[:12]}) to {shown}: {status}"]
             lines += await _update_tracking(git, variables, args, ref)
         data = {
-            "remote": args.remote, "url": shown, "ref": ref, "commit": commit, "status": status,
-        }  # fmt: skip
+            "remote": args.remote,
+            "url": shown,
+            "ref": ref,
+            "commit": commit,
+            "status": status,
+        }
         return ToolResult(True, "\n".join(lines), data)
 
     async def _send(
@@ -265,9 +269,13 @@ async def _full_name(git: Repository, ref: str | None) -> str:
     if ref is not None:
         check_name(ref, "branch or tag")
     done = await git.ask(
-        "rev-parse", "--symbolic-full-name", "--verify", "--quiet", "--end-of-options",
+        "rev-parse",
+        "--symbolic-full-name",
+        "--verify",
+        "--quiet",
+        "--end-of-options",
         ref or "HEAD",
-    )  # fmt: skip
+    )
     name = decode(done.stdout).strip()
     if done.exit_code or not name.startswith(("refs/heads/", "refs/tags/")):
         raise NotFound(

@@ -21,9 +21,15 @@ Paths = Annotated[
     Field(description="Files or directories, taken literally", max_length=1000),
 ]
 DIFF = (
-    "--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", "--find-renames",
-    "--ignore-submodules=dirty", "--src-prefix=a/", "--dst-prefix=b/",
-)  # fmt: skip
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--submodule=short",
+    "--find-renames",
+    "--ignore-submodules=dirty",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+)
 
 
 class StatusInput(Arguments):
@@ -65,9 +71,14 @@ class GitStatus(Tool):
     async def execute(self, args: StatusInput, ctx: ToolContext) -> ToolResult:
         git = await repository(ctx)
         raw = await git.read(
-            "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal",
-            "--ignore-submodules=dirty", "--find-renames",
-        )  # fmt: skip
+            "status",
+            "--porcelain=v2",
+            "--branch",
+            "-z",
+            "--untracked-files=normal",
+            "--ignore-submodules=dirty",
+            "--find-renames",
+        )
         data = status_of(raw)
         entries = data["entries"]
         data["truncated"] = len(entries) > MAX_ENTRIES
@@ -201,11 +212,21 @@ class GitLog(Tool):
         if args.ref is None and not await git.has_commits():
             return ToolResult(True, "[no commit yet]", {"commits": [], "truncated": False})
         raw = await git.read(
-            "log", "-z", f"--format=tformat:{LOG_FORMAT}", f"--max-count={args.max_count + 1}",
-            "--no-show-signature", "--no-mailmap", "--no-notes", "--no-color", "--encoding=UTF-8",
-            "--decorate=short", "--no-patch", await git.commit_id(args.ref or "HEAD"),
-            "--", *paths_of(ctx, args.paths),
-        )  # fmt: skip
+            "log",
+            "-z",
+            f"--format=tformat:{LOG_FORMAT}",
+            f"--max-count={args.max_count + 1}",
+            "--no-show-signature",
+            "--no-mailmap",
+            "--no-notes",
+            "--no-color",
+            "--encoding=UTF-8",
+            "--decorate=short",
+            "--no-patch",
+            await git.commit_id(args.ref or "HEAD"),
+            "--",
+            *paths_of(ctx, args.paths),
+        )
         commits = [*commits_of(raw)]
         truncated = len(commits) > args.max_count
         commits = commits[: args.max_count]

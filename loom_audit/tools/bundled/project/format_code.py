@@ -28,9 +28,25 @@ AT_ONCE = 500
 MAX_STREAM = 64 * 1024
 PYTHON = (".py", ".pyi")
 WEB = (
-    ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts", ".json", ".css", ".scss",
-    ".less", ".html", ".vue", ".md", ".yaml", ".yml", ".graphql",
-)  # fmt: skip
+    ".js",
+    ".jsx",
+    ".mjs",
+    ".cjs",
+    ".ts",
+    ".tsx",
+    ".mts",
+    ".cts",
+    ".json",
+    ".css",
+    ".scss",
+    ".less",
+    ".html",
+    ".vue",
+    ".md",
+    ".yaml",
+    ".yml",
+    ".graphql",
+)
 TYPES = {"ruff": PYTHON, "black": PYTHON, "prettier": WEB}
 OPTIONS = {
     "ruff": ("format", "--no-cache", "--force-exclude"),

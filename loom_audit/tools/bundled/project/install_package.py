@@ -43,18 +43,40 @@ _PYTHON = re.compile(
 _NODE = re.compile(
     r"(?:@[a-z0-9-][a-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*(?:@[A-Za-z0-9.^~<>=*+-]+)?"
 )
+_PIP_INSTALL = (
+    "-I",
+    "-m",
+    "pip",
+    "install",
+    "--no-input",
+    "--disable-pip-version-check",
+    "--require-virtualenv",
+    "--no-color",
+    "--progress-bar=off",
+)
+_NPM_INSTALL = ("npm", "install", "--no-audit", "--no-fund", "--no-update-notifier", "--no-global")
 _ARCHIVE = re.compile(r"\.(?:whl|zip|tar|tgz|tbz|txz|tar\.\w+)$", re.IGNORECASE)
 
 PIP_SETTINGS = (
-    "index-url", "extra-index-url", "trusted-host", "no-index", "find-links", "proxy", "cert",
-)  # fmt: skip
+    "index-url",
+    "extra-index-url",
+    "trusted-host",
+    "no-index",
+    "find-links",
+    "proxy",
+    "cert",
+)
 """Where packages come from: what is taken of the person's own configuration of pip."""
 
 NPM_SETTINGS = ("registry", "proxy", "https_proxy", "noproxy", "strict_ssl", "cafile")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
 CERTIFICATES = (
-    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS",
-)  # fmt: skip
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+)
 """Who is trusted, where a company's proxy signs what it passes on: files or folders."""
 
 
@@ -187,9 +209,15 @@ async def _make_environment(ctx: ToolContext, root: str) -> CommandResult | None
     if await ctx.in_thread(lambda: os.path.lexists(os.path.join(root, VENV))):
         return None
     done = await ctx.run(
-        *_env_without("PIP_", "PYTHON"), sys.executable, "-I", "-m", "venv", VENV,
-        timeout=SECONDS, limit=MAX_STREAM,
-    )  # fmt: skip
+        *_env_without("PIP_", "PYTHON"),
+        sys.executable,
+        "-I",
+        "-m",
+        "venv",
+        VENV,
+        timeout=SECONDS,
+        limit=MAX_STREAM,
+    )
     return done if done.exit_code or done.timed_out else None
 
 
@@ -200,12 +228,16 @@ async def _pip(args: InstallInput, ctx: ToolContext, root: str) -> CommandResult
     return await ctx.run(
         *_env_without("PIP_", "PYTHON"),
         *(f"{name}={value}" for name, value in variables.items()),
-        f"{root}/{VENV}/bin/python", "-I", "-m", "pip", "install", "--no-input",
-        "--disable-pip-version-check", "--require-virtualenv", "--no-color",
-        "--progress-bar=off", "--", *args.packages,
-        timeout=SECONDS, limit=MAX_STREAM, network=True, final=True,
+        f"{root}/{VENV}/bin/python",
+        *_PIP_INSTALL,
+        "--",
+        *args.packages,
+        timeout=SECONDS,
+        limit=MAX_STREAM,
+        network=True,
+        final=True,
         readable=_certificates(variables, "PIP_CERT"),
-    )  # fmt: skip
+    )
 
 
 async def _npm(args: InstallInput, ctx: ToolContext, root: str) -> CommandResult:
@@ -214,11 +246,17 @@ async def _npm(args: InstallInput, ctx: ToolContext, root: str) -> CommandResult
     return await ctx.run(
         *_env_without("npm_", "NPM_"),
         *(f"{name}={value}" for name, value in variables.items()),
-        "npm", "install", "--no-audit", "--no-fund", "--no-update-notifier", "--no-global",
-        f"--prefix={root}", "--save-dev" if args.dev else "--save-prod", "--", *args.packages,
-        timeout=SECONDS, limit=MAX_STREAM, network=True, final=True,
+        *_NPM_INSTALL,
+        f"--prefix={root}",
+        "--save-dev" if args.dev else "--save-prod",
+        "--",
+        *args.packages,
+        timeout=SECONDS,
+        limit=MAX_STREAM,
+        network=True,
+        final=True,
         readable=_certificates(variables, "npm_config_cafile"),
-    )  # fmt: skip
+    )
 
 
 def _env_without(*prefixes: str) -> list[str]:

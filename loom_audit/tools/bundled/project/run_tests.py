@@ -147,8 +147,12 @@ class RunTests(Tool):
     ) -> ToolResult:
         data = {
             "framework": framework,
-            "passed": None, "failed": None, "errors": None, "skipped": None,
-            "failures": [], "left_out": 0,
+            "passed": None,
+            "failed": None,
+            "errors": None,
+            "skipped": None,
+            "failures": [],
+            "left_out": 0,
             **report,
             "exit_code": None if done.timed_out else done.exit_code,
             "stdout": cut(stdout, SHOWN_STREAM),
@@ -157,7 +161,7 @@ class RunTests(Tool):
             "truncated": done.truncated,
             "duration": done.duration // 1000,
             "sandbox": done.sandbox,
-        }  # fmt: skip
+        }
         output = "\n".join(_lines(data, report, done))
         bad = (data["failed"] or 0) + (data["errors"] or 0)
         error: AuditError | None = None
