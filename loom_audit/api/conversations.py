@@ -140,11 +140,14 @@ class Conversation:
             home = workspace.adapters.settings.home
             connected = partial(was_connected, home, name, workspace.root)
             found = Ingest(
-                *(workspace.attachment, self.session, name, record_of),
-                self._asking,
-                within,
-                connected,
-                lambda: self._is_there(),
+                workspace.attachment,
+                self.session,
+                agent=name,
+                record_of=record_of,
+                asking=self._asking,
+                within=within,
+                connected=connected,
+                is_there=lambda: self._is_there(),
             )
             self.ingests[workspace.id] = found
             self._workspaces[workspace.id] = workspace

@@ -92,8 +92,15 @@ def import_file(
         sessions = importing.finish()
     unread = {kind: count for kind, count in reader.unread.items() if kind not in (TORN, STRANGE)}
     return Imported(
-        *(str(file), origin.client.name, id, IMPORTED + root, tuple(sessions)),
-        *(importing.calls, number, tuple(skipped), unread),
+        file=str(file),
+        client=origin.client.name,
+        workspace=id,
+        root=IMPORTED + root,
+        sessions=tuple(sessions),
+        calls=importing.calls,
+        lines=number,
+        skipped=tuple(skipped),
+        unread=unread,
     )
 
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from loom_audit.clients import fields
 from loom_audit.clients.claude_results import (
@@ -141,10 +142,7 @@ def _hook_reports(name: str, given: Mapping[str, Any], session: str, cwd: str) -
             yield CallBegan(session, call_id, tool, arguments, effect_of(tool), None, cwd, paths)
         case "PostToolUse":
             end = told(session, call_id, tool, given.get("tool_response"))
-            yield CallEnded(
-                *(session, call_id, tool, end.status, end.result, arguments, None, microseconds),
-                *(end.files, end.background),
-            )
+            yield replace(end, arguments=arguments, duration=microseconds)
             about = background_named(arguments)
             yield from ended_in_background(session, tool, about, given.get("tool_response"))
         case "PostToolUseFailure" | "PermissionDenied":
@@ -156,7 +154,13 @@ def _hook_reports(name: str, given: Mapping[str, Any], session: str, cwd: str) -
                 status = "denied"
             if call_id or name == "PostToolUseFailure":
                 yield CallEnded(
-                    *(session, call_id, tool, status, result, arguments, None, microseconds)
+                    session=session,
+                    call_id=call_id,
+                    tool=tool,
+                    status=status,
+                    result=result,
+                    arguments=arguments,
+                    duration=microseconds,
                 )
         case "UserPromptSubmit":
             yield from _prompt(session, fields.text(given, "prompt"), given.get("prompt_id"), None)
@@ -198,8 +202,11 @@ def _prompt(session: str, text: str, prompt_id: Any, at: Any) -> Iterator[Report
 
 
 _COMMAND_OUTPUT = (
-    *("<local-command-stdout>", "<local-command-stderr>", "<local-command-caveat>"),
-    *("<bash-stdout>", "<bash-stderr>"),
+    "<local-command-stdout>",
+    "<local-command-stderr>",
+    "<local-command-caveat>",
+    "<bash-stdout>",
+    "<bash-stderr>",
 )
 
 
@@ -363,11 +370,7 @@ class ClaudeTranscript:
             ran = has_run(tool, said)
             yield CallEnded(session, call_id, tool, status, result, at=at, ran=ran)
             return
-        end = told(session, call_id, tool, given, block.get("content"))
-        yield CallEnded(
-            *(session, call_id, tool, end.status, end.result, UNSET, at, end.duration),
-            *(end.files, end.background),
-        )
+        yield replace(told(session, call_id, tool, given, block.get("content")), at=at)
         yield from ended_in_background(session, tool, about, given, at)
 
     def _attachment(self, session: str, record: Mapping[str, Any]) -> Iterator[Report]:

@@ -5,22 +5,11 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 
 from loom_audit.clients import fields
-from loom_audit.clients.reports import BackgroundEnded, FileTold
+from loom_audit.clients.reports import BackgroundEnded, CallEnded, FileTold
 from loom_audit.model.coverage import Status
-
-
-class Ending(Struct, frozen=True):
-    """How a call ended that did not fail."""
-
-    status: Status
-    result: Mapping[str, Any]
-    files: tuple[FileTold, ...] = ()
-    background: tuple[str, ...] = ()
-    duration: int | None = None
-
 
 _EXIT_CODE = re.compile(r"\AExit code (-?\d{1,9})\b")
 _TIMED_OUT = re.compile(r"\bCommand timed out after ")
@@ -124,12 +113,15 @@ def told(
     tool: str,
     given: Any,
     content: Any = None,
-) -> Ending:
-    """How a call ended by what its tool gave; `content` is what the model was shown of it."""
+) -> CallEnded:
+    """How a call ended that did not fail, by what its tool gave.
+
+    `content` is what the model was shown of it.
+    """
     if not isinstance(given, dict):
         output = fields.plain(given) or fields.plain(content)
         data: dict[str, Any] = {"exit_code": 0} if tool == "Bash" else {}
-        return Ending("ok", fields.result(output, data))
+        return CallEnded(session, call_id, tool, "ok", fields.result(output, data))
     data = {name: value for name, value in given.items() if name not in _WHOLE_FILES}
     task = fields.text(given, "backgroundTaskId")
     stopped = given.get("interrupted") is True
@@ -148,12 +140,15 @@ def told(
     if task:
         data["background"] = [task]
     duration = given.get("durationMs") or given.get("totalDurationMs")
-    return Ending(
-        status,
-        fields.result(output, data),
-        tuple(_files(tool, given)),
-        (task,) if task else (),
-        fields.microseconds(duration, 1000),
+    return CallEnded(
+        session=session,
+        call_id=call_id,
+        tool=tool,
+        status=status,
+        result=fields.result(output, data),
+        duration=fields.microseconds(duration, 1000),
+        files=tuple(_files(tool, given)),
+        background=(task,) if task else (),
     )
 
 

@@ -265,7 +265,12 @@ class CodexRollout:
         if end.background:
             self._background[call_id] = end.background[0]
         yield CallEnded(
-            *(self._session, call_id, tool, end.status, end.result, UNSET, at),
+            session=self._session,
+            call_id=call_id,
+            tool=tool,
+            status=end.status,
+            result=end.result,
+            at=at,
             background=end.background,
         )
 
@@ -319,10 +324,15 @@ class CodexRollout:
         tool = self._open.get(call_id, "")
         if tool:
             self._ended.add(call_id)
-        files = tuple(codex_calls.files_of(item))
-        took = codex_calls.duration(item)
         yield CallEnded(
-            *(self._session, call_id, tool, end.status, end.result, UNSET, at, took, files)
+            session=self._session,
+            call_id=call_id,
+            tool=tool,
+            status=end.status,
+            result=end.result,
+            at=at,
+            duration=codex_calls.duration(item),
+            files=tuple(codex_calls.files_of(item)),
         )
         running = self._background.pop(call_id, "")
         if running:

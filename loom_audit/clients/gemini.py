@@ -117,9 +117,10 @@ def tail_of(output: str) -> Tail:
     if moved := _MOVED.search(output[:500]):
         pids.append(moved[1])
     return Tail(
-        int(code) if re.fullmatch(r"-?\d{1,9}", code) else None,
-        *(told.get("Signal", ""), told.get("Error", "")),
-        fields.as_paths([pid for pid in pids if pid.isdecimal()]),
+        exit_code=int(code) if re.fullmatch(r"-?\d{1,9}", code) else None,
+        signal=told.get("Signal", ""),
+        error=told.get("Error", ""),
+        background=fields.as_paths([pid for pid in pids if pid.isdecimal()]),
     )
 
 
@@ -145,10 +146,16 @@ def _ended(
         files = tuple(_files(shown))
         known = ("originalContent", "newContent")
         data.update((name, value) for name, value in shown.items() if name not in known)
-    result = fields.result(output, data)
     return CallEnded(
-        *(report.session, report.call_id, report.tool, status, result, arguments, at, None),
-        *(files, background),
+        session=report.session,
+        call_id=report.call_id,
+        tool=report.tool,
+        status=status,
+        result=fields.result(output, data),
+        arguments=arguments,
+        at=at,
+        files=files,
+        background=background,
     )
 
 

@@ -110,10 +110,16 @@ def _ended(
     if code is not None:
         kept["exit_code"] = kept.pop("exit")
         status = "error" if code else "ok"
-    files = tuple(_files(began, metadata))
-    result = fields.result(fields.plain(output), kept)
     return CallEnded(
-        *(began.session, began.call_id, began.tool, status, result, arguments, at, duration, files)
+        session=began.session,
+        call_id=began.call_id,
+        tool=began.tool,
+        status=status,
+        result=fields.result(fields.plain(output), kept),
+        arguments=arguments,
+        at=at,
+        duration=duration,
+        files=tuple(_files(began, metadata)),
     )
 
 
@@ -124,9 +130,14 @@ def _failed(began: CallBegan, said: str, at: datetime | None, duration: int | No
         status = "cancelled"
     elif "rejected permission" in lower or "rule which prevents" in lower:
         status = "denied"
-    result = fields.result(said, {})
     return CallEnded(
-        *(began.session, began.call_id, began.tool, status, result, UNSET, at, duration)
+        session=began.session,
+        call_id=began.call_id,
+        tool=began.tool,
+        status=status,
+        result=fields.result(said, {}),
+        at=at,
+        duration=duration,
     )
 
 

@@ -101,8 +101,11 @@ class Spool:
         try:
             self._make_at(aside)
             system.renameat2(
-                *(_HERE, os.fsencode(aside), _HERE, os.fsencode(self._file)),
-                system.RENAME_EXCHANGE,
+                source_in=_HERE,
+                source=os.fsencode(aside),
+                target_in=_HERE,
+                target=os.fsencode(self._file),
+                flags=system.RENAME_EXCHANGE,
             )
         except (OSError, KeyError):  # no room, a filesystem or a processor that has none
             self._file.rename(aside)

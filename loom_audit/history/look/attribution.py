@@ -163,7 +163,10 @@ def _candidate(event: Event, call: Call, *, says: bool, told: Told) -> Candidate
     if event.source == CLIENT_UNSEEN:
         begun = in_ns(event.occurred_at) or told.begun
     return Candidate(
-        *(call.requested, call.call_id, call.session, call.actor),
+        requested=call.requested,
+        call_id=call.call_id,
+        session=call.session,
+        actor=call.actor,
         paths=request.paths if says else None,
         named=request.names or (),
         begun=begun,

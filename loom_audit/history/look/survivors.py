@@ -193,7 +193,11 @@ def _candidate(attachment: Attachment, requested: int) -> Candidate:
     call: Call = attachment.projections.call_at(requested)
     _, request = request_event(attachment, call)
     return Candidate(
-        *(requested, call.call_id, call.session, call.actor, request.paths),
+        requested=requested,
+        call_id=call.call_id,
+        session=call.session,
+        actor=call.actor,
+        paths=request.paths,
         ended=True,
         outlived=True,
         number=call.seq,

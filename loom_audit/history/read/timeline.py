@@ -268,10 +268,16 @@ class Timeline(Struct, frozen=True):
                 result = fact.result
             elif isinstance(fact, FilesChanged):
                 moves += fact.moves
-        changes = net_changes(one.change for one in found.changes)
         return CallDetail(
-            *(call, arguments, result, decision, changes, tuple(moves), tuple(events)),
-            *(found.changes, found.maybe),
+            call=call,
+            arguments=arguments,
+            result=result,
+            decision=decision,
+            changes=net_changes(one.change for one in found.changes),
+            moves=tuple(moves),
+            events=tuple(events),
+            recorded=found.changes,
+            maybe=found.maybe,
         )
 
     def changes_of(self, call: Call) -> tuple[FileChange, ...]:

@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.clients.reports import (
     CallBegan,
@@ -128,8 +129,14 @@ class Importing:
         """End calls and sessions, and make all durable; the sessions that were told of."""
         for key, begun in [*self._open.items()]:
             self._finish(
-                *(key, begun, "unknown", _record("", {}, "unknown"), None, 0, "open"),
-                Coverage("none", ("its end is not in the transcript",)),
+                key,
+                begun,
+                status="unknown",
+                result=_record("", {}, "unknown"),
+                at=None,
+                duration=0,
+                what="open",
+                coverage=Coverage("none", ("its end is not in the transcript",)),
             )
             self._flush_many()
         for session in self._untold.copy():
@@ -177,8 +184,12 @@ class Importing:
             found = [self._tree.relative(path, report.cwd) for path in report.paths]
             paths = tuple(sorted(path for path in found if path is not None))
         fact = CallRequested(
-            *(key[1], _name(report.tool), shallow(report.arguments), report.effect),
-            *(report.cwd, paths),
+            call_id=key[1],
+            tool=_name(report.tool),
+            arguments=shallow(report.arguments),
+            effect=report.effect,
+            cwd=report.cwd,
+            paths=paths,
         )
         self._add(key[0], fact, ("call", key[1]), report.at)
 
@@ -202,12 +213,19 @@ class Importing:
         changes = self._tree.follow(report.files, begun.cwd)
         self._record_changes(key, changes, report.at)
         files = [change.path for change in changes.made]
-        result = _record(report.result.get("output"), report.result.get("data"), status, files)
-        coverage = _coverage(begun, status, report.files, changes).lowered(*reasons)
         duration = report.duration
         if duration is None and report.at is not None and begun.at is not None:
             duration = max(0, round((report.at - begun.at).total_seconds() * 1_000_000))
-        self._finish(key, begun, status, result, report.at, duration or 0, "end", coverage)
+        self._finish(
+            key,
+            begun,
+            status=status,
+            result=_record(report.result.get("output"), report.result.get("data"), status, files),
+            at=report.at,
+            duration=duration or 0,
+            what="end",
+            coverage=_coverage(begun, status, report.files, changes).lowered(*reasons),
+        )
 
     def _record_changes(
         self, key: tuple[str, str], changes: ToldChanges, at: datetime | None
@@ -221,16 +239,16 @@ class Importing:
             lost = tuple(Untracked(path, "content not told") for path in changes.unknown)
             facts.append(("untracked", PathsUntracked(lost)))
         for what, fact in facts:
-            mine = what == "files"
             draft = self._draft(key[0], fact, (what, key[1]), at)
-            if not mine:
-                draft = Draft(*(fact, "", OUTSIDE, draft.id), occurred_at=at, source=SOURCE)
+            if what != "files":
+                draft = replace(draft, session="", actor=OUTSIDE)
             self._drafts.append(draft)
 
     def _finish(
         self,
         key: tuple[str, str],
         begun: _Open,
+        *,
         status: Status,
         result: Any,
         at: datetime | None,
@@ -242,7 +260,12 @@ class Importing:
         if what == "open" and self._again and self._is_known(key, ended=True):
             return
         fact = CallFinished(
-            *(key[1], _name(begun.tool), begun.effect, status, result, coverage),
+            call_id=key[1],
+            tool=_name(begun.tool),
+            effect=begun.effect,
+            status=status,
+            result=result,
+            coverage=coverage,
             duration=duration,
         )
         self._add(key[0], fact, (what, key[1]), at)
