@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, cast, get_args
 
@@ -23,9 +23,9 @@ from loom_audit.api.holding import (
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.model.display import visible
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.planning import Choice, Plan, Verb
+from loom_audit.model.planning import Choice, Note, Plan, Verb
 from loom_audit.web.admission import Visitor
-from loom_audit.web.budget import Budget
+from loom_audit.web.budget import Budget, Part, row_weight, weight
 from loom_audit.web.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.dependencies import (
     Form,
@@ -39,7 +39,6 @@ from loom_audit.web.dependencies import (
 )
 from loom_audit.web.live import Works
 from loom_audit.web.pages import Pages, obstacles, redirect, wants_fragment
-from loom_audit.web.plan_lists import PLAN_LISTS, plan_parts
 from loom_audit.web.urls import Fields, address, encoded, first, quoted, unquoted
 from loom_audit.web.urls import fields as read_fields
 
@@ -49,6 +48,22 @@ KEPT_PLANS = 3
 CHOICE = "choice:"
 WISH = "wish"
 """A field that holds others, as a query; those of the same name beside it count."""
+
+PLAN_LISTS = (
+    "blocked",
+    "merged",
+    "kept",
+    "decided",
+    "irreversible",
+    "inexact",
+    "passed_over",
+    "already",
+    "reverts",
+)
+DECIDING, NOTING = 5_000, 2_000
+"""What a list of questions and one of notes may weigh beside the others."""
+SHOWN_CALLS = 8
+"""Calls that a note of a plan shows."""
 
 
 class Wish(Struct, frozen=True):
@@ -266,6 +281,61 @@ def is_clean(plan: Plan) -> bool:
     """Whether one click may carry it out: nothing to decide and few enough files to oversee."""
     undecided = plan.merged or plan.kept or plan.blocked or plan.irreversible or plan.inexact
     return bool(plan.changes) and not undecided and len(plan.changes) <= CLEAN_FILES
+
+
+class Question(Struct, frozen=True):
+    """What is to be done with one path, as it is chosen now; `merge` names that answer, if any."""
+
+    note: Note
+    chosen: Choice
+    merge: str = ""
+
+
+def plan_parts(
+    budget: Budget, plan: Plan, choices: Mapping[str, Choice]
+) -> Mapping[str, Part[Any]]:
+    """The parts of all lists of a plan by their names."""
+
+    def questions(notes: Iterable[Note], chosen: Choice, merge: str) -> list[Question]:
+        return [Question(note, choices.get(note.path, chosen), merge) for note in notes]
+
+    asked: dict[str, list[Question]] = {
+        "blocked": questions(plan.blocked, "current", "Merge with conflict markers"),
+        "merged": questions(plan.merged, "merge", "Merge"),
+        "kept": [_kept(note, choices) for note in plan.kept if note.path],
+    }
+    listed = {one.note.path for questions in asked.values() for one in questions}
+    asked["decided"] = [
+        Question(Note(path, ""), chosen, "Merge with conflict markers")
+        for path, chosen in choices.items()
+        if path not in listed
+    ]
+    noted = {"irreversible": plan.irreversible, "inexact": plan.inexact}
+    noted["passed_over"] = plan.passed_over
+    return {
+        **{
+            name: budget.part(name, found, _with_weight, most=DECIDING)
+            for name, found in asked.items()
+        },
+        **{name: budget.part(name, found, _noted, most=NOTING) for name, found in noted.items()},
+        "already": budget.part("already", plan.already, lambda p: (p, row_weight(2, p)), most=0),
+        "reverts": budget.part("reverts", plan.reverts, lambda n: (n, weight(3)), most=NOTING),
+    }
+
+
+def _kept(note: Note, choices: Mapping[str, Choice]) -> Question:
+    merge = "Merge" if note.path in choices or "moved here" in note.reason else ""
+    return Question(note, choices.get(note.path, "current"), merge)
+
+
+def _with_weight(question: Question) -> tuple[Question, int]:
+    note = question.note
+    nodes = 8 + 3 * bool(question.merge) + len(note.calls[:SHOWN_CALLS])
+    return question, weight(nodes, note.reason) + row_weight(0, note.path)
+
+
+def _noted(note: Note) -> tuple[Note, int]:
+    return note, weight(2 + len(note.calls[:SHOWN_CALLS]), note.reason) + row_weight(0, note.path)
 
 
 def _show(
