@@ -241,7 +241,9 @@ class CodexRollout:
         self, kind: str, item: Mapping[str, Any], call_id: str, at: datetime | None
     ) -> CallBegan:
         tool, space = fields.text(item, "name"), fields.text(item, "namespace")
-        arguments = item.get("input") if "input" in item else parsed_arguments(item)
+        arguments = item.get("input")
+        if "input" not in item:
+            arguments = codex_calls.parsed(item.get("arguments"))
         if kind == "local_shell_call":
             tool, arguments = "local_shell", item.get("action")
         elif kind == "tool_search_call":
@@ -356,10 +358,6 @@ class CodexRollout:
             return True
         self._last[what] = known
         return False
-
-
-def parsed_arguments(item: Mapping[str, Any]) -> Any:
-    return codex_calls.parsed(item.get("arguments"))
 
 
 CLIENT = Client(NAME, "Codex", read_hook, answer, CodexRollout)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import unquote
 
 from msgspec import Struct, json
 
@@ -180,10 +179,8 @@ def of_mcp(item: Mapping[str, Any]) -> Outcome:
 def duration(item: Mapping[str, Any]) -> int | None:
     """Microseconds that something took."""
     took = fields.mapping(item, "duration")
-    seconds, nanos = (
-        fields.microseconds(took.get("secs"), 1_000_000),
-        fields.whole(took.get("nanos")),
-    )
+    seconds = fields.microseconds(took.get("secs"), 1_000_000)
+    nanos = fields.whole(took.get("nanos"))
     return None if seconds is None else seconds + (nanos or 0) % 1_000_000_000 // 1000
 
 
@@ -208,8 +205,3 @@ def files_of(item: Mapping[str, Any]) -> Iterator[FileTold]:
             yield FileTold(moved, None, diff=diff, source=path)
         else:
             yield FileTold(path, diff=diff)
-
-
-def folder(url: str) -> str:
-    """The directory that an item names as a URL."""
-    return unquote(url.removeprefix("file://")) if url.startswith("file://") else url

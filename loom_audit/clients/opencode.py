@@ -239,10 +239,8 @@ def _of_tool(
     session: str, part: Mapping[str, Any], cwd: str, *, began_too: bool
 ) -> Iterator[Report]:
     """What a part tells of a call; that it began only where no hook has told that."""
-    state, times = (
-        fields.mapping(part, "state"),
-        fields.mapping(fields.mapping(part, "state"), "time"),
-    )
+    state = fields.mapping(part, "state")
+    times = fields.mapping(state, "time")
     start, end = fields.time(times.get("start")), fields.time(times.get("end"))
     duration = None
     if start and end and end >= start:
