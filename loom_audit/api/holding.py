@@ -20,8 +20,8 @@ from loom_audit.history.record import hold as holding
 from loom_audit.history.record.open_calls import calls_in_the_way, open_call_error
 from loom_audit.history.record.recovery import decision_needed
 from loom_audit.history.undo.undo import UndoResult
-from loom_audit.model.conversation import SessionHeld
 from loom_audit.model.display import visible
+from loom_audit.model.events import SessionHeld
 from loom_audit.model.planning import Choice, Plan
 from loom_audit.model.records import Call, SessionHold
 from loom_audit.ports import EventFilter, Report

@@ -1,4 +1,4 @@
-"""Facts about what an agent was told and said, and about who holds its session."""
+"""Facts about what an agent was told and said."""
 
 from typing import ClassVar, Literal
 
@@ -20,17 +20,3 @@ class MessageReceived(Struct, frozen=True):
     role: Literal["assistant", "system", "tool"]
     text: str
     message_id: str = ""
-
-
-class SessionHeld(Struct, frozen=True):
-    """From here on no call of the session runs until it is released."""
-
-    kind: ClassVar[str] = "session.held"
-    by: str
-    reason: str = ""
-
-
-class SessionReleased(Struct, frozen=True):
-    kind: ClassVar[str] = "session.released"
-    by: str
-    reason: str = ""

@@ -10,12 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, field
 
-from loom_audit.model.conversation import (
-    MessageReceived,
-    PromptSubmitted,
-    SessionHeld,
-    SessionReleased,
-)
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import FULL, Coverage, Effect, Inferred, Origin, Status
 from loom_audit.model.files import FileChange, FileState, Move
 
@@ -140,6 +135,20 @@ class SessionStarted(Struct, frozen=True):
 class SessionEnded(Struct, frozen=True):
     kind: ClassVar[str] = "session.ended"
     status: Literal["completed", "failed", "interrupted"] = "completed"
+
+
+class SessionHeld(Struct, frozen=True):
+    """From here on no call of the session runs until it is released."""
+
+    kind: ClassVar[str] = "session.held"
+    by: str
+    reason: str = ""
+
+
+class SessionReleased(Struct, frozen=True):
+    kind: ClassVar[str] = "session.released"
+    by: str
+    reason: str = ""
 
 
 class CallRequested(Struct, frozen=True):

@@ -22,8 +22,7 @@ from loom_audit.api import holding
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.record import hold
 from loom_audit.history.record.approvals import ApprovalRequest
-from loom_audit.model.conversation import SessionHeld, SessionReleased
-from loom_audit.model.events import CallDecided
+from loom_audit.model.events import CallDecided, SessionHeld, SessionReleased
 from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.approvals.policy import Policy
 from tests.trees import tree_of

@@ -29,12 +29,7 @@ from loom_audit.model.codec import (
     read_envelope,
     seq_of,
 )
-from loom_audit.model.conversation import (
-    MessageReceived,
-    PromptSubmitted,
-    SessionHeld,
-    SessionReleased,
-)
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import Coverage, Effect, Inferred, Status
 from loom_audit.model.events import (
     ApprovalRequested,
@@ -59,6 +54,8 @@ from loom_audit.model.events import (
     RulesChanged,
     ScopeAccepted,
     SessionEnded,
+    SessionHeld,
+    SessionReleased,
     SessionStarted,
     Temporary,
     TreeListed,

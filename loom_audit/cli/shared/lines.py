@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from loom_audit.cli.shared.output import Piece, Style
-from loom_audit.model.conversation import SessionHeld, SessionReleased
 from loom_audit.model.display import (
     count_text,
     duration_text,
@@ -30,6 +29,8 @@ from loom_audit.model.events import (
     HookFailed,
     PathsUntracked,
     SessionEnded,
+    SessionHeld,
+    SessionReleased,
     SessionStarted,
     TreeRelisted,
     WorkspaceAttached,

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loom_audit.model.conversation import SessionHeld, SessionReleased
-from loom_audit.model.events import Event, Lease, SessionStarted
+from loom_audit.model.events import Event, Lease, SessionHeld, SessionReleased, SessionStarted
 from loom_audit.model.records import SessionHold
 from loom_audit.ports import EventFilter, EventLog
 

@@ -4,8 +4,7 @@ from loom_audit.errors import ApprovalDenied, Conflict
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.record.call import OpenCall
-from loom_audit.model.conversation import SessionHeld, SessionReleased
-from loom_audit.model.events import CallDecided, CallRequested
+from loom_audit.model.events import CallDecided, CallRequested, SessionHeld, SessionReleased
 from loom_audit.model.records import Call, SessionHold
 from loom_audit.ports import EventFilter
 
