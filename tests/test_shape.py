@@ -50,6 +50,8 @@ class Shape:
     functions: dict[str, int]
     classes: list[str]
     hops: bool
+    unnamed: list[int]
+    """Lines on which arguments are packed in a starred tuple, where no name tells what they are."""
 
 
 @cache
@@ -63,7 +65,14 @@ def shape(path: Path) -> Shape:
     names = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     names |= {node.id for node in nodes if isinstance(node, ast.Name)}
     classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
-    return Shape(functions, classes, bool(names & THREAD_HOPS))
+    unnamed = [
+        given.lineno
+        for node in nodes
+        if isinstance(node, ast.Call)
+        for given in node.args
+        if isinstance(given, ast.Starred) and isinstance(given.value, ast.Tuple | ast.List)
+    ]
+    return Shape(functions, classes, bool(names & THREAD_HOPS), unnamed)
 
 
 @cache
@@ -102,6 +111,12 @@ def test_classes_are_named_for_what_they_are(path: Path) -> None:
     names = shape(path).classes
     words = {name: set(re.findall("[A-Z][a-z0-9]*", name)) for name in names}
     assert {name for name in names if words[name] & EMPTY_NAMES} == set()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named)
+def test_no_code_is_packed_to_fit(path: Path) -> None:
+    assert re.findall(r"# fmt: *(?:skip|off)", path.read_text("utf-8")) == []
+    assert shape(path).unnamed == []
 
 
 def test_threads_are_entered_in_one_module() -> None:
