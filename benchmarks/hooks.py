@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, Sizes, interleaved
 from benchmarks.projects import fill, new_store
-from loom_audit.api.launcher import SOCKET, hooks_folder, write_launcher
+from loom_audit.api.agents.launcher import SOCKET, hooks_folder, write_launcher
 from loom_audit.config import read_settings
 
 NOTHING = "import posix\nwhile posix.read(0, 1 << 20):\n    pass\n"

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from benchmarks.figures import Figure, Sizes, timed
 from benchmarks.projects import content, name, new_store
-from loom_audit.api import importing
-from loom_audit.api.importing import import_file
+from loom_audit.api.agents import importing
+from loom_audit.api.agents.importing import import_file
 from loom_audit.history.told.importing import Importing, Target
 from loom_audit.model.events import Draft, Event
 from loom_audit.model.files import BlobId

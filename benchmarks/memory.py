@@ -11,8 +11,8 @@ from benchmarks.events import new_log
 from benchmarks.figures import Figure, Sizes
 from benchmarks.imports import write_transcript
 from benchmarks.projects import content, fill, name, new_store
+from loom_audit.api.agents.importing import import_file
 from loom_audit.api.face import AuditStore, Session
-from loom_audit.api.importing import import_file
 from loom_audit.history.check.verification import verify
 from loom_audit.sql.evidence import open_evidence
 

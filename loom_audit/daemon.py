@@ -19,10 +19,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from loom_audit.api.clients import Hooks
-from loom_audit.api.conversations import Container
+from loom_audit.api.agents.clients import Hooks
+from loom_audit.api.agents.conversations import Container
+from loom_audit.api.agents.launcher import SOCKET, build_id
 from loom_audit.api.face import AuditStore
-from loom_audit.api.launcher import SOCKET, build_id
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
 
 IDLE_SECONDS = 600.0

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditStore, open_store
-from loom_audit.api import approvals, holding
-from loom_audit.api.launcher import FOLDER, SOCKET, write_launcher
+from loom_audit.api.agents.launcher import FOLDER, SOCKET, write_launcher
+from loom_audit.api.control import approvals, holding
 from loom_audit.config import read_settings
 from loom_audit.daemon import HookServer, only_one, run_daemon
 from loom_audit.disk.shared_filesystems import SHARED, check_own_filesystem

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, hook_client, open_store
-from loom_audit.api import failed_hooks
-from loom_audit.api.clients import Hooks
-from loom_audit.api.doctor import check_all
-from loom_audit.api.launcher import FOLDER, SOCKET, write_launcher
+from loom_audit.api.agents import failed_hooks
+from loom_audit.api.agents.clients import Hooks
+from loom_audit.api.agents.launcher import FOLDER, SOCKET, write_launcher
+from loom_audit.api.upkeep.doctor import check_all
 from loom_audit.config import read_settings
 from loom_audit.daemon import HookServer
 from loom_audit.disk.spool import RESERVED, Spool
@@ -40,7 +40,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lay_store(home)
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(home))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
-    monkeypatch.setattr("loom_audit.api.clients._MOMENT", -failed_hooks._LONGEST_AGO)
+    monkeypatch.setattr("loom_audit.api.agents.clients._MOMENT", -failed_hooks._LONGEST_AGO)
     (home / FOLDER).mkdir()
     write_launcher(read_settings())
     (home / FOLDER / "daemon").write_bytes(b"/bin/false\0")
@@ -321,7 +321,7 @@ def test_what_was_taken_and_not_put_on_record_stays_for_the_next_process(
         raise OSError("the disk is full")
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="full"):
-        patch.setattr("loom_audit.api.clients.record_failed", fail)
+        patch.setattr("loom_audit.api.agents.clients.record_failed", fail)
         take_up(store)
     claude.bash("c2", "true")
     [waiting] = failed_hooks.waiting(store.adapters.settings)

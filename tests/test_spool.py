@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
-from loom_audit.api import failed_hooks
-from loom_audit.api.clients import Hooks
-from loom_audit.api.launcher import FOLDER
+from loom_audit.api.agents import failed_hooks
+from loom_audit.api.agents.clients import Hooks
+from loom_audit.api.agents.launcher import FOLDER
 from loom_audit.disk.spool import RESERVED, Spool
 from loom_audit.errors import StorageFailed
 from tests.hooked import HookedClaude

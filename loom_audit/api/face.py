@@ -14,7 +14,7 @@ from loom_audit.history.record.approvals import ApprovalRequest
 from loom_audit.history.record.call import OpenCall
 from loom_audit.history.record.recovery import RecoveredCall
 from loom_audit.history.undo.undo import UndoResult
-from loom_audit.wiring import WorkspaceEntry
+from loom_audit.wiring.adapters import WorkspaceEntry
 
 __all__ = [
     "ApprovalRequest",

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from loom_audit.api.connections import Connections
+from loom_audit.api.ground.connections import Connections
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.history.ground.attachment import check_tool_name
 from loom_audit.history.ground.writer import Writer

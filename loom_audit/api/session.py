@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loom_audit.api.functions import recorded_function
-from loom_audit.api.gates import default_settings
-from loom_audit.api.session_record import SessionRecord
+from loom_audit.api.ground.functions import recorded_function
+from loom_audit.api.ground.gates import default_settings
+from loom_audit.api.ground.session_record import SessionRecord
 from loom_audit.errors import (
     AuditUnavailable,
     Conflict,

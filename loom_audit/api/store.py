@@ -15,7 +15,7 @@ from loom_audit.model.display import count_text
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.model.scope import MAX_FILE_BYTES
 from loom_audit.ports import Report
-from loom_audit.wiring import Adapters, WorkspaceEntry, open_adapters
+from loom_audit.wiring.adapters import Adapters, WorkspaceEntry, open_adapters
 
 
 def open_store(url: str | None = None, *, actor: str | None = None) -> "AuditStore":

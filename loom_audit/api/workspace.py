@@ -36,7 +36,7 @@ from loom_audit.model.records import Call, Checkpoint
 from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
 from loom_audit.model.verdicts import Note
 from loom_audit.ports import BlobStore, EventLog, Report
-from loom_audit.wiring import Adapters, WorkspaceEntry
+from loom_audit.wiring.adapters import Adapters, WorkspaceEntry
 
 if TYPE_CHECKING:
     from loom_audit.api.foreign import ForeignSession
@@ -176,8 +176,8 @@ class AuditedWorkspace:
         ours, or of one that is open while another process that reports it runs;
         InvalidArguments.
         """
+        from loom_audit.api.control.holding import follow
         from loom_audit.api.foreign import ForeignSession, lease_of, start_session
-        from loom_audit.api.holding import follow
 
         lease = lease_of(self.attachment, pid, seconds)
         started = SessionStarted(agent, title, parent, cwd, version, rules, lease)
@@ -205,7 +205,7 @@ class AuditedWorkspace:
 
     def default_gate(self, *, ask: "AskCallback | None" = None) -> "ApprovalGate":
         """The gate of `approvals.toml`, with somebody more to `ask`; else all is allowed."""
-        from loom_audit.api.gates import default_gate
+        from loom_audit.api.ground.gates import default_gate
 
         return default_gate(self.adapters.settings, root=self.root, ask=ask)
 
@@ -303,7 +303,7 @@ class AuditedWorkspace:
 
         The heads are those kept outside the store at each session's end, and those given.
         """
-        from loom_audit.api.verification import verify
+        from loom_audit.api.ground.verification import verify
 
         heads = [against] if isinstance(against, TreeHead) else against
         return verify(self.adapters, self.id, lambda: self._checked, heads, quick, sample, report)
@@ -399,7 +399,7 @@ class AuditedWorkspace:
         into the call's arguments. With `held` calls of held sessions may be open, and stay so.
         `report` is told how far a plan of many changes is.
         """
-        from loom_audit.api.session_record import session_for
+        from loom_audit.api.ground.session_record import session_for
         from loom_audit.history.record.recovery import recover
 
         recover(self.attachment)

@@ -44,7 +44,7 @@ def approvals(
         raise InvalidArguments(
             "expected nothing, `show CALL` or `init`", hint="See `loom-audit approvals --help`."
         )
-    from loom_audit.api.approvals import find, pending
+    from loom_audit.api.control.approvals import find, pending
 
     with invocation.workspace() as workspace:
         if name:
@@ -83,7 +83,7 @@ def _show(output: Output, request: "ApprovalRequest") -> None:
 
 def _write_rules(invocation: Invocation) -> None:
     output = invocation.output
-    from loom_audit.api.recommended import write_recommended
+    from loom_audit.api.control.recommended import write_recommended
     from loom_audit.config import APPROVALS
 
     file = invocation.settings.configuration / APPROVALS

@@ -49,7 +49,13 @@ def approve(
     ] = False,
 ) -> None:
     """Let a call run that waits for an answer."""
-    from loom_audit.api.approvals import answer, check_arguments, find, outcome, read_arguments
+    from loom_audit.api.control.approvals import (
+        answer,
+        check_arguments,
+        find,
+        outcome,
+        read_arguments,
+    )
 
     arguments = None if args is None else read_arguments(args, hint=WHOLE_ARGUMENTS)
     with invocation.workspace() as workspace:

@@ -136,7 +136,7 @@ async def _typed(output: Output, person: str) -> "Decision | None":
     """What the person types, read without holding a thread so that others may answer first."""
     import anyio
 
-    from loom_audit.api.approvals import read_arguments
+    from loom_audit.api.control.approvals import read_arguments
     from loom_audit.tools.calls.gate import Decision
 
     while True:

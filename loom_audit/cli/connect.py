@@ -14,7 +14,7 @@ from loom_audit.errors import InvalidArguments, NotFound, NoWorkspace
 from loom_audit.model.display import visible
 
 if TYPE_CHECKING:
-    from loom_audit.api.connect import Change
+    from loom_audit.api.agents.connect import Change
     from loom_audit.api.face import AuditStore
 
 
@@ -51,7 +51,7 @@ def connect(
     folder, which are not committed. Comments and everything else in them stay. Done twice is done
     once; --remove takes out our part only.
     """
-    from loom_audit.api.connect import installed_clients
+    from loom_audit.api.agents.connect import installed_clients
     from loom_audit.clients.settings import PLACES
 
     if client and client not in PLACES:
@@ -98,8 +98,8 @@ def _connect(
     *,
     show: bool,
 ) -> None:
-    from loom_audit.api import launcher
-    from loom_audit.api.connect import (
+    from loom_audit.api.agents import launcher
+    from loom_audit.api.agents.connect import (
         carry_out,
         connecting,
         leave_out_of_git,
@@ -158,7 +158,7 @@ def _say(
 def _remove(
     output: Output, store: "AuditStore", client: str, root: str | None, *, show: bool
 ) -> None:
-    from loom_audit.api.connect import carry_out, disconnecting, let_git_see, settings_file
+    from loom_audit.api.agents.connect import carry_out, disconnecting, let_git_see, settings_file
 
     path = settings_file(client, root)
     change = disconnecting(client, path, store.home)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from loom_audit.api.launcher import SOCKET
+from loom_audit.api.agents.launcher import SOCKET
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.parameters import option
@@ -20,7 +20,7 @@ def daemon(
     It ends when no hook came for ten minutes and no call is open, and makes way for another build
     of loom-audit. What went wrong is in `hooks/daemon.log` of the data folder.
     """
-    from loom_audit.api.launcher import check_home, hooks_folder
+    from loom_audit.api.agents.launcher import check_home, hooks_folder
     from loom_audit.daemon import run_daemon
     from loom_audit.errors import Conflict
 

@@ -46,7 +46,7 @@ def current(invocation: Invocation) -> int:
     Nothing is upgraded by looking.
     """
     output = invocation.output
-    from loom_audit.api.database import REVISION, revision
+    from loom_audit.api.upkeep.database import REVISION, revision
 
     found = revision(invocation.store_file(hint=_MAKE_ONE))
     if output.json:
@@ -67,7 +67,7 @@ def upgrade(invocation: Invocation) -> None:
     Events are never altered by it, which is checked before it is made final.
     """
     output = invocation.output
-    from loom_audit.api.database import backups, revision
+    from loom_audit.api.upkeep.database import backups, revision
 
     file = invocation.store_file(hint=_MAKE_ONE)
     before, kept = revision(file), backups(file)

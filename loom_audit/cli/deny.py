@@ -12,7 +12,7 @@ from loom_audit.cli.shared.questions import CallArgument, ReasonOption, print_an
 )
 def deny(invocation: Invocation, name: CallArgument, reason: ReasonOption = "") -> None:
     """Refuse a call that waits for an answer; the model is told so."""
-    from loom_audit.api.approvals import answer, find
+    from loom_audit.api.control.approvals import answer, find
 
     with invocation.workspace() as workspace:
         request = find(workspace, name)

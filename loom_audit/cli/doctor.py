@@ -16,7 +16,7 @@ def doctor(invocation: Invocation) -> int:
     that what hooks read of held sessions is put right.
     """
     output = invocation.output
-    from loom_audit.api.doctor import check_all
+    from loom_audit.api.upkeep.doctor import check_all
 
     styles: dict[str, Style] = {"ok": "green", "warning": "yellow", "problem": "red"}
     problems = 0

@@ -12,7 +12,7 @@ def head(invocation: Invocation) -> None:
     Kept elsewhere, `verify --against` finds everything that was changed since.
     """
     output = invocation.output
-    from loom_audit.api.heads import head_line
+    from loom_audit.api.upkeep.heads import head_line
 
     with invocation.workspace() as workspace:
         found = workspace.head()

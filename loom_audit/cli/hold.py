@@ -26,7 +26,7 @@ def hold(
     Every call that it, or a session within it, begins from now on is refused with the reason,
     and on record as denied. What runs already goes on. Held twice is held once.
     """
-    from loom_audit.api.holding import calls_left_open, hold
+    from loom_audit.api.control.holding import calls_left_open, hold
 
     output = invocation.output
     with invocation.workspace() as workspace:

@@ -16,7 +16,7 @@ from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.model.display import count_text, size_text
 
 if TYPE_CHECKING:
-    from loom_audit.api.importing import Imported
+    from loom_audit.api.agents.importing import Imported
     from loom_audit.cli.shared.output import Output
 
 
@@ -72,7 +72,7 @@ def import_(
         return _list_found(output)
     if recover is not None:
         return recover_file(invocation, recover, take, dry_run=dry_run, yes=yes)
-    from loom_audit.api.importing import import_file
+    from loom_audit.api.agents.importing import import_file
 
     failed = False
     with invocation.store(create=True) as store:
@@ -97,7 +97,7 @@ _HINT = "`loom-audit import --found` lists the transcripts that name this reposi
 
 
 def _list_found(output: "Output") -> int:
-    from loom_audit.api.finding import find_transcripts
+    from loom_audit.api.agents.finding import find_transcripts
 
     finding = find_transcripts(Path.cwd())
     for one in finding.found:

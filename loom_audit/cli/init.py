@@ -46,7 +46,7 @@ def init(
         raise InvalidArguments(
             f"there are no rules named {approvals}", hint="There are: --approvals recommended."
         )
-    from loom_audit.api.recommended import write_recommended
+    from loom_audit.api.control.recommended import write_recommended
     from loom_audit.api.store import check_root
 
     rules = None if ignore is None else Path(ignore).read_text("utf-8", "replace")

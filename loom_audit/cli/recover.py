@@ -51,7 +51,7 @@ def recover(
     mode: Literal["auto", "continue", "abandon"] = (
         "continue" if go_on else "abandon" if abandon else "auto"
     )
-    from loom_audit.api.holding import put_right
+    from loom_audit.api.control.holding import put_right
 
     with invocation.workspace() as workspace:
         if relist:

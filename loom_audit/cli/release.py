@@ -23,7 +23,7 @@ def release(
 
     Its next call runs, and those of the sessions within it. What was refused stays refused.
     """
-    from loom_audit.api.holding import release
+    from loom_audit.api.control.holding import release
 
     output = invocation.output
     with invocation.workspace() as workspace:

@@ -51,7 +51,7 @@ def rollback(
     """
     with invocation.workspace() as workspace:
         if hold and not dry_run:
-            from loom_audit.api.holding import hold_all
+            from loom_audit.api.control.holding import hold_all
 
             hold_all(workspace, f"rolled back to {point}"[:200])
         close_interrupted(workspace, dry_run=dry_run)

@@ -19,8 +19,8 @@ from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.model.display import count_text
 
 if TYPE_CHECKING:
+    from loom_audit.api.agents.hooked import Hooked
     from loom_audit.api.face import AuditedWorkspace, Session
-    from loom_audit.api.hooked import Hooked
     from loom_audit.ports import Confinement
 
 
@@ -92,7 +92,7 @@ def _hooked(
     client = client_run_by(words[0])
     if not client:
         return None
-    from loom_audit.api.hooked import hooked
+    from loom_audit.api.agents.hooked import hooked
 
     return hooked(client, words, workspace.root, invocation.settings)
 
@@ -107,9 +107,9 @@ def _answering(
             invocation.output.note(f"[loom-audit] this run is one call: {hooked.untold}")
         yield
         return
-    from loom_audit.api.conversations import Container
-    from loom_audit.api.hooked import SOCKET
-    from loom_audit.api.unheard import telling_unheard
+    from loom_audit.api.agents.conversations import Container
+    from loom_audit.api.agents.hooked import SOCKET
+    from loom_audit.api.agents.unheard import telling_unheard
     from loom_audit.daemon import HookServer
 
     path, output = Path(hooked.variables[SOCKET]), invocation.output

@@ -32,7 +32,7 @@ def salvage(
     content as blobs/SHA256, the last tree of each log as files in trees/LOG, and failures.txt.
     """
     output = invocation.output
-    from loom_audit.api import database
+    from loom_audit.api.upkeep import database
 
     file = invocation.store_file(hint="Name it with --store.")
     target = folder(to)

@@ -72,7 +72,7 @@ def verify(
 
 
 def _heads_of(against: str, log: str) -> "Sequence[TreeHead]":
-    from loom_audit.api.heads import parse_heads
+    from loom_audit.api.upkeep.heads import parse_heads
 
     if not against:
         raise InvalidArguments("--against is empty", hint="Name a file, or leave it out.")

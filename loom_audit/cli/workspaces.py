@@ -39,7 +39,7 @@ def workspaces(
     output = invocation.output
     with invocation.store() as store:
         if action:
-            from loom_audit.api.moving import move_workspace
+            from loom_audit.api.upkeep.moving import move_workspace
 
             moved = move_workspace(store, old, new, same=same)
             output.note(f"the log of {moved.id} goes on in {moved.root}")

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from msgspec import Struct
 from starlette.responses import RedirectResponse, Response
 
-from loom_audit.api.approvals import (
+from loom_audit.api.control.approvals import (
     answer,
     check_arguments,
     find,

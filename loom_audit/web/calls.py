@@ -7,9 +7,9 @@ from fastapi import APIRouter, Request
 from msgspec import Struct
 from starlette.responses import Response
 
-from loom_audit.api.approvals import decisions
+from loom_audit.api.control.approvals import decisions
+from loom_audit.api.control.holding import left_open_by, still_running
 from loom_audit.api.face import AuditedWorkspace, CallDetail, Timeline
-from loom_audit.api.holding import left_open_by, still_running
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import Status
 from loom_audit.model.kinds import without_encoded

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Request
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from loom_audit.api.drift import accept_drift, content_of_drift
-from loom_audit.api.failed_hooks import waiting_in
-from loom_audit.api.holding import put_right
+from loom_audit.api.agents.failed_hooks import waiting_in
+from loom_audit.api.control.holding import put_right
+from loom_audit.api.upkeep.drift import accept_drift, content_of_drift
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.planning import Verb
 from loom_audit.web.budget import Budget

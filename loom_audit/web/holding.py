@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from loom_audit.api.holding import hold, release
+from loom_audit.api.control.holding import hold, release
 from loom_audit.errors import InvalidArguments
 from loom_audit.web.dependencies import Form, SignedIn, Workspace
 from loom_audit.web.pages import redirect

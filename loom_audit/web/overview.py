@@ -3,9 +3,9 @@
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from loom_audit.api.approvals import decisions
+from loom_audit.api.agents.heard import heard_clients
+from loom_audit.api.control.approvals import decisions
 from loom_audit.api.face import AuditedWorkspace
-from loom_audit.api.heard import heard_clients
 from loom_audit.ports import CallFilter
 from loom_audit.web.dependencies import Query, Render, Store, Workspace, number
 from loom_audit.web.listing import OUTSIDE_ROWS, Listing

@@ -10,9 +10,7 @@ from fastapi import APIRouter, Request
 from msgspec import Struct, field
 from starlette.responses import Response
 
-from loom_audit.api.drift import content_of_drift
-from loom_audit.api.face import AuditedWorkspace
-from loom_audit.api.holding import (
+from loom_audit.api.control.holding import (
     calls_left_open,
     has_to_be_told,
     hold_all,
@@ -20,6 +18,8 @@ from loom_audit.api.holding import (
     settle,
     why_not_now,
 )
+from loom_audit.api.face import AuditedWorkspace
+from loom_audit.api.upkeep.drift import content_of_drift
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.model.display import visible
 from loom_audit.model.files import FileChange, FileState

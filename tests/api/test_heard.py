@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
-from loom_audit.api.clients import Hooks
-from loom_audit.api.doctor import Check, check_all
-from loom_audit.api.heard import heard_clients
+from loom_audit.api.agents.clients import Hooks
+from loom_audit.api.agents.heard import heard_clients
+from loom_audit.api.upkeep.doctor import Check, check_all
 from tests.api.test_hooks import claude as claude
 from tests.api.test_hooks import client_of
 from tests.api.test_hooks import hooks as hooks

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
-from loom_audit.api.clients import Hooks, settle
-from loom_audit.api.conversations import Conversation
+from loom_audit.api.agents.clients import Hooks, settle
+from loom_audit.api.agents.conversations import Conversation
 from loom_audit.errors import StorageFailed
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.looks import look_after
@@ -162,7 +162,7 @@ def test_a_session_whose_client_has_ended_without_a_word_ends(
             claude.before("c2", "Bash", {"command": "sleep 1000"})
         client.kill()
         os.kill(hook, signal.SIGKILL)
-    monkeypatch.setattr("loom_audit.api.clients.QUIET", 0.0)
+    monkeypatch.setattr("loom_audit.api.agents.clients.QUIET", 0.0)
     hooks.settle()
     session = workspace.timeline.session("s1")
     assert (session.status, workspace.verify().unanchored) == ("completed", 0)
@@ -495,7 +495,7 @@ def test_how_a_command_ended_that_nobody_tells_in_time_is_unknown_and_never_ok(
     codex.after("c1", "touch b", "output")
     hooks.settle()
     assert call_of(workspace, "c1", "x1").seq is None
-    monkeypatch.setattr("loom_audit.api.conversations.monotonic", lambda: float("inf"))
+    monkeypatch.setattr("loom_audit.api.agents.conversations.monotonic", lambda: float("inf"))
     hooks.settle()
     call = call_of(workspace, "c1", "x1")
     assert call.status == "unknown" and "b" in call.paths

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
-from loom_audit.api import approvals
-from loom_audit.api.clients import Hooks
+from loom_audit.api.agents.clients import Hooks
+from loom_audit.api.control import approvals
 from loom_audit.clients.known import CLIENTS
 from loom_audit.errors import AuditUnavailable
 from loom_audit.model.events import ApprovalRequested

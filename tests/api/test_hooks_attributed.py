@@ -12,7 +12,7 @@ import pytest
 
 import loom_audit
 from loom_audit import AuditedWorkspace, AuditStore
-from loom_audit.api.clients import Hooks
+from loom_audit.api.agents.clients import Hooks
 from loom_audit.errors import Conflict, NotFound
 from loom_audit.model.events import ChangesAttributed, Draft, FilesChanged
 from loom_audit.model.files import FileChange, FileState

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace
-from loom_audit.api.clients import Hooks
+from loom_audit.api.agents.clients import Hooks
 from tests.api.test_hooks import call_of, hooks, root, store, workspace
 from tests.hooked import HookedClaude
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
-from loom_audit.api.clients import Hooks
-from loom_audit.api.holding import hold
+from loom_audit.api.agents.clients import Hooks
+from loom_audit.api.control.holding import hold
 from loom_audit.model.events import CallFinished, CallReported
 from loom_audit.model.records import Call
 from tests.hooked import HookedClaude
@@ -60,7 +60,7 @@ def test_a_call_whose_hook_was_killed_and_of_which_nobody_tells_more_is_unknown(
     (root / "a.txt").unlink()
     assert call_of(workspace, "c1").seq is None, "nobody has told how it ended"
     claude.hook("Stop", stop_hook_active=False)
-    monkeypatch.setattr("loom_audit.api.conversations.monotonic", lambda: float("inf"))
+    monkeypatch.setattr("loom_audit.api.agents.conversations.monotonic", lambda: float("inf"))
     hooks.settle()
     call = call_of(workspace, "c1")
     assert call.status == "unknown" and call.coverage.level == "partial"
@@ -86,7 +86,7 @@ def test_an_inferred_status_is_replaced_by_what_is_told_once(
     claude.before("c1", "Bash", {"command": "make"})
     claude.hook("Stop", stop_hook_active=False)
     with monkeypatch.context() as late:
-        late.setattr("loom_audit.api.conversations.monotonic", lambda: float("inf"))
+        late.setattr("loom_audit.api.agents.conversations.monotonic", lambda: float("inf"))
         hooks.settle()
     assert call_of(workspace, "c1").status == "unknown"
     failed = told == "error"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
-from loom_audit.api.clients import Hooks, settle
+from loom_audit.api.agents.clients import Hooks, settle
 from loom_audit.history.look.kept_looks import transcript_name
 from loom_audit.history.told.ingest import Ingest
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted

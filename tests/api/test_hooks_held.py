@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
-from loom_audit.api import approvals, holding
-from loom_audit.api.clients import Hooks
+from loom_audit.api.agents.clients import Hooks
+from loom_audit.api.control import approvals, holding
 from tests.api.test_hooks import call_of, client_of
 from tests.api.test_hooks import hooks as hooks
 from tests.api.test_hooks import root as root

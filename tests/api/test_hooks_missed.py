@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
-from loom_audit.api.clients import Hooks, settle
-from loom_audit.api.connect import carry_out, connecting, disconnecting, settings_file
+from loom_audit.api.agents.clients import Hooks, settle
+from loom_audit.api.agents.connect import carry_out, connecting, disconnecting, settings_file
 from loom_audit.errors import AuditUnavailable
 from loom_audit.history.told.unhooked import announce_unseen
 from loom_audit.model.conversation import PromptSubmitted
@@ -359,7 +359,7 @@ def test_a_warm_process_reads_what_a_client_that_is_gone_told_though_another_end
     other = client_of(answering, root, tmp_path, "s2")
     other.hook("SessionStart", source="startup")
     other.bash("o1", "true")
-    monkeypatch.setattr("loom_audit.api.clients.QUIET", 0.0)
+    monkeypatch.setattr("loom_audit.api.agents.clients.QUIET", 0.0)
     assert answering.settle() == []
     mine = store.workspace(root)
     mine.recover()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace
-from loom_audit.api.clients import Hooks
+from loom_audit.api.agents.clients import Hooks
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.records import Call
 from tests.api.test_hooks import hooks as hooks

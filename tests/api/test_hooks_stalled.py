@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
-from loom_audit.api.clients import Hooks
+from loom_audit.api.agents.clients import Hooks
 from loom_audit.errors import AuditError
 from loom_audit.history.look.capture import scan
 from loom_audit.model.records import Call

@@ -88,7 +88,7 @@ def nothing_is_waited_for() -> Iterator[None]:
     """All is told before it is asked for; what nobody tells in time is so at once."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("TRANSCRIPT_WAIT", "QUIET_WAIT", "OUTCOME_WAIT"):
-            patch.setattr(f"loom_audit.api.conversations.{name}", 0.0)
+            patch.setattr(f"loom_audit.api.agents.conversations.{name}", 0.0)
         patch.setattr("loom_audit.history.told.ingest._HOOK_SECONDS", 0.0)
         yield
 

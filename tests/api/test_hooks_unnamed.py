@@ -6,8 +6,8 @@ from time import monotonic
 import pytest
 
 from loom_audit import AuditedWorkspace
-from loom_audit.api.clients import Hooks
-from loom_audit.api.conversations import OUTCOME_WAIT
+from loom_audit.api.agents.clients import Hooks
+from loom_audit.api.agents.conversations import OUTCOME_WAIT
 from loom_audit.model.records import Call
 from tests.api.test_hooks import hooks, root, store, workspace
 from tests.hooked import HookedGemini
@@ -53,7 +53,7 @@ def test_how_it_ended_is_what_the_hook_said_where_the_file_says_nothing_in_time(
     [call] = listed(workspace)
     assert call.status == "open"
     now = monotonic() + OUTCOME_WAIT
-    monkeypatch.setattr("loom_audit.api.conversations.monotonic", lambda: now)
+    monkeypatch.setattr("loom_audit.api.agents.conversations.monotonic", lambda: now)
     hooks.settle()
     [call] = listed(workspace)
     assert call.status == "ok" and ids(workspace) == [call.call_id]

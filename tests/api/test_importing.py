@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, InvalidArguments, NoWorkspace
-from loom_audit.api.importing import Imported, import_file
+from loom_audit.api.agents.importing import Imported, import_file
 from loom_audit.errors import AuditUnavailable
 from loom_audit.model.events import Draft, Event
 from loom_audit.model.records import Call

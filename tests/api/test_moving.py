@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
-from loom_audit.api.connect import (
+from loom_audit.api.agents.connect import (
     carry_out,
     connecting,
     disconnecting,
     settings_file,
     was_connected,
 )
-from loom_audit.api.moving import BY_HANDLE, BY_LISTING, move_workspace
+from loom_audit.api.upkeep.moving import BY_HANDLE, BY_LISTING, move_workspace
 from loom_audit.errors import Conflict, Corrupt, InvalidPath, NoWorkspace
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.ports import EventFilter

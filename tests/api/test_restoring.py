@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Conflict
-from loom_audit.api.restoring import Version, plan_restoring, restore, versions_of
+from loom_audit.api.upkeep.restoring import Version, plan_restoring, restore, versions_of
 
 RECORDINGS = Path(__file__).parent.parent / "data" / "clients"
 needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.api.hooked import hooked
+from loom_audit.api.agents.hooked import hooked
 from loom_audit.config import read_settings
 from loom_audit.disk.shared_filesystems import check_own_filesystem
 from tests.cli.shells import Shell
@@ -167,7 +167,7 @@ def test_a_store_that_other_machines_may_write_is_refused_and_a_run_there_is_one
     mounts = tmp_path / "mounts"
     mounts.write_text(f"36 35 {os.major(device)}:{os.minor(device)} / /mnt rw - nfs4 s rw\n")
     check = partial(check_own_filesystem, mounts=mounts)
-    monkeypatch.setattr("loom_audit.api.launcher.check_own_filesystem", check)
+    monkeypatch.setattr("loom_audit.api.agents.launcher.check_own_filesystem", check)
     refused = person("connect", "codex", code=2)
     assert "is on nfs4" in refused.errors
     assert not (person.workspace / ".codex").exists()

@@ -109,7 +109,7 @@ def test_doctor_names_leftover_temporaries_and_leaves_them(audited: Shell) -> No
 def test_doctor_sees_a_clock_behind_the_log(audited: Shell) -> None:
     from datetime import UTC, datetime
 
-    from loom_audit.api.doctor import check_all
+    from loom_audit.api.upkeep.doctor import check_all
     from loom_audit.config import read_settings
 
     settings = read_settings(environment={"LOOM_AUDIT_HOME": str(audited.home)})
@@ -160,6 +160,6 @@ def test_doctor_says_whether_commands_look_at_all_of_a_workspace(
     audited: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "can be watched between commands" in audited("doctor").text
-    monkeypatch.setattr("loom_audit.api.doctor.most_watches", lambda: 0)
+    monkeypatch.setattr("loom_audit.api.upkeep.doctor.most_watches", lambda: 0)
     said = audited("doctor").text
     assert "every command looks at all of it" in said and "max_user_watches" in said

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import ApprovalDenied, AuditedWorkspace, ForeignSession, open_store
-from loom_audit.api.clients import Hooks
+from loom_audit.api.agents.clients import Hooks
 from tests.cli.shells import Shell
 from tests.clients import client as client
 from tests.hooked import HookedClaude

@@ -19,7 +19,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
 from loom_audit import open_store
-from loom_audit.api.clients import Hooks
+from loom_audit.api.agents.clients import Hooks
 from tests.cli.shells import ROOT, Shell
 from tests.hooked import HookedClaude
 from tests.pictures import PNG

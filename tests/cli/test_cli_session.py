@@ -15,9 +15,9 @@ FIRST, SECOND = "aaaa1111" + 8 * "0", "aaaa2222" + 8 * "0"
 def two(audited: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """Two sessions with one call each, whose ids begin alike."""
     for name, path in ((FIRST, "first.txt"), (SECOND, "second.txt")):
-        monkeypatch.setattr("loom_audit.api.session_record.new_id", lambda name=name: name)
+        monkeypatch.setattr("loom_audit.api.ground.session_record.new_id", lambda name=name: name)
         audited.call("write_file", path=path, content="x\n")
-    monkeypatch.setattr("loom_audit.api.session_record.new_id", new_id)
+    monkeypatch.setattr("loom_audit.api.ground.session_record.new_id", new_id)
     return audited
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.wiring import Adapters
+from loom_audit.wiring.adapters import Adapters
 from tests.cli.shells import Shell
 
 

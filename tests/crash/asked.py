@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 from loom_audit import open_store
-from loom_audit.api.launcher import FOLDER, write_launcher
+from loom_audit.api.agents.launcher import FOLDER, write_launcher
 from loom_audit.config import read_settings
 from loom_audit.web.listening import listen
 from tests.crash.faults import wait_for

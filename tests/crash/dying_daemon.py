@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from loom_audit import open_store
-from loom_audit.api.clients import Hooks
+from loom_audit.api.agents.clients import Hooks
 from loom_audit.daemon import run_daemon
 from loom_audit.disk.looks import DiskLooks
 from loom_audit.history.record.call_record import CallRecord

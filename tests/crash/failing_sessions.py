@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from loom_audit.api.connect import carry_out, connecting, settings_file
-from loom_audit.api.launcher import FOLDER
+from loom_audit.api.agents.connect import carry_out, connecting, settings_file
+from loom_audit.api.agents.launcher import FOLDER
 from loom_audit.config import read_settings
 from tests.hooked import HookedClaude, HookedCodex
 from tests.test_daemon import daemon_of

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, open_store
-from loom_audit.api.launcher import FOLDER, write_launcher
+from loom_audit.api.agents.launcher import FOLDER, write_launcher
 from loom_audit.config import read_settings
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import Coverage

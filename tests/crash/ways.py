@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from loom_audit import AuditedWorkspace
-from loom_audit.api import holding
+from loom_audit.api.control import holding
 from loom_audit.errors import AuditError
 from loom_audit.history.record.call import OpenCall
 from loom_audit.sql.event_log import SqlEventLog

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from loom_audit import open_store
-from loom_audit.api.importing import import_file
+from loom_audit.api.agents.importing import import_file
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import CallBegan, CallEnded, Report
 from loom_audit.errors import InvalidArguments

@@ -18,7 +18,7 @@ from loom_audit import (
     NotFound,
     Session,
 )
-from loom_audit.api import holding
+from loom_audit.api.control import holding
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.record import hold
 from loom_audit.history.record.approvals import ApprovalRequest

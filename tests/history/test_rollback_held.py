@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loom_audit import ApprovalDenied, AuditedWorkspace, Conflict, ForeignSession
-from loom_audit.api import holding
+from loom_audit.api.control import holding
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.history.undo.undo import UndoResult
 from loom_audit.model.events import CallRequested

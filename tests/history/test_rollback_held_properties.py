@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loom_audit import AuditedWorkspace, Conflict, open_store
-from loom_audit.api import holding
+from loom_audit.api.control import holding
 from loom_audit.model.events import ContentFound
 from loom_audit.model.files import FileState
 from tests.changes import check_each_change_once

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, Session
-from loom_audit.api.drift import accept_drift
+from loom_audit.api.upkeep.drift import accept_drift
 from loom_audit.errors import Conflict
 from loom_audit.model.events import CallFinished, FilesChanged
 from loom_audit.model.planning import Note

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, open_store
-from loom_audit.api.importing import import_file
+from loom_audit.api.agents.importing import import_file
 from loom_audit.history.ground import continuous_log
 from loom_audit.model.events import Draft, FilesChanged
 from loom_audit.model.files import FileChange

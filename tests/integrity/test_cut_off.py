@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, Corrupt, open_store
-from loom_audit.api.drift import accept_drift
-from loom_audit.api.importing import import_file
+from loom_audit.api.agents.importing import import_file
+from loom_audit.api.upkeep.drift import accept_drift
 from loom_audit.errors import AuditError
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CallReported, CoverageLowered, Draft

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit import wiring
 from loom_audit.api.face import AuditedWorkspace, open_store
 from loom_audit.errors import Corrupt
 from loom_audit.history.ground import anchored_log, continuous_log
@@ -16,6 +15,7 @@ from loom_audit.model.events import TreeListed
 from loom_audit.model.listing import listing_hash
 from loom_audit.ports import EventFilter
 from loom_audit.sql.projections import keyframes
+from loom_audit.wiring import adapters
 from tests.integrity.test_verified_reads import again, forge
 
 EVERY = 20
@@ -26,7 +26,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Audit
     """A log of some 70 events, of which every 20th has a keyframe."""
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(keyframes, "KEYFRAME_EVENTS", EVERY)
-    monkeypatch.setattr(wiring, "KEYFRAME_EVENTS", EVERY)
+    monkeypatch.setattr(adapters, "KEYFRAME_EVENTS", EVERY)
     monkeypatch.setattr(anchored_log, "HEAD_EVENTS", 16)
     root = tmp_path / "work"
     root.mkdir()

@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from loom_audit import wiring
 from loom_audit.api.face import open_store
 from loom_audit.errors import AuditError
 from loom_audit.model.events import FilesChanged
 from loom_audit.ports import EventFilter
 from loom_audit.sql.driver import driver
 from loom_audit.sql.projections import keyframes
+from loom_audit.wiring import adapters
 from tests.integrity.ask_commands import commands
 from tests.integrity.ask_pages import pages
 from tests.integrity.ask_python import python
@@ -60,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOOM_AUDIT_HOME", "")
         patch.setattr(keyframes, "KEYFRAME_EVENTS", 32)
-        patch.setattr(wiring, "KEYFRAME_EVENTS", 32)
+        patch.setattr(adapters, "KEYFRAME_EVENTS", 32)
         yield make(tmp_path_factory.mktemp("sweep"))
 
 

@@ -19,8 +19,8 @@ import pytest
 from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, Page
 
+from loom_audit.api.control.recommended import write_recommended
 from loom_audit.api.face import person
-from loom_audit.api.recommended import write_recommended
 from loom_audit.errors import InvalidArguments
 from loom_audit.history.record import approvals
 from loom_audit.model.events import CallDecided

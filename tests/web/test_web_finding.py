@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from loom_audit.api.connect import record_as_it_is
+from loom_audit.api.agents.connect import record_as_it_is
 from loom_audit.tools.calls.gate import Decision
 from tests.web.busy_store import LONG_FILE, Busy
 from tests.web.conftest import Recorded, asking, in_thread

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from loom_audit import AuditStore, open_store
-from loom_audit.api.importing import import_file
+from loom_audit.api.agents.importing import import_file
 from tests.web.conftest import asking
 
 CLAUDE = Path(__file__).parent.parent / "data" / "clients" / "claude-code" / "session.jsonl"

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, Page, expect
 
-from loom_audit.api.connect import record_as_it_is
+from loom_audit.api.agents.connect import record_as_it_is
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.ports import Progress
 from tests.web.conftest import Live, Recorded, in_thread

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def note_failed_hooks(workspace: "AuditedWorkspace", output: Output) -> None:
     """Say which hooks failed; the next process that answers hooks puts it on record."""
-    from loom_audit.api.failed_hooks import waiting_in
+    from loom_audit.api.agents.failed_hooks import waiting_in
 
     for one in waiting_in(workspace):
         output.note((f"{one.text}; not on record yet (`loom-audit doctor`)", "yellow"))
@@ -19,7 +19,7 @@ def note_failed_hooks(workspace: "AuditedWorkspace", output: Output) -> None:
 
 def failed_hook_records(workspace: "AuditedWorkspace") -> list[dict[str, Any]]:
     """The same, as JSON."""
-    from loom_audit.api.failed_hooks import waiting_in
+    from loom_audit.api.agents.failed_hooks import waiting_in
 
     return [
         {

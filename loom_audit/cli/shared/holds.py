@@ -35,7 +35,7 @@ def note_holds(workspace: "AuditedWorkspace", output: Output) -> None:
 
 def going_on(workspace: "AuditedWorkspace", output: Output) -> dict[str, Any]:
     """Name the sessions that are held and the calls that are left open; the same for JSON."""
-    from loom_audit.api.holding import calls_left_open, still_running
+    from loom_audit.api.control.holding import calls_left_open, still_running
 
     held, left = workspace.timeline.holds(), calls_left_open(workspace)
     if not output.json:

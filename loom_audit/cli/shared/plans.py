@@ -34,7 +34,7 @@ def close_interrupted(workspace: "AuditedWorkspace", *, dry_run: bool) -> None:
     and not on record yet is looked at with the plan: recorded here, it would move `head`.
     """
     if not dry_run:
-        from loom_audit.api.holding import settle
+        from loom_audit.api.control.holding import settle
 
         settle(workspace)
         workspace.recover()
@@ -122,7 +122,7 @@ def _note_choices(output: Output, plan: Plan) -> None:
 
 def _refuse_open_calls(workspace: "AuditedWorkspace", *, held: bool) -> None:
     """Conflict as `carry_out` has it: what open calls do may be what was to be taken back."""
-    from loom_audit.api.holding import why_not_now
+    from loom_audit.api.control.holding import why_not_now
 
     if error := why_not_now(workspace, held=held):
         raise error
@@ -134,7 +134,7 @@ def _carry_out(
     with progress(output) as report:
         if not held:
             return workspace.carry_out(plan, report=report)
-        from loom_audit.api.holding import roll_back_held
+        from loom_audit.api.control.holding import roll_back_held
 
         return roll_back_held(workspace, plan, report=report)
 

@@ -14,14 +14,14 @@ from loom_audit.model.display import size_text, visible_path
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
-    from loom_audit.api.restoring import Restoring, Version
+    from loom_audit.api.upkeep.restoring import Restoring, Version
 
 
 def recover_file(
     invocation: Invocation, path: str, take: int | None, *, dry_run: bool, yes: bool
 ) -> int:
     """List the versions of a file, or put back the one of this number."""
-    from loom_audit.api.restoring import plan_restoring, versions_of
+    from loom_audit.api.upkeep.restoring import plan_restoring, versions_of
 
     file = Path(path).absolute()
     with _workspace_of(invocation, file) as workspace:
@@ -89,7 +89,7 @@ def _carry_out(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    from loom_audit.api.restoring import restore
+    from loom_audit.api.upkeep.restoring import restore
 
     output, version = invocation.output, plan.version
     letter = "A" if plan.before is None else "M"

@@ -8,9 +8,9 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from loom_audit.api.connections import Connections
 from loom_audit.api.face import AuditedWorkspace, open_store
-from loom_audit.api.gates import default_gate
+from loom_audit.api.ground.connections import Connections
+from loom_audit.api.ground.gates import default_gate
 from loom_audit.api.registry import builtin_registry
 from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.tools.calls.gate import AllowAll

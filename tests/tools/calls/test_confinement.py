@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from loom_audit.api.connections import Connections
 from loom_audit.api.face import open_store
+from loom_audit.api.ground.connections import Connections
 from loom_audit.api.registry import builtin_registry
 from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.ports import Command, CommandResult, Confinement, Runner

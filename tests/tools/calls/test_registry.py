@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from loom_audit.api.connections import Connections
 from loom_audit.api.face import open_store
+from loom_audit.api.ground.connections import Connections
 from loom_audit.api.registry import ToolRegistry, builtin_registry
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.tools.bundled.builtin import builtin_tools

@@ -39,7 +39,8 @@ def raced(folder: Path, uid: int, seconds: float) -> dict[str, Any]:
         python = "/usr/bin/python3"  # ours may lie where nobody else can enter
         asked = subprocess.run(
             [python, "-c", f"import sys; sys.path[:0] = {[str(ROOT), packages]};"
-             f" assert sys.version_info[:2] == {sys.version_info[:2]}; import loom_audit.wiring"],
+             f" assert sys.version_info[:2] == {sys.version_info[:2]};"
+             " import loom_audit.wiring.adapters"],
             user=uid, group=uid, extra_groups=[], capture_output=True, text=True, cwd="/",
         )  # fmt: skip
         if asked.returncode:

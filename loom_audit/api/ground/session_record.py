@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from loom_audit.api.rules import RuleFiles
+from loom_audit.api.ground.rules import RuleFiles
 from loom_audit.config import VERSION
 from loom_audit.errors import NoWorkspace
 from loom_audit.history.ground.attachment import Attachment, session_lock
@@ -16,7 +16,7 @@ from loom_audit.history.record.call import close_unfinished
 from loom_audit.history.record.recovery import recover_all
 from loom_audit.history.record.watching import end_watch
 from loom_audit.model.events import RulesChanged, SessionEnded, SessionStarted
-from loom_audit.wiring import Adapters
+from loom_audit.wiring.adapters import Adapters
 
 if TYPE_CHECKING:
     from loom_audit.api.workspace import AuditedWorkspace

@@ -11,9 +11,9 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from loom_audit.api.connect import was_connected
+from loom_audit.api.agents.connect import was_connected
+from loom_audit.api.control.holding import follow
 from loom_audit.api.foreign import changed_paths, error_of
-from loom_audit.api.holding import follow
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.reports import (
     CallBegan,

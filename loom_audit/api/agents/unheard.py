@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from loom_audit.api.finding import find_transcripts
-from loom_audit.api.importing import transcript_lines
+from loom_audit.api.agents.finding import find_transcripts
+from loom_audit.api.agents.importing import transcript_lines
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import CallBegan
 from loom_audit.errors import AuditError

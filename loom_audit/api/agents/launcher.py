@@ -27,7 +27,7 @@ run(sys.argv[1:])
 
 START = "daemon"
 
-_PACKAGE = Path(__file__).parents[1]
+_PACKAGE = Path(__file__).parents[2]
 
 
 def hooks_folder(settings: Settings) -> Path:

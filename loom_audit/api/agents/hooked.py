@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from loom_audit.api.connect import is_connected, plugin_source, settings_file
-from loom_audit.api.launcher import check_home, hooks_folder, launcher_words, write_launcher
+from loom_audit.api.agents.connect import is_connected, plugin_source, settings_file
+from loom_audit.api.agents.launcher import check_home, hooks_folder, launcher_words, write_launcher
 from loom_audit.clients import jsonc, settings
 from loom_audit.config import Settings
 from loom_audit.disk.paths import audit_errors

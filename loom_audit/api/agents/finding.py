@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from loom_audit.api.importing import origin_of
+from loom_audit.api.agents.importing import origin_of
 from loom_audit.errors import AuditError
 
 PLACES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {

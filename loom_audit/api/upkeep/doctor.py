@@ -16,11 +16,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from loom_audit.api.connect import installed_clients, is_connected, settings_file
-from loom_audit.api.failed_hooks import FailedSession, failures_of, last_words, waiting
-from loom_audit.api.heard import heard_clients
-from loom_audit.api.holding import agree
-from loom_audit.api.launcher import CLIENT, hooks_folder
+from loom_audit.api.agents.connect import installed_clients, is_connected, settings_file
+from loom_audit.api.agents.failed_hooks import FailedSession, failures_of, last_words, waiting
+from loom_audit.api.agents.heard import heard_clients
+from loom_audit.api.agents.launcher import CLIENT, hooks_folder
+from loom_audit.api.control.holding import agree
 from loom_audit.api.store import lost_store_hint, open_store
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.settings import PLACES
@@ -36,7 +36,7 @@ from loom_audit.ports import EventFilter
 from loom_audit.sandbox import confining_runner, open_runner, probe
 from loom_audit.sql.driver import SAFE_SQLITE, connect, driver
 from loom_audit.sql.schema import REVISION, triggers
-from loom_audit.wiring import Adapters
+from loom_audit.wiring.adapters import Adapters
 
 Verdict = Literal["ok", "warning", "problem"]
 

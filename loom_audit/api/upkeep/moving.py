@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from loom_audit.api.connect import take_along
+from loom_audit.api.agents.connect import take_along
 from loom_audit.api.store import AuditStore
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.disk.root_identities import identity_of_folder
@@ -17,7 +17,7 @@ from loom_audit.history.look.capture import scan
 from loom_audit.model.display import first_few, visible_path
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.model.imported import is_imported, only_read
-from loom_audit.wiring import Adapters, WorkspaceEntry
+from loom_audit.wiring.adapters import Adapters, WorkspaceEntry
 
 BY_HANDLE, BY_LISTING = "handle", "listing"
 """How it is known that a folder is the workspace: it is the same one, or all in it is equal."""

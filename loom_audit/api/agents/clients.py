@@ -7,22 +7,22 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
-from loom_audit.api.client_approvals import (
+from loom_audit.api.agents.client_approvals import (
     Question,
     decide_call,
     follow_answer,
     restriction,
     wait_for_answer,
 )
-from loom_audit.api.conversations import Container, Conversation, real_path
-from loom_audit.api.failed_hooks import (
+from loom_audit.api.agents.conversations import Container, Conversation, real_path
+from loom_audit.api.agents.failed_hooks import (
     FailedSession,
     by_session,
     is_of,
     own_transcripts,
     record_failed,
 )
-from loom_audit.api.launcher import hooks_folder
+from loom_audit.api.agents.launcher import hooks_folder
 from loom_audit.api.store import AuditStore
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS

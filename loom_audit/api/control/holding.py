@@ -25,7 +25,7 @@ from loom_audit.model.events import SessionHeld
 from loom_audit.model.planning import Choice, Plan
 from loom_audit.model.records import Call, SessionHold
 from loom_audit.ports import EventFilter, Report
-from loom_audit.wiring import Adapters
+from loom_audit.wiring.adapters import Adapters
 
 MAX_REASON = 1_000
 """Characters of a reason: a model has to read it."""
@@ -57,7 +57,7 @@ def settle(workspace: AuditedWorkspace) -> None:
     attachment = workspace.attachment
     leases = map(attachment.lease, {call.session for call in workspace.timeline.open_calls()})
     if any(leases) or any(unread_transcripts(attachment)):
-        from loom_audit.api.clients import settle
+        from loom_audit.api.agents.clients import settle
 
         settle(workspace)
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from loom_audit.api.finding import PLACES
-from loom_audit.api.importing import Origin, origin_of
-from loom_audit.api.launcher import hooks_folder
+from loom_audit.api.agents.finding import PLACES
+from loom_audit.api.agents.importing import Origin, origin_of
+from loom_audit.api.agents.launcher import hooks_folder
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS
 from loom_audit.config import Settings

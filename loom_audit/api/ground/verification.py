@@ -13,7 +13,7 @@ from loom_audit.history.check.verification import Verification
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.model.events import TreeHead
 from loom_audit.ports import Report
-from loom_audit.wiring import Adapters
+from loom_audit.wiring.adapters import Adapters
 
 
 def verify(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from loom_audit.api.finding import find_transcripts, repository_of
-from loom_audit.api.git_objects import GitObjects
-from loom_audit.api.importing import transcript_lines
-from loom_audit.api.session_record import SessionRecord
+from loom_audit.api.agents.finding import find_transcripts, repository_of
+from loom_audit.api.agents.importing import transcript_lines
+from loom_audit.api.ground.session_record import SessionRecord
+from loom_audit.api.upkeep.git_objects import GitObjects
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import CallBegan, CallEnded

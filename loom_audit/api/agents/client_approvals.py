@@ -6,7 +6,7 @@ from time import monotonic, sleep
 
 from msgspec import UNSET, Struct
 
-from loom_audit.api.gates import policy_of
+from loom_audit.api.ground.gates import policy_of
 from loom_audit.clients.reports import CallBegan, Verdict
 from loom_audit.config import Settings
 from loom_audit.errors import AuditError

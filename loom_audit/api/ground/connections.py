@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from loom_audit.api.gates import default_gate, default_settings
-from loom_audit.api.session_record import SessionRecord
+from loom_audit.api.ground.gates import default_gate, default_settings
+from loom_audit.api.ground.session_record import SessionRecord
 from loom_audit.config import read_settings, read_tool_settings
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.record.baseline import take_baseline
 from loom_audit.tools.calls.gate import ApprovalGate
 from loom_audit.tools.calls.settings import ToolSettings
-from loom_audit.wiring import Adapters, open_adapters
+from loom_audit.wiring.adapters import Adapters, open_adapters
 
 AGENT = "registry"
 

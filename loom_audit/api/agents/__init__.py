@@ -1,0 +1,1 @@
+"""Other programs' agents: connecting them, what their hooks and transcripts tell."""

@@ -1,0 +1,1 @@
+"""What people say of calls: answers to questions, holding sessions, recommended rules."""

@@ -1,0 +1,1 @@
+"""What stores, workspaces and sessions stand on: a session on record, rules, gates."""

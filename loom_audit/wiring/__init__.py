@@ -1,0 +1,1 @@
+"""The only wiring: which adapters stand behind the ports."""
