@@ -12,7 +12,7 @@ PACKAGE = ROOT / "loom_audit"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 DOCUMENTS = (ARCHITECTURE, ROOT / "CONTRIBUTING.md")
 PICTURES = re.findall(r"^```text\n(.*?)^```$", ARCHITECTURE.read_text("utf-8"), re.M | re.S)
-PICTURE, HISTORY, TOOLS = PICTURES
+PICTURE, HISTORY, TOOLS, API = PICTURES
 
 
 def exists(path: str) -> bool:
@@ -63,6 +63,10 @@ def test_the_rooms_of_the_tools_are_shown_in_the_order_of_the_imports() -> None:
     assert shown == layers("loom_audit.tools")
     families = {path.parent.name for path in (PACKAGE / "tools" / "bundled").glob("*/__init__.py")}
     assert {*re.findall(r"\w+", TOOLS.splitlines()[0].partition(":")[2])} == families
+
+
+def test_the_rooms_of_the_api_are_shown_in_the_order_of_the_imports() -> None:
+    assert [line.split()[0] for line in API.splitlines()] == layers("loom_audit.api")
 
 
 def test_ten_features_to_come_have_a_room() -> None:

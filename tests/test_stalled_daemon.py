@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditStore
-from loom_audit.api.agents.clients import Hooks, settle
+from loom_audit.api.agents.clients import Hooks
+from loom_audit.api.agents.settling import settle
 from loom_audit.errors import AuditError
 from tests.hooked import HookedClaude
 from tests.test_daemon import call_of, daemon_of, home, root, run_hook, store

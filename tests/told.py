@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from loom_audit import AuditStore
-from loom_audit.api.agents.clients import Hooks, settle
+from loom_audit.api.agents.clients import Hooks
+from loom_audit.api.agents.settling import settle
 from loom_audit.model.events import (
     CallFinished,
     CallReported,

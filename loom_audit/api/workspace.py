@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -176,14 +176,14 @@ class AuditedWorkspace:
         ours, or of one that is open while another process that reports it runs;
         InvalidArguments.
         """
-        from loom_audit.api.control.holding import follow
         from loom_audit.api.foreign import ForeignSession, lease_of, start_session
+        from loom_audit.api.ground.held import follow
 
         lease = lease_of(self.attachment, pid, seconds)
         started = SessionStarted(agent, title, parent, cwd, version, rules, lease)
         found = ForeignSession(id or new_id(), actor or f"agent:{agent}", self.attachment)
         start_session(found, started)
-        follow(self, found.id)
+        follow(self.adapters, self.attachment, found.id)
         return found
 
     def foreign_session(self, id: str) -> "ForeignSession":
@@ -395,20 +395,31 @@ class AuditedWorkspace:
     ) -> "UndoResult":
         """Do what a plan says, on record. CONFLICT when it is blocked or no longer holds.
 
-        In the session that `session_for` says. `label` is a name beside the actor's, which goes
+        An undo and a redo go on record in the session whose call they take back; a revert and a
+        rollback in a session of the actor's own, several of a `visit` in the one of that id; what
+        is refused begins none. `label` is a name beside the actor's, which goes
         into the call's arguments. With `held` calls of held sessions may be open, and stay so.
         `report` is told how far a plan of many changes is.
         """
-        from loom_audit.api.ground.session_record import session_for
         from loom_audit.history.record.recovery import recover
 
         recover(self.attachment)
-        session = session_for(plan, self, actor or self.actor, visit)
+        session = self._session_for(plan, actor or self.actor, visit)
         result = self._undo.carry_out(
             plan, session, call_id=new_id(), label=label, held=held, report=report
         )
         self.adapters.keep_head(self.head())
         return result
+
+    def _session_for(self, plan: "Plan", actor: str, visit: str) -> AbstractContextManager[Writer]:
+        """Where it goes on record that a plan is carried out."""
+        from loom_audit.api.ground.session_record import SessionRecord
+
+        if plan.verb in ("undo", "redo") and plan.calls:
+            whose = self.timeline.call(plan.calls[0]).call.session
+            return nullcontext(Writer(self.attachment, session=whose, actor=actor))
+        title = "dashboard" if visit else f"{plan.verb} {plan.target}"
+        return SessionRecord(self.adapters, self.attachment, actor, actor, title, id=visit)
 
     def why_cut_off(self) -> AuditError | None:
         """Why the log is not whole, where its end is gone; mostly None, and cheaper than all of

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
-from loom_audit.api.agents.clients import Hooks, settle
+from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.conversations import Conversation
+from loom_audit.api.agents.settling import settle
 from loom_audit.errors import StorageFailed
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.looks import look_after

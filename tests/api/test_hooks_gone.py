@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
-from loom_audit.api.agents.clients import Hooks, settle
+from loom_audit.api.agents.clients import Hooks
+from loom_audit.api.agents.settling import settle
 from loom_audit.history.look.kept_looks import transcript_name
 from loom_audit.history.told.ingest import Ingest
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
-from loom_audit.api.agents.clients import Hooks, settle
+from loom_audit.api.agents.clients import Hooks
+from loom_audit.api.agents.settling import settle
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.model.records import Call
 from tests.hooked import HookedClaude, HookedCodex

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
-from loom_audit.api.agents.clients import Hooks, settle
+from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.connect import carry_out, connecting, disconnecting, settings_file
+from loom_audit.api.agents.settling import settle
 from loom_audit.errors import AuditUnavailable
 from loom_audit.history.told.unhooked import announce_unseen
 from loom_audit.model.conversation import PromptSubmitted

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit import open_store
-from loom_audit.api.agents.clients import Hooks, settle
+from loom_audit.api.agents.clients import Hooks
+from loom_audit.api.agents.settling import settle
 from tests.cli.shells import Shell
 from tests.hooked import HookedClaude
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
-from loom_audit.api.agents.clients import Hooks, settle
+from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.launcher import FOLDER, write_launcher
+from loom_audit.api.agents.settling import settle
 from loom_audit.config import read_settings
 from tests.crash.failing_sessions import (
     FAILURES,

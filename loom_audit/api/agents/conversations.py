@@ -12,8 +12,8 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from loom_audit.api.agents.connect import was_connected
-from loom_audit.api.control.holding import follow
 from loom_audit.api.foreign import changed_paths, error_of
+from loom_audit.api.ground.held import follow
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.reports import (
     CallBegan,
@@ -157,7 +157,7 @@ class Conversation:
         ingest = self._ingest(workspace)
         if ingest is not self._home and not ingest.is_open:
             self._start(ingest)
-            follow(workspace, self.session)
+            follow(workspace.adapters, ingest.attachment, self.session)
         self._home = self._home or ingest
         return ingest
 

@@ -4,15 +4,13 @@ A client may work in several workspaces of a store with one session: it is held 
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
-from functools import partial
 
 from msgspec.structs import replace
 
+from loom_audit.api.ground.held import agree, other_logs
 from loom_audit.api.workspace import AuditedWorkspace
-from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidArguments, NotFound
+from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidArguments
 from loom_audit.history.ground.attachment import Attachment, is_undo
-from loom_audit.history.ground.standing import hold_of, standing_of
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.kept_looks import unread_transcripts
 from loom_audit.history.read.timeline import CallDetail
@@ -21,11 +19,9 @@ from loom_audit.history.record.open_calls import calls_in_the_way, open_call_err
 from loom_audit.history.record.recovery import decision_needed
 from loom_audit.history.undo.undo import UndoResult
 from loom_audit.model.display import visible
-from loom_audit.model.events import SessionHeld
 from loom_audit.model.planning import Choice, Plan
 from loom_audit.model.records import Call, SessionHold
-from loom_audit.ports import EventFilter, Report
-from loom_audit.wiring.adapters import Adapters
+from loom_audit.ports import Report
 
 MAX_REASON = 1_000
 """Characters of a reason: a model has to read it."""
@@ -57,7 +53,8 @@ def settle(workspace: AuditedWorkspace) -> None:
     attachment = workspace.attachment
     leases = map(attachment.lease, {call.session for call in workspace.timeline.open_calls()})
     if any(leases) or any(unread_transcripts(attachment)):
-        from loom_audit.api.agents.clients import settle
+        # loaded only then: most of what is held or taken back is no client's
+        from loom_audit.api.agents.settling import settle
 
         settle(workspace)
 
@@ -91,17 +88,6 @@ def release(
         for one in _attachments(workspace, session)
     ]
     return any(released)
-
-
-def follow(workspace: AuditedWorkspace, session: str) -> None:
-    """Hold a session that has just begun here when it is held in another workspace."""
-    if workspace.adapters.held.get(session) is None or workspace.timeline.hold(session):
-        return
-    for log in _other_logs(workspace, session):
-        held = hold_of(partial(standing_of, workspace.adapters.log(log)), session)
-        if held is not None:
-            holding.hold(Writer(workspace.attachment, session, held.by), held.reason)
-            return
 
 
 def hold_all(
@@ -218,29 +204,6 @@ def _plan_again(workspace: AuditedWorkspace, plan: Plan, in_use: Collection[str]
     )
 
 
-def agree(adapters: Adapters) -> Sequence[str]:
-    """Make what hooks read of held sessions what the logs say: the sessions of which it was not.
-
-    After a kill between an event and its file the two differ; the log is right.
-    """
-    wanted: dict[str, str | None] = {}
-    for entry in adapters.workspaces():
-        log = adapters.log(entry.id)
-        sessions = {one.id for one in adapters.projections(entry.id).open_sessions()}
-        sessions |= {event.session for event in log.read(EventFilter(kinds=(SessionHeld.kind,)))}
-        for session in sessions:
-            held = hold_of(partial(standing_of, log), session)
-            said = held.refusal if held else None
-            wanted[session] = said or wanted.get(session)
-    unlike = sorted(one for one, text in wanted.items() if adapters.held.get(one) != text)
-    for session in unlike:
-        if (text := wanted[session]) is not None:
-            adapters.held.keep(session, text)
-        else:
-            adapters.held.discard(session)
-    return unlike
-
-
 def put_right(workspace: AuditedWorkspace) -> Sequence[str]:
     """As `agree`, for the store of a workspace."""
     return agree(workspace.adapters)
@@ -249,18 +212,8 @@ def put_right(workspace: AuditedWorkspace) -> Sequence[str]:
 def _attachments(workspace: AuditedWorkspace, session: str) -> Iterator[Attachment]:
     """The workspace itself, and the others in which the session is open or held."""
     yield workspace.attachment
-    for log in _other_logs(workspace, session):
+    for log in other_logs(workspace.adapters, workspace.id, session):
         yield workspace.adapters.attachment(log)
-
-
-def _other_logs(workspace: AuditedWorkspace, session: str) -> Iterator[str]:
-    for entry in workspace.adapters.workspaces():
-        if entry.id != workspace.id:
-            with suppress(NotFound):
-                found = workspace.adapters.projections(entry.id).session(session)
-                log = workspace.adapters.log(entry.id)
-                if found.ended is None or standing_of(log, session).held is not None:
-                    yield entry.id
 
 
 def _writer(

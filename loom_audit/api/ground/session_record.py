@@ -1,8 +1,7 @@
 """The start and the end of a session, on record."""
 
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -17,10 +16,6 @@ from loom_audit.history.record.recovery import recover_all
 from loom_audit.history.record.watching import end_watch
 from loom_audit.model.events import RulesChanged, SessionEnded, SessionStarted
 from loom_audit.wiring.adapters import Adapters
-
-if TYPE_CHECKING:
-    from loom_audit.api.workspace import AuditedWorkspace
-    from loom_audit.model.planning import Plan
 
 
 class SessionRecord:
@@ -92,19 +87,3 @@ class SessionRecord:
             self.note_rules()
             self.writer.record(SessionEnded("failed" if error else "completed"))
             self._adapters.keep_head(self._attachment.log.tree_head())
-
-
-def session_for(
-    plan: "Plan", workspace: "AuditedWorkspace", actor: str, visit: str
-) -> AbstractContextManager[Writer]:
-    """Where it goes on record that a plan is carried out.
-
-    An undo and a redo in the session whose call they take back; a revert and a rollback in a
-    session of the actor's own, several of a `visit` in the one of that id; what is refused begins
-    none.
-    """
-    if plan.verb in ("undo", "redo") and plan.calls:
-        whose = workspace.timeline.call(plan.calls[0]).call.session
-        return nullcontext(Writer(workspace.attachment, session=whose, actor=actor))
-    title = "dashboard" if visit else f"{plan.verb} {plan.target}"
-    return SessionRecord(workspace.adapters, workspace.attachment, actor, actor, title, id=visit)

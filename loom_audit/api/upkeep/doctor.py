@@ -20,7 +20,7 @@ from loom_audit.api.agents.connect import installed_clients, is_connected, setti
 from loom_audit.api.agents.failed_hooks import FailedSession, failures_of, last_words, waiting
 from loom_audit.api.agents.heard import heard_clients
 from loom_audit.api.agents.launcher import CLIENT, hooks_folder
-from loom_audit.api.control.holding import agree
+from loom_audit.api.ground.held import agree
 from loom_audit.api.store import lost_store_hint, open_store
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.settings import PLACES
