@@ -7,15 +7,15 @@ from pathlib import Path
 
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import Settings, read_settings
-from loom_audit.disk import roots
-from loom_audit.disk.heads import logs_with_heads
 from loom_audit.errors import AuditError, Corrupt
 from loom_audit.history.record.baseline import accept_scope, take_baseline
 from loom_audit.model.display import count_text
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.model.scope import MAX_FILE_BYTES
 from loom_audit.ports import Report
+from loom_audit.wiring import folders
 from loom_audit.wiring.adapters import Adapters, WorkspaceEntry, open_adapters
+from loom_audit.wiring.heads import logs_with_heads
 
 
 def open_store(url: str | None = None, *, actor: str | None = None) -> "AuditStore":
@@ -41,7 +41,7 @@ def check_root(path: str | Path, url: str | None = None) -> None:
 
     Asked before the store is made, so that none is made in a directory that is then refused.
     """
-    roots.check_root(path, store_dir=read_settings(url).home, others=())
+    folders.check_root(path, store_dir=read_settings(url).home, others=())
 
 
 def lost_store_hint(settings: Settings) -> str:

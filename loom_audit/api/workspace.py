@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loom_audit.disk.heads import LastVerified
 from loom_audit.errors import AuditError, InvalidArguments, TooLarge
 from loom_audit.history.ground.attachment import Attachment, is_undo
 from loom_audit.history.ground.kept_contents import KeptContents
@@ -37,6 +36,7 @@ from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
 from loom_audit.model.verdicts import Note
 from loom_audit.ports import BlobStore, EventLog, Report
 from loom_audit.wiring.adapters import Adapters, WorkspaceEntry
+from loom_audit.wiring.heads import LastVerified
 
 if TYPE_CHECKING:
     from loom_audit.api.foreign import ForeignSession

@@ -27,10 +27,10 @@ from loom_audit.api.store import AuditStore
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import CallBegan, Client, Hook, SessionTold, Verdict
-from loom_audit.disk.spool import Spool
 from loom_audit.errors import ApprovalDenied, AuditError, InvalidArguments, NoWorkspace
 from loom_audit.history.look.kept_looks import unread_transcripts
 from loom_audit.history.record.watching import end_watch
+from loom_audit.wiring.files import Spool
 
 SECONDS = 600.0
 """For how long a hook waits where it does not say."""

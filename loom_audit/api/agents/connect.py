@@ -14,9 +14,9 @@ from msgspec import Struct
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients import settings
 from loom_audit.clients.settings import PLACES, Place
-from loom_audit.disk.paths import audit_errors
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.history.record.drift import record_drift
+from loom_audit.wiring.files import audit_errors
 
 KEPT = "connected"
 MOST_TIMES = 100

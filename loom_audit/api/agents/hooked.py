@@ -12,9 +12,9 @@ from loom_audit.api.agents.connect import is_connected, plugin_source, settings_
 from loom_audit.api.agents.launcher import check_home, hooks_folder, launcher_words, write_launcher
 from loom_audit.clients import jsonc, settings
 from loom_audit.config import Settings
-from loom_audit.disk.paths import audit_errors
 from loom_audit.errors import AuditError, InvalidArguments
-from loom_audit.sandbox.asked import first_answer
+from loom_audit.wiring.commands import first_answer
+from loom_audit.wiring.files import audit_errors
 
 SOCKET = "LOOM_AUDIT_HOOKS"
 """The variable that leads a hook client to the process that runs the client."""

@@ -13,11 +13,11 @@ from loom_audit.api.store import AuditStore
 from loom_audit.clients.fields import STRANGE, TORN
 from loom_audit.clients.known import CLIENTS, client_of
 from loom_audit.clients.reports import Client, SessionTold, Transcript
-from loom_audit.disk.paths import audit_errors
 from loom_audit.errors import FileNotFound, InvalidArguments
 from loom_audit.history.told.importing import Importing, Target
 from loom_audit.model.imported import IMPORTED
 from loom_audit.ports import Progress, Report
+from loom_audit.wiring.files import audit_errors
 
 LONGEST_LINE = 64 << 20
 """Bytes of a line, or of a file that is one object; what is longer is skipped."""

@@ -10,9 +10,8 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from loom_audit.config import Settings
-from loom_audit.disk.paths import audit_errors
-from loom_audit.disk.shared_filesystems import check_own_filesystem
 from loom_audit.errors import InvalidArguments
+from loom_audit.wiring.files import audit_errors, check_own_filesystem
 
 FOLDER = "hooks"
 SOCKET = "daemon.sock"

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from loom_audit.errors import StorageFailed
 from loom_audit.ports import Report
-from loom_audit.sql.driver import connect, driver, write_error
-from loom_audit.sql.salvage.salvage import Salvaged
-from loom_audit.sql.salvage.salvage import salvage as salvage_file
-from loom_audit.sql.schema import REVISION
+from loom_audit.wiring.database_file import REVISION, connect, driver, write_error
+from loom_audit.wiring.salvage import Salvaged
+from loom_audit.wiring.salvage import salvage as salvage_file
 
 __all__ = ["REVISION", "Salvaged", "backups", "revision", "salvage"]
 

@@ -25,18 +25,16 @@ from loom_audit.api.store import lost_store_hint, open_store
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.settings import PLACES
 from loom_audit.config import APPROVALS, Settings, read_approvals
-from loom_audit.disk.inotify import most_watches
-from loom_audit.disk.roots import is_in_place
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.room import MIN_FREE_BYTES
 from loom_audit.model.display import count_text, first_few, size_text, visible, visible_path
 from loom_audit.model.imported import is_imported
 from loom_audit.model.scope import IGNORE_FILE
 from loom_audit.ports import EventFilter
-from loom_audit.sandbox import confining_runner, open_runner, probe
-from loom_audit.sql.driver import SAFE_SQLITE, connect, driver
-from loom_audit.sql.schema import REVISION, triggers
 from loom_audit.wiring.adapters import Adapters
+from loom_audit.wiring.commands import confining_runner, open_runner, probe
+from loom_audit.wiring.database_file import REVISION, SAFE_SQLITE, connect, driver, triggers
+from loom_audit.wiring.folders import is_in_place, most_watches
 
 Verdict = Literal["ok", "warning", "problem"]
 

@@ -1,5 +1,5 @@
 """Tree heads as lines of text."""
 
-from loom_audit.disk.heads import head_line, parse_heads
+from loom_audit.wiring.heads import head_line, parse_heads
 
 __all__ = ["head_line", "parse_heads"]

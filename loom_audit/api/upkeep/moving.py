@@ -8,8 +8,6 @@ from msgspec.structs import replace
 from loom_audit.api.agents.connect import take_along
 from loom_audit.api.store import AuditStore
 from loom_audit.api.workspace import AuditedWorkspace
-from loom_audit.disk.root_identities import identity_of_folder
-from loom_audit.disk.roots import check_root, is_mount_point
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.history.ground.attachment import Attachment, session_lock
 from loom_audit.history.ground.writer import Writer
@@ -18,6 +16,7 @@ from loom_audit.model.display import first_few, visible_path
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.model.imported import is_imported, only_read
 from loom_audit.wiring.adapters import Adapters, WorkspaceEntry
+from loom_audit.wiring.folders import check_root, identity_of_folder, is_mount_point
 
 BY_HANDLE, BY_LISTING = "handle", "listing"
 """How it is known that a folder is the workspace: it is the same one, or all in it is equal."""

@@ -22,7 +22,7 @@ from loom_audit.history.record.call import OpenCall
 from loom_audit.history.told.told_files import FILE_MODE, ToldTree
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.records import Call
-from loom_audit.sandbox import open_runner
+from loom_audit.wiring.commands import open_runner
 
 AS_TOLD = "as a client told it: line ends and permission bits may differ"
 AS_IN_GIT = "as git has it: filters and its rules for line ends may have changed it"

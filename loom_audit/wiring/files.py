@@ -1,0 +1,11 @@
+"""Files outside of workspaces: the system's errors about them as ours, and what hooks left."""
+
+from loom_audit.disk.paths import audit_errors
+from loom_audit.disk.shared_filesystems import check_own_filesystem
+from loom_audit.disk.spool import Spool
+
+__all__ = [
+    "Spool",
+    "audit_errors",
+    "check_own_filesystem",
+]

@@ -1,0 +1,8 @@
+"""What is read of a database file that is damaged."""
+
+from loom_audit.sql.salvage.salvage import Salvaged, salvage
+
+__all__ = [
+    "Salvaged",
+    "salvage",
+]
