@@ -235,6 +235,20 @@ def test_what_was_made_where_a_folder_had_been_goes_too(
     assert everything(root) == after
 
 
+def test_a_folder_whose_mode_was_changed_where_it_is_not_recorded_is_blocked_by_name(
+    workspace: AuditedWorkspace, root: Path, run: Run
+) -> None:
+    run("mkdir -p src; echo one > src/f; chmod 755 src")
+    point = workspace.log.head()
+    run("mv src .tox")
+    (root / ".tox").chmod(0o700)
+    for plan in (workspace.plan_undo(), workspace.plan_rollback(point)):
+        assert any("the mode of .tox changed" in note.reason for note in plan.blocked)
+    (root / ".tox").chmod(0o755)
+    workspace.carry_out(workspace.plan_rollback(point))
+    assert (root / "src").stat().st_mode & 0o777 == 0o755 and (root / "src/f").exists()
+
+
 @pytest.mark.parametrize("then", [[], ["mv lib lib2"], ["mv lib lib2", "mv lib2 src"]])
 def test_what_was_changed_in_a_folder_before_it_came_back_into_scope_is_said_to_stay(
     workspace: AuditedWorkspace, root: Path, run: Run, then: list[str]

@@ -259,6 +259,8 @@ def _obstacle_to_proof(
         return f"it is not known whether {visible_path(one.now)} is still the same folder"
     if tree[one.now].kind == "opaque" and request.verb != "redo":
         path = _changed_inside(attachment, one)
+        if path == one.now:
+            return f"the mode of {visible_path(path)} changed"
         return f"{visible_path(path)} changed in it" if path else ""
     return ""
 
@@ -273,11 +275,11 @@ def _comes_back(folder: str, steps: Iterable[PathStep]) -> bool:
 def _changed_inside(attachment: Attachment, one: MovedFolder) -> str:
     """The first path on record before the move that is not in the opaque folder as it was."""
     for path, state in sorted(one.brings.items()):
-        if path == one.was:
-            continue
         there = one.now + path.removeprefix(one.was)
         try:
-            if state.kind == "opaque":
+            if path == one.was:
+                same = is_opaque(state) or attachment.workspace.attributes(there).mode == state.mode
+            elif state.kind == "opaque":
                 same = attachment.workspace.identity(there) == state.identity != ""
             else:
                 same = observe(attachment, there, None, keep=False)[0] == state
