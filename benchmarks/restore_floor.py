@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from loom_audit.disk.index import DiskChangeIndex
+from loom_audit.disk.looking.index import DiskChangeIndex
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.scope import Scope

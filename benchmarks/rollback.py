@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.figures import Figure, Sizes, interleaved
 from benchmarks.projects import Repository, content, filesystem, fill, name, new_store
 from loom_audit.api.face import AuditedWorkspace
-from loom_audit.disk.system import RENAME_EXCHANGE, renameat2, syncfs
+from loom_audit.disk.access.system import RENAME_EXCHANGE, renameat2, syncfs
 
 ROUNDS = 3
 

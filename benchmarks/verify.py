@@ -7,8 +7,8 @@ from pathlib import Path
 from benchmarks.events import new_log
 from benchmarks.figures import Figure, Sizes, interleaved
 from loom_audit.history.check.verification import verify
-from loom_audit.model.codec import MAX_LEAF
 from loom_audit.model.files import BlobId
+from loom_audit.model.stored.codec import MAX_LEAF
 from loom_audit.ports import BlobStore
 from loom_audit.sql.driver import connect
 from loom_audit.sql.evidence import open_evidence

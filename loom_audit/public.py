@@ -37,7 +37,7 @@ from loom_audit.model.events import Event as Event
 from loom_audit.model.events import TreeHead as TreeHead
 from loom_audit.model.files import FileChange as FileChange
 from loom_audit.model.files import FileState as FileState
-from loom_audit.model.planning import Plan as Plan
+from loom_audit.model.plans.planning import Plan as Plan
 from loom_audit.model.records import Call as Call
 from loom_audit.model.records import Checkpoint as Checkpoint
 from loom_audit.tools.approvals.asking_gate import AskingGate as AskingGate

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loom_audit import AuditedWorkspace, open_store
-from loom_audit.disk import exchange
+from loom_audit.disk.writing import exchange
 
 Act = Callable[[AuditedWorkspace], object]
 

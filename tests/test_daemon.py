@@ -20,7 +20,7 @@ from loom_audit.api.agents.launcher import FOLDER, SOCKET, write_launcher
 from loom_audit.api.control import approvals, holding
 from loom_audit.config import read_settings
 from loom_audit.daemon import HookServer, only_one, run_daemon
-from loom_audit.disk.shared_filesystems import SHARED, check_own_filesystem
+from loom_audit.disk.machine.shared_filesystems import SHARED, check_own_filesystem
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.records import Call

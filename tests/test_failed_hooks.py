@@ -24,7 +24,7 @@ from loom_audit.api.agents.launcher import FOLDER, SOCKET, write_launcher
 from loom_audit.api.upkeep.doctor import check_all
 from loom_audit.config import read_settings
 from loom_audit.daemon import HookServer
-from loom_audit.disk.spool import RESERVED, Spool
+from loom_audit.disk.machine.spool import RESERVED, Spool
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.events import HookFailed
 from tests.hooked import HookedClaude

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
-from loom_audit.disk.heads import parse_heads
+from loom_audit.disk.machine.heads import parse_heads
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.ports import CallFilter, EventFilter
 from tests.data.stores.make import WORKSPACE, tree

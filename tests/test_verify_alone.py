@@ -15,7 +15,7 @@ import pytest
 
 from loom_audit import open_store
 from loom_audit.demo import run_demo
-from loom_audit.disk.heads import head_line
+from loom_audit.disk.machine.heads import head_line
 from loom_audit.model.events import (
     CallFinished,
     CallRequested,
@@ -24,7 +24,7 @@ from loom_audit.model.events import (
     Fact,
     FilesChanged,
 )
-from loom_audit.model.merkle import leaf_hash
+from loom_audit.model.stored.merkle import leaf_hash
 from loom_audit.sql.packing import DICTIONARIES, pack, unpack
 from loom_audit.verify_alone import DICTIONARY_1, DICTIONARY_HASHES
 from tests.examples import some

@@ -19,8 +19,8 @@ from loom_audit.history.ground.attachment import Attachment, check_effect
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.told import foreign
 from loom_audit.model.coverage import Effect, Status
-from loom_audit.model.display import visible
 from loom_audit.model.events import CallRequested, Event, Lease, SessionStarted
+from loom_audit.model.text.display import visible
 from loom_audit.ports import Workspace
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.values import nearest_json

@@ -9,9 +9,9 @@ from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import Settings, read_settings
 from loom_audit.errors import AuditError, Corrupt
 from loom_audit.history.record.baseline import accept_scope, take_baseline
-from loom_audit.model.display import count_text
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.model.scope import MAX_FILE_BYTES
+from loom_audit.model.text.display import count_text
 from loom_audit.ports import Report
 from loom_audit.wiring import folders
 from loom_audit.wiring.adapters import Adapters, WorkspaceEntry, open_adapters

@@ -18,7 +18,6 @@ from loom_audit.history.ground.room import lacks_room
 from loom_audit.history.ground.writer import Writer, new_id
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.read.verified import VerifiedProjections
-from loom_audit.model.display import visible
 from loom_audit.model.events import (
     LEASE_SECONDS,
     CheckpointMarked,
@@ -31,9 +30,10 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.imported import is_imported
+from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.records import Call, Checkpoint
 from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
-from loom_audit.model.verdicts import Note
+from loom_audit.model.text.display import visible
 from loom_audit.ports import BlobStore, EventLog, Report
 from loom_audit.wiring.adapters import Adapters, WorkspaceEntry
 from loom_audit.wiring.heads import LastVerified
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from loom_audit.history.check.verification import Verification
     from loom_audit.history.record.recovery import RecoveredCall
     from loom_audit.history.undo.undo import Undo, UndoResult
-    from loom_audit.model.planning import Choice, Plan, Verb
+    from loom_audit.model.plans.planning import Choice, Plan, Verb
     from loom_audit.tools.approvals.asking_gate import AskCallback
     from loom_audit.tools.calls.gate import ApprovalGate
 
@@ -379,7 +379,7 @@ class AuditedWorkspace:
         choices: "Mapping[str, Choice] | None",
         **more: Any,
     ) -> "Plan":
-        from loom_audit.model.planning import Request
+        from loom_audit.model.plans.planning import Request
 
         return self._undo.planner.plan(Request(verb, targets, choices=choices or {}, **more))
 

@@ -16,8 +16,8 @@ from loom_audit.cli.shared.questions import (
     question_text,
 )
 from loom_audit.errors import ApprovalDenied, Conflict
-from loom_audit.model.display import one_line
 from loom_audit.model.records import Call
+from loom_audit.model.text.display import one_line
 
 if TYPE_CHECKING:
     from loom_audit.api.face import ApprovalRequest

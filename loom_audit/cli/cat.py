@@ -11,7 +11,7 @@ from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
 from loom_audit.cli.shared.records import state_record
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.display import visible_bytes, visible_path
+from loom_audit.model.text.display import visible_bytes, visible_path
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace

@@ -10,7 +10,7 @@ from loom_audit.cli.shared.options import AtOption
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import named_point
 from loom_audit.cli.shared.records import checkpoint_record
-from loom_audit.model.display import one_line
+from loom_audit.model.text.display import one_line
 
 
 @command(

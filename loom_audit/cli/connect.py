@@ -11,7 +11,7 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.output import Output, progress
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.errors import InvalidArguments, NotFound, NoWorkspace
-from loom_audit.model.display import visible
+from loom_audit.model.text.display import visible
 
 if TYPE_CHECKING:
     from loom_audit.api.agents.connect import Change

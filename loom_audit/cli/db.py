@@ -5,7 +5,7 @@ from pathlib import Path
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import Group, command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.model.display import count_text
+from loom_audit.model.text.display import count_text
 
 MOST = 50
 """So many differences are told; --json has all."""

@@ -14,7 +14,7 @@ from loom_audit.cli.shared.dashboard import PORT, serve_dashboard, usable_port
 from loom_audit.cli.shared.invocation import PROGRAM, Invocation
 from loom_audit.cli.shared.output import Output, progress
 from loom_audit.cli.shared.parameters import option
-from loom_audit.model.display import count_text
+from loom_audit.model.text.display import count_text
 
 if TYPE_CHECKING:
     from loom_audit.demo import Demo, Proof

@@ -12,7 +12,7 @@ from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import call_number, is_point, read_point
 from loom_audit.cli.shared.records import change_record
 from loom_audit.errors import FileNotFound, InvalidArguments
-from loom_audit.model.display import visible_path
+from loom_audit.model.text.display import visible_path
 
 if TYPE_CHECKING:
     from loom_audit.model.files import FileChange

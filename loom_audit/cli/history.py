@@ -12,8 +12,8 @@ from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import history_record, time_text
 from loom_audit.errors import FileNotFound
-from loom_audit.model.display import one_line, visible_path
 from loom_audit.model.records import RecordedChange
+from loom_audit.model.text.display import one_line, visible_path
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace

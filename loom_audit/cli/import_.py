@@ -13,7 +13,7 @@ from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import plain
 from loom_audit.cli.shared.recovering import recover_file
 from loom_audit.errors import AuditError, InvalidArguments
-from loom_audit.model.display import count_text, size_text
+from loom_audit.model.text.display import count_text, size_text
 
 if TYPE_CHECKING:
     from loom_audit.api.agents.importing import Imported

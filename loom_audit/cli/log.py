@@ -22,7 +22,6 @@ from loom_audit.cli.shared.points import read_point, session_id, typed_time
 from loom_audit.cli.shared.records import call_record, event_record, time_text
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import NOT_FAILED, Status
-from loom_audit.model.display import one_line
 from loom_audit.model.events import (
     CallFinished,
     Event,
@@ -33,6 +32,7 @@ from loom_audit.model.events import (
     TreeRelisted,
 )
 from loom_audit.model.records import Call
+from loom_audit.model.text.display import one_line
 from loom_audit.ports import CallFilter, EventFilter
 
 if TYPE_CHECKING:

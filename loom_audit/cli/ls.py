@@ -11,8 +11,8 @@ from loom_audit.cli.shared.output import Style
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
 from loom_audit.cli.shared.records import state_record
-from loom_audit.model.display import first_few, visible_path
 from loom_audit.model.files import FileState
+from loom_audit.model.text.display import first_few, visible_path
 
 
 @command(examples=("loom-audit ls src --at @before-merge",))

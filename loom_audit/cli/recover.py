@@ -11,8 +11,8 @@ from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.plans import CODES, kept_lines
 from loom_audit.cli.shared.records import call_record, note_record
 from loom_audit.errors import Conflict, InvalidArguments
-from loom_audit.model.display import visible_path
-from loom_audit.model.planning import Verb
+from loom_audit.model.plans.planning import Verb
+from loom_audit.model.text.display import visible_path
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace, RecoveredCall

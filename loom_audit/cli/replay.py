@@ -10,7 +10,7 @@ from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
-from loom_audit.model.display import count_text
+from loom_audit.model.text.display import count_text
 
 
 @command(

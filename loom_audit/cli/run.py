@@ -16,7 +16,7 @@ from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import call_record
 from loom_audit.errors import ExecutionFailed, InvalidArguments
-from loom_audit.model.display import count_text
+from loom_audit.model.text.display import count_text
 
 if TYPE_CHECKING:
     from loom_audit.api.agents.hooked import Hooked

@@ -9,7 +9,7 @@ from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.records import plain
-from loom_audit.model.display import count_text
+from loom_audit.model.text.display import count_text
 
 
 @command(

@@ -7,7 +7,7 @@ from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.parameters import argument
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.display import size_text
+from loom_audit.model.text.display import size_text
 
 
 @command(examples=("loom-audit scope", "loom-audit scope accept"), codes={exits.UNAVAILABLE: ""})

@@ -12,8 +12,8 @@ from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import session_id
 from loom_audit.cli.shared.records import session_record, time_text
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.display import count_text, one_line
 from loom_audit.model.records import Session
+from loom_audit.model.text.display import count_text, one_line
 from loom_audit.ports import CallFilter
 
 if TYPE_CHECKING:

@@ -31,9 +31,9 @@ from loom_audit.cli.shared.records import (
     time_text,
 )
 from loom_audit.errors import NotFound
-from loom_audit.model.display import count_text, duration_text, size_text, visible_path
 from loom_audit.model.events import CallReported, CallRequested, Event, FilesChanged
 from loom_audit.model.records import Call
+from loom_audit.model.text.display import count_text, duration_text, size_text, visible_path
 
 if TYPE_CHECKING:
     from loom_audit.api.face import ApprovalRequest, AuditedWorkspace, CallDetail

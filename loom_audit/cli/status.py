@@ -18,8 +18,8 @@ from loom_audit.cli.shared.lookup import (
 from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.plans import note_line
 from loom_audit.cli.shared.records import call_record, change_record, note_record, plain
-from loom_audit.model.display import visible_path
 from loom_audit.model.records import Call
+from loom_audit.model.text.display import visible_path
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace

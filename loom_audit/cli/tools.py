@@ -9,7 +9,7 @@ from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import plain
 from loom_audit.errors import InvalidArguments, UnknownTool
-from loom_audit.model.display import one_line
+from loom_audit.model.text.display import one_line
 
 if TYPE_CHECKING:
     from loom_audit.tools.calls.tool import Tool

@@ -12,7 +12,7 @@ from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.records import plain
 from loom_audit.errors import InvalidArguments, NotFound
-from loom_audit.model.display import count_text
+from loom_audit.model.text.display import count_text
 
 if TYPE_CHECKING:
     from loom_audit.api.face import Verification

@@ -9,15 +9,11 @@ from contextlib import suppress
 from datetime import datetime
 from typing import BinaryIO, TypeVar, cast
 
-from loom_audit.disk import attributes, bulk, rename, replace, system
-from loom_audit.disk import walk as walking
-from loom_audit.disk.attributes import inherited_acl, own_mode
-from loom_audit.disk.exchange import location_of
-from loom_audit.disk.identity import born_at, identity_at
-from loom_audit.disk.letter_case import folds_case
-from loom_audit.disk.lstat import lstat, lstat_each
-from loom_audit.disk.opening import close_left_open
-from loom_audit.disk.paths import (
+from loom_audit.disk.access import system
+from loom_audit.disk.access.identity import born_at, identity_at
+from loom_audit.disk.access.letter_case import folds_case
+from loom_audit.disk.access.opening import close_left_open
+from loom_audit.disk.access.paths import (
     audit_errors,
     kind_of,
     normalize,
@@ -27,18 +23,23 @@ from loom_audit.disk.paths import (
     split,
     to_audit_error,
 )
-from loom_audit.disk.reservation import DiskReservation
-from loom_audit.disk.reversal import owner_access, remove
-from loom_audit.disk.root_directory import OpenFolders, RootDirectory
-from loom_audit.disk.system import System, mapped_below, mounts_below
-from loom_audit.disk.touched import find_watched_differences
-from loom_audit.disk.walk import stamp_of
-from loom_audit.disk.watch import DiskWatch
+from loom_audit.disk.access.root_directory import OpenFolders, RootDirectory
+from loom_audit.disk.access.system import System, mapped_below, mounts_below
+from loom_audit.disk.looking import walk as walking
+from loom_audit.disk.looking.lstat import lstat, lstat_each
+from loom_audit.disk.looking.touched import find_watched_differences
+from loom_audit.disk.looking.walk import stamp_of
+from loom_audit.disk.looking.watch import DiskWatch
+from loom_audit.disk.writing import attributes, bulk, rename, replace
+from loom_audit.disk.writing.attributes import inherited_acl, own_mode
+from loom_audit.disk.writing.exchange import location_of
+from loom_audit.disk.writing.reservation import DiskReservation
+from loom_audit.disk.writing.reversal import owner_access, remove
 from loom_audit.errors import Conflict, InvalidPath, StorageFailed
-from loom_audit.model.display import moment
 from loom_audit.model.events import OpenedFolder
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
+from loom_audit.model.text.display import moment
 from loom_audit.ports import (
     Attributes,
     Displaced,

@@ -16,7 +16,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from loom_audit.api.face import ApprovalRequest
-from loom_audit.model.display import one_line
+from loom_audit.model.text.display import one_line
 
 Context = ServerRequestContext[Any, Any]
 Said = types.CallToolResult | types.InputRequiredResult

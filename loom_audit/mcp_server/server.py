@@ -25,7 +25,7 @@ from loom_audit.errors import AuditError, Conflict, NotFound
 from loom_audit.mcp_server.calls import ClientCall, Context, Said, ask_client
 from loom_audit.mcp_server.resources import SCHEME, TEMPLATES, TIMELINE, read_resource
 from loom_audit.mcp_server.taking_back import BACK, back_tools, took_back
-from loom_audit.model.display import one_line
+from loom_audit.model.text.display import one_line
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.thread import in_thread
 from loom_audit.tools.calls.values import nearest_json

@@ -7,7 +7,7 @@ import mcp_types as types
 
 from loom_audit.api.control.holding import settle
 from loom_audit.api.face import AuditedWorkspace
-from loom_audit.model.display import count_text, first_few, visible_path
+from loom_audit.model.text.display import count_text, first_few, visible_path
 from loom_audit.tools.calls.result import ToolResult
 
 BACK: Sequence[tuple[str, str, dict[str, Any]]] = (

@@ -13,9 +13,9 @@ from loom_audit.model.events import (
     Event,
     FilesChanged,
 )
+from loom_audit.model.plans.taken_back import taken_back
 from loom_audit.model.records import Call
-from loom_audit.model.summaries import failure, plain_text, summarize
-from loom_audit.model.taken_back import taken_back
+from loom_audit.model.text.summaries import failure, plain_text, summarize
 
 CALL_KINDS = frozenset(
     {CallRequested.kind, CallFinished.kind, CallReported.kind, CoverageLowered.kind}

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from loom_audit.model.display import size_text
+from loom_audit.model.text.display import size_text
 
 MOST_BYTES = 8 * 1024 * 1024
 MOST_PIXELS = 32 * 1024 * 1024

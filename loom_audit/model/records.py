@@ -5,8 +5,8 @@ from datetime import datetime
 from msgspec import Struct
 
 from loom_audit.model.coverage import Coverage, Effect, Origin
-from loom_audit.model.display import one_line
 from loom_audit.model.files import FileChange
+from loom_audit.model.text.display import one_line
 
 
 class Session(Struct, frozen=True):

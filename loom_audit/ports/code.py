@@ -8,7 +8,7 @@ from msgspec import Struct
 from loom_audit.model.files import BlobId
 
 if TYPE_CHECKING:
-    from loom_audit.model.code import Chunk, Definition
+    from loom_audit.model.text.code import Chunk, Definition
 
 
 class FoundCode(Struct, frozen=True):

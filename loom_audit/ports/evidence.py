@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 from loom_audit.model.events import Fact
 from loom_audit.model.files import FileState
-from loom_audit.model.merkle import Node
+from loom_audit.model.stored.merkle import Node
 from loom_audit.ports.content import BlobStore
 from loom_audit.ports.processes import Report
 

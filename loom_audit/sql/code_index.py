@@ -84,7 +84,7 @@ class SqlCodeIndex:
         self._do(step)
 
     def _put(self, db: Any, changes: Mapping[str, BlobId | None], head: int) -> None:
-        from loom_audit.model.code import language_of
+        from loom_audit.model.text.code import language_of
 
         for path, blob in changes.items():
             if blob is None:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from loom_audit.errors import AuditError, AuditUnavailable, Corrupt, StorageFailed
-from loom_audit.model.display import size_text
+from loom_audit.model.text.display import size_text
 
 SAFE_SQLITE = (3, 51, 3)
 BUSY_MS = 10_000

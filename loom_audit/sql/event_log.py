@@ -7,7 +7,6 @@ from datetime import datetime
 from msgspec import Struct
 
 from loom_audit.errors import AuditUnavailable, Conflict, Corrupt
-from loom_audit.model.codec import encode, id_of, read_envelope, seq_of
 from loom_audit.model.events import (
     CallFinished,
     CallRequested,
@@ -16,8 +15,9 @@ from loom_audit.model.events import (
     FilesChanged,
     TreeHead,
 )
-from loom_audit.model.merkle import Frontier, Node, root_at
-from loom_audit.model.payloads import SALT_BYTES
+from loom_audit.model.stored.codec import encode, id_of, read_envelope, seq_of
+from loom_audit.model.stored.merkle import Frontier, Node, root_at
+from loom_audit.model.stored.payloads import SALT_BYTES
 from loom_audit.ports import Clock, EventFilter, Wanted
 from loom_audit.sql import blob_rows, event_rows
 from loom_audit.sql.ballast import Ballast

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from loom_audit.model.codec import intention_of
 from loom_audit.model.events import CallReported, Event, ScopeAccepted, WorkspaceAttached
+from loom_audit.model.stored.codec import intention_of
 from loom_audit.ports import BlobStore, EventFilter
 from loom_audit.sql import event_rows
 from loom_audit.sql.conditions import Where, chunks

@@ -4,18 +4,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from loom_audit.errors import Corrupt, NotFound
-from loom_audit.model.codec import MAX_LEAF, EncodedEvent, decode, read_envelope
-from loom_audit.model.commitments import (
+from loom_audit.model.events import Event
+from loom_audit.model.files import BlobId
+from loom_audit.model.stored.codec import MAX_LEAF, EncodedEvent, decode, read_envelope
+from loom_audit.model.stored.commitments import (
     StoredPart,
     is_intention_of,
     opened_manifest,
     opened_payloads,
 )
-from loom_audit.model.events import Event
-from loom_audit.model.files import BlobId
-from loom_audit.model.manifest import Manifest
-from loom_audit.model.merkle import leaf_hash
-from loom_audit.model.payloads import Payload
+from loom_audit.model.stored.manifest import Manifest
+from loom_audit.model.stored.merkle import leaf_hash
+from loom_audit.model.stored.payloads import Payload
 from loom_audit.ports import BlobStore
 from loom_audit.sql.conditions import chunks, in_list
 from loom_audit.sql.connection import Connection

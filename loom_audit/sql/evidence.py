@@ -8,12 +8,12 @@ from operator import methodcaller
 from typing import Any
 
 from loom_audit.errors import Corrupt, NotFound, StorageFailed
-from loom_audit.model.codec import MALFORMED, decode, parse_time
 from loom_audit.model.events import Event, Fact, WorkspaceAttached
 from loom_audit.model.files import BlobId, FileState
-from loom_audit.model.intentions import Intentions
-from loom_audit.model.merkle import Node
-from loom_audit.model.summaries import plain_text
+from loom_audit.model.stored.codec import MALFORMED, decode, parse_time
+from loom_audit.model.stored.intentions import Intentions
+from loom_audit.model.stored.merkle import Node
+from loom_audit.model.text.summaries import plain_text
 from loom_audit.ports import EventRow, PayloadRow, Progress, ReferencedBlob, Report
 from loom_audit.ports.evidence import CheckedEvent
 from loom_audit.sql.blobs import SqlBlobStore, base_version

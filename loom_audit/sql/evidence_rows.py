@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from loom_audit.errors import Corrupt
-from loom_audit.model.codec import MAX_LEAF
+from loom_audit.model.stored.codec import MAX_LEAF
 from loom_audit.ports import PayloadRow
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.packing import unpack, unpack_id

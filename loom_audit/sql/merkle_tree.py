@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from loom_audit.errors import Corrupt
-from loom_audit.model.merkle import Frontier, Node, NodeAt, frontier_at, subtree_root
+from loom_audit.model.stored.merkle import Frontier, Node, NodeAt, frontier_at, subtree_root
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.statements import prepare
 

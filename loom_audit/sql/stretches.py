@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loom_audit.errors import Corrupt
-from loom_audit.model.codec import PREV_DIGITS, read_envelope
 from loom_audit.model.events import Event, TreeHead
-from loom_audit.model.merkle import node_hash, root_at
+from loom_audit.model.stored.codec import PREV_DIGITS, read_envelope
+from loom_audit.model.stored.merkle import node_hash, root_at
 from loom_audit.ports import Wanted
 from loom_audit.sql.connection import Connection, Row
 from loom_audit.sql.connections import Connections

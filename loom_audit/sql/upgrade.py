@@ -13,7 +13,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import StaticPool
 
 from loom_audit.errors import AuditUnavailable, Corrupt, NotFound
-from loom_audit.model.merkle import root_at
+from loom_audit.model.stored.merkle import root_at
 from loom_audit.sql import schema
 from loom_audit.sql.blobs import SqlBlobStore
 from loom_audit.sql.connection import Connection

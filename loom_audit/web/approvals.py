@@ -18,7 +18,7 @@ from loom_audit.api.control.approvals import (
 )
 from loom_audit.api.face import ApprovalRequest, AuditedWorkspace
 from loom_audit.errors import ApprovalDenied, AuditError, Conflict, InvalidArguments
-from loom_audit.model.display import visible
+from loom_audit.model.text.display import visible
 from loom_audit.tools.approvals.policy import call_subject
 from loom_audit.web.admission import Visitor
 from loom_audit.web.calls import Value, as_text

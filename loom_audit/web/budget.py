@@ -12,7 +12,7 @@ from markupsafe import escape
 from msgspec import Struct
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.display import visible
+from loom_audit.model.text.display import visible
 from loom_audit.web.dependencies import number
 from loom_audit.web.urls import Fields, first, quoted
 

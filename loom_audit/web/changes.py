@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.display import visible_path
 from loom_audit.model.files import FileChange, Move
+from loom_audit.model.text.display import visible_path
 from loom_audit.web.budget import Budget, Part, row_weight
 from loom_audit.web.dependencies import number
 from loom_audit.web.diffs import AUTO, Content, FileView, joined, view_change

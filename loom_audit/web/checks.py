@@ -10,7 +10,7 @@ from loom_audit.api.agents.failed_hooks import waiting_in
 from loom_audit.api.control.holding import put_right
 from loom_audit.api.upkeep.drift import accept_drift, content_of_drift
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.planning import Verb
+from loom_audit.model.plans.planning import Verb
 from loom_audit.web.budget import Budget
 from loom_audit.web.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.dependencies import Form, Query, Render, SignedIn, Workspace

@@ -7,10 +7,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError
-from loom_audit.model.display import size_text, visible_bytes
 from loom_audit.model.files import FileChange, FileState, Move, shown_moves
 from loom_audit.model.kinds import Kind, kind_of
-from loom_audit.model.textdiff import Diff, Line, diff_lines
+from loom_audit.model.text.display import size_text, visible_bytes
+from loom_audit.model.text.textdiff import Diff, Line, diff_lines
 from loom_audit.web.budget import row_weight, weight
 
 AUTO = 12_000

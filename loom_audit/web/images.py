@@ -4,8 +4,8 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from loom_audit.errors import FileNotFound, InvalidArguments, TooLarge
-from loom_audit.model.display import visible_path
 from loom_audit.model.kinds import MOST_BYTES, kind_of
+from loom_audit.model.text.display import visible_path
 from loom_audit.web.dependencies import Workspace
 from loom_audit.web.urls import unquoted
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
-from loom_audit.model.display import count_text, one_line
 from loom_audit.model.events import CallRequested, FilesChanged
+from loom_audit.model.text.display import count_text, one_line
 from loom_audit.ports import Progress, Report
 from loom_audit.web.dependencies import Query, Render, Workspace, number
 from loom_audit.web.listing import call_filter, lists_outside

@@ -22,7 +22,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from loom_audit.api.control.approvals import is_waiting
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import AuditError
-from loom_audit.model.display import (
+from loom_audit.model.records import Call
+from loom_audit.model.text.display import (
     count_text,
     duration_text,
     one_line,
@@ -30,7 +31,6 @@ from loom_audit.model.display import (
     visible,
     visible_path,
 )
-from loom_audit.model.records import Call
 from loom_audit.web.urls import address, encoded, quoted
 
 STATUS = {

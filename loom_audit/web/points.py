@@ -10,10 +10,10 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import AuditError, FileNotFound, InvalidArguments
-from loom_audit.model.display import visible_bytes
 from loom_audit.model.files import FileState, Tree
 from loom_audit.model.kinds import Kind, kind_of
 from loom_audit.model.records import RecordedChange
+from loom_audit.model.text.display import visible_bytes
 from loom_audit.web.budget import Budget, row_weight, weight
 from loom_audit.web.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.dependencies import Query, Render, Workspace, number, point_text

@@ -21,9 +21,9 @@ from loom_audit.api.control.holding import (
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.upkeep.drift import content_of_drift
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
-from loom_audit.model.display import visible
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.planning import Choice, Note, Plan, Verb
+from loom_audit.model.plans.planning import Choice, Note, Plan, Verb
+from loom_audit.model.text.display import visible
 from loom_audit.web.admission import Visitor
 from loom_audit.web.budget import Budget, Part, row_weight, weight
 from loom_audit.web.changes import LISTS, fragment_of, show_changes

@@ -10,7 +10,8 @@ from threading import RLock
 from msgspec import Struct, field
 
 from loom_audit.config import Settings, read_settings
-from loom_audit.disk.heads import (
+from loom_audit.disk.looking.index import DiskChangeIndex
+from loom_audit.disk.machine.heads import (
     DiskHeads,
     LastVerified,
     damaged_lines,
@@ -18,15 +19,14 @@ from loom_audit.disk.heads import (
     logs_with_heads,
     read_verified,
 )
-from loom_audit.disk.held import DiskHeldSessions
-from loom_audit.disk.index import DiskChangeIndex
-from loom_audit.disk.locks import DiskLock
-from loom_audit.disk.looks import DiskLooks
-from loom_audit.disk.processes import LinuxProcesses
-from loom_audit.disk.root_identities import RootIdentities, identity_of_folder
-from loom_audit.disk.roots import check_root, check_target, is_in_place, is_mount_point
-from loom_audit.disk.transcripts import DiskTranscript
-from loom_audit.disk.vanished import hidden, vanished_workspace
+from loom_audit.disk.machine.held import DiskHeldSessions
+from loom_audit.disk.machine.locks import DiskLock
+from loom_audit.disk.machine.looks import DiskLooks
+from loom_audit.disk.machine.processes import LinuxProcesses
+from loom_audit.disk.machine.root_identities import RootIdentities, identity_of_folder
+from loom_audit.disk.machine.roots import check_root, check_target, is_in_place, is_mount_point
+from loom_audit.disk.machine.transcripts import DiskTranscript
+from loom_audit.disk.machine.vanished import hidden, vanished_workspace
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import AuditError, Conflict, InvalidPath, NoWorkspace
 from loom_audit.history.ground.anchored_log import AnchoredLog

@@ -1,8 +1,8 @@
 """Files outside of workspaces: the system's errors about them as ours, and what hooks left."""
 
-from loom_audit.disk.paths import audit_errors
-from loom_audit.disk.shared_filesystems import check_own_filesystem
-from loom_audit.disk.spool import Spool
+from loom_audit.disk.access.paths import audit_errors
+from loom_audit.disk.machine.shared_filesystems import check_own_filesystem
+from loom_audit.disk.machine.spool import Spool
 
 __all__ = [
     "Spool",

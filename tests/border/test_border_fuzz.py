@@ -16,7 +16,7 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.model.files import BlobId
-from loom_audit.model.planning import Choice, Plan
+from loom_audit.model.plans.planning import Choice, Plan
 from loom_audit.model.scope import HEAVY
 from loom_audit.ports import BlobStore
 from tests.trees import Entry, tree_of

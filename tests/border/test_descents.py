@@ -10,7 +10,7 @@ from loom_audit import AuditedWorkspace
 from loom_audit.cli.shared.plans import plan_lines
 from loom_audit.errors import Conflict
 from loom_audit.history.undo.planner import Planner
-from loom_audit.model.planning import Plan
+from loom_audit.model.plans.planning import Plan
 from tests.border.conftest import Run
 from tests.trees import tree_of
 

@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from loom_audit import AuditedWorkspace, AuditStore, ToolResult, open_store
-from loom_audit.disk.system import probe
+from loom_audit.disk.access.system import probe
 from loom_audit.errors import Conflict
 from loom_audit.history.look.capture import CLOCK_OF_FILES
-from loom_audit.model.planning import Plan
+from loom_audit.model.plans.planning import Plan
 from tests.border.conftest import Run
 from tests.border.test_folders import OBJECTS, PACKAGES, everything, make
 from tests.clients import client as client
@@ -356,7 +356,7 @@ def test_where_no_folder_can_be_renamed_files_are_moved_one_by_one_and_the_rest_
     store: AuditStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without = replace(probe(), renameat2=False)
-    monkeypatch.setattr("loom_audit.disk.system.probe", lambda: without)
+    monkeypatch.setattr("loom_audit.disk.access.system.probe", lambda: without)
     workspace = store.attach(root)
     trees = [everything(root)]
     with workspace.session("tester") as session:

@@ -7,7 +7,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace
 from loom_audit.errors import Conflict
-from loom_audit.model.planning import Choice, Plan
+from loom_audit.model.plans.planning import Choice, Plan
 from tests.border.conftest import Run
 from tests.trees import Entry, tree_of
 
@@ -197,7 +197,7 @@ def test_after_a_reboot_all_is_seen_anew_and_nothing_changed(
     workspace: AuditedWorkspace, root: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("mv venv env; mkdir node_modules")
-    monkeypatch.setattr("loom_audit.disk.identity._epoch", lambda mount: "0123456789ab")
+    monkeypatch.setattr("loom_audit.disk.access.identity._epoch", lambda mount: "0123456789ab")
     head = workspace.log.head()
     assert workspace.status().drift == ()
     run("true")

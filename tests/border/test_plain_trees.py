@@ -20,7 +20,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.errors import AuditError, NotFound
-from loom_audit.model.planning import Plan
+from loom_audit.model.plans.planning import Plan
 from tests.ordinary_user import ordinary_session
 
 Entry = tuple[str, int, bytes]

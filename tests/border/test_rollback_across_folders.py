@@ -12,7 +12,7 @@ from loom_audit.errors import AuditUnavailable, Conflict
 from loom_audit.history.undo.border import FolderPlan
 from loom_audit.model.events import ChangeIntended, Draft
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.planning import Choice, Note, Plan
+from loom_audit.model.plans.planning import Choice, Note, Plan
 from tests.border.test_folders import PACKAGES, everything, make
 
 Run = Callable[[Sequence[str]], list[int]]

@@ -11,7 +11,7 @@ import pytest
 
 from loom_audit.api.agents.hooked import hooked
 from loom_audit.config import read_settings
-from loom_audit.disk.shared_filesystems import check_own_filesystem
+from loom_audit.disk.machine.shared_filesystems import check_own_filesystem
 from tests.cli.shells import Shell
 
 LOCAL = {

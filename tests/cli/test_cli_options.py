@@ -17,7 +17,7 @@ from loom_audit.cli.shared.invocation import Invocation, SharedOptions
 from loom_audit.cli.shared.options import read_choices, workspace_path
 from loom_audit.cli.shared.points import is_point, point_text, typed_time
 from loom_audit.errors import AuditError, InvalidArguments, InvalidPath
-from loom_audit.model.times import read_time
+from loom_audit.model.text.times import read_time
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 

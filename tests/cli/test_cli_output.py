@@ -18,7 +18,7 @@ from loom_audit.errors import Conflict
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import Event, FilesChanged
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
-from loom_audit.model.planning import Note, Plan
+from loom_audit.model.plans.planning import Note, Plan
 from loom_audit.model.records import Call, RecordedChange
 from tests.cli.hostile import CORPUS, dangerous, texts
 from tests.cli.shells import Shell

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from loom_audit.disk.locks import DiskLock
+from loom_audit.disk.machine.locks import DiskLock
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import (
     CallFinished,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_audit.disk.index import DiskChangeIndex
+from loom_audit.disk.looking.index import DiskChangeIndex
 from loom_audit.model.files import BlobId
 from loom_audit.ports import ChangeIndex, IndexEntry, Stamp
 from tests.doubles import MemoryChangeIndex

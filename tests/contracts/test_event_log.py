@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_audit.disk.heads import DiskHeads
+from loom_audit.disk.machine.heads import DiskHeads
 from loom_audit.errors import AuditUnavailable, Conflict, Corrupt
 from loom_audit.history.ground.log_end import LogEnd
 from loom_audit.history.ground.proven_log import ProvenLog
@@ -43,7 +43,7 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import FileChange, Move
-from loom_audit.model.merkle import EMPTY_ROOT, Frontier, leaf_hash, root
+from loom_audit.model.stored.merkle import EMPTY_ROOT, Frontier, leaf_hash, root
 from loom_audit.ports import EventFilter
 from loom_audit.sql.driver import connect
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.disk.held import DiskHeldSessions
+from loom_audit.disk.machine.held import DiskHeldSessions
 from loom_audit.errors import AuditError
 
 

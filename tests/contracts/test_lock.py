@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.disk.locks import DiskLock
+from loom_audit.disk.machine.locks import DiskLock
 from loom_audit.errors import Conflict
 from loom_audit.ports import Lock
 from tests.doubles import MemoryLock

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.disk.looks import DiskLooks
+from loom_audit.disk.machine.looks import DiskLooks
 from loom_audit.ports import Looks
 
 

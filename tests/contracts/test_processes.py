@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import astuple, replace
 
-from loom_audit.disk.processes import LinuxProcesses
+from loom_audit.disk.machine.processes import LinuxProcesses
 from loom_audit.errors import NotFound
 from loom_audit.model.events import Lease
 from loom_audit.ports import Processes
@@ -130,7 +130,7 @@ def test_a_process_that_proc_hides_is_not_taken_for_one_that_ended(
 
 INSIDE = """
 import ast, sys
-from loom_audit.disk.processes import LinuxProcesses
+from loom_audit.disk.machine.processes import LinuxProcesses
 from loom_audit.model.events import Lease
 processes = LinuxProcesses()
 outer = Lease(*ast.literal_eval(sys.argv[1]))

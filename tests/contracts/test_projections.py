@@ -37,7 +37,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.scope import Scope
-from loom_audit.model.summaries import failure, summarize
+from loom_audit.model.text.summaries import failure, summarize
 from loom_audit.ports import CallFilter
 from loom_audit.sql.driver import connect
 from loom_audit.sql.projections import keyframes

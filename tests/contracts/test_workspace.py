@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_audit.disk.system import System, probe
+from loom_audit.disk.access.system import System, probe
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import AuditError, Conflict, Corrupt, FileNotFound, InvalidPath
 from loom_audit.model.files import BlobId, FileChange, FileState

@@ -15,7 +15,7 @@ from typing import Any
 from loom_audit import open_store
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.daemon import run_daemon
-from loom_audit.disk.looks import DiskLooks
+from loom_audit.disk.machine.looks import DiskLooks
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.told.ingest import Ingest
 from loom_audit.sql.event_log import SqlEventLog

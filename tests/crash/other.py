@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from loom_audit.disk.system import RENAME_EXCHANGE, renameat2
+from loom_audit.disk.access.system import RENAME_EXCHANGE, renameat2
 from loom_audit.model.scope import TEMPORARY
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditedWorkspace, builtin_registry, open_store
-from loom_audit.disk import exchange, opening
+from loom_audit.disk.access import opening
+from loom_audit.disk.writing import exchange
 from loom_audit.history.record.drift import record_drift
 from loom_audit.model.events import FilesChanged
 from loom_audit.sql.event_log import SqlEventLog

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, ToolResult, open_store
-from loom_audit.disk.heads import append_head, head_line, read_heads
-from loom_audit.disk.index import DiskChangeIndex
-from loom_audit.disk.root_directory import OpenFolders
+from loom_audit.disk.access.root_directory import OpenFolders
+from loom_audit.disk.looking.index import DiskChangeIndex
+from loom_audit.disk.machine.heads import append_head, head_line, read_heads
 from loom_audit.errors import StorageFailed
 from loom_audit.model.events import TreeHead
 

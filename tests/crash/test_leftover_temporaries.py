@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, open_store
-from loom_audit.disk import bulk, replace, reservation, reversal
+from loom_audit.disk.writing import bulk, replace, reservation, reversal
 from loom_audit.history.look import outcome
 from loom_audit.history.record import displaced as history_displaced
 from loom_audit.history.record import steps

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditError, Session, open_store
-from loom_audit.disk.system import probe
+from loom_audit.disk.access.system import probe
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import ContentFound
 from loom_audit.model.files import FileState

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, open_store, verify_alone
-from loom_audit.disk import exchange
+from loom_audit.disk.writing import exchange
 from loom_audit.errors import AuditError
 from loom_audit.model.events import CallFinished, CallRequested
 from tests.changes import check_each_change_once

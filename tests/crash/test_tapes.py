@@ -14,7 +14,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditError, Conflict, open_store
 from loom_audit.model.files import BlobId
-from loom_audit.model.planning import Choice, Plan
+from loom_audit.model.plans.planning import Choice, Plan
 from loom_audit.model.scope import TEMPORARY
 from tests.crash.beside import other
 from tests.crash.faults import Stem, check_finishes, check_log, lines, wait_for, working_in

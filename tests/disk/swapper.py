@@ -9,7 +9,7 @@ spare = os.path.join(root, "..", "spare")
 sys.stdout.write("ready\n")
 sys.stdout.flush()
 if mode == "exchange":
-    from loom_audit.disk import system
+    from loom_audit.disk.access import system
 
     while True:
         system.renameat2(-100, os.fsencode(one), -100, os.fsencode(other), system.RENAME_EXCHANGE)

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.disk import system
-from loom_audit.disk.root_directory import RootDirectory
-from loom_audit.disk.system import System, probe
+from loom_audit.disk.access import system
+from loom_audit.disk.access.root_directory import RootDirectory
+from loom_audit.disk.access.system import System, probe
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import AuditError, InvalidPath, NoWorkspace
 from loom_audit.model.files import BlobId, FileChange, FileState

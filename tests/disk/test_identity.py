@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.disk import identity
-from loom_audit.disk.identity import identity_at
+from loom_audit.disk.access import identity
+from loom_audit.disk.access.identity import identity_at
 
 
 @pytest.fixture

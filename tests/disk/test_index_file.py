@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_audit.disk import index as index_file
-from loom_audit.disk.index import MAGIC, DiskChangeIndex
+from loom_audit.disk.looking import index as index_file
+from loom_audit.disk.looking.index import MAGIC, DiskChangeIndex
 from loom_audit.errors import AuditError
 from loom_audit.model.files import BlobId
 from loom_audit.ports import IndexEntry, Stamp

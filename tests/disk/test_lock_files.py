@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.disk.locks import DiskLock
+from loom_audit.disk.machine.locks import DiskLock
 from loom_audit.errors import AuditError, Conflict
 
 ROOT = Path(__file__).parents[2]
 HOLDER = """
 import sys
-from loom_audit.disk.locks import DiskLock
+from loom_audit.disk.machine.locks import DiskLock
 release = DiskLock(sys.argv[1]).acquire("a")
 sys.stdout.write("held\\n")
 sys.stdout.flush()
@@ -51,7 +51,8 @@ def test_looking_at_a_lock_never_makes_taking_it_fail(tmp_path: Path) -> None:
     lock = DiskLock(tmp_path)
     lock.acquire("a")()
     code = (
-        "import sys; from loom_audit.disk.locks import DiskLock; lock = DiskLock(sys.argv[1])\n"
+        "import sys; from loom_audit.disk.machine.locks import DiskLock\n"
+        "lock = DiskLock(sys.argv[1])\n"
         "sys.stdout.write('ready\\n'); sys.stdout.flush()\n"
         "while True: lock.is_held('a')"
     )
@@ -93,7 +94,7 @@ def test_a_forked_child_neither_keeps_nor_releases_the_lock(tmp_path: Path) -> N
 
 def holder_of_its_own(folder: Path) -> str:
     code = (
-        "import sys; from loom_audit.disk.locks import DiskLock\n"
+        "import sys; from loom_audit.disk.machine.locks import DiskLock\n"
         "sys.stdout.write('held' if DiskLock(sys.argv[1]).is_held('a') else 'free')"
     )
     done = subprocess.run(

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from loom_audit.disk import system
-from loom_audit.disk.system import System, probe
+from loom_audit.disk.access import system
+from loom_audit.disk.access.system import System, probe
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import Conflict, PermissionDenied, StorageFailed
 from loom_audit.model.files import BlobId, FileChange, FileState

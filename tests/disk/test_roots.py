@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.disk.roots import check_root
+from loom_audit.disk.machine.roots import check_root
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidPath, PermissionDenied
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.disk import walk as stamps
-from loom_audit.disk.system import System, mounts_in_table, probe
+from loom_audit.disk.access.system import System, mounts_in_table, probe
+from loom_audit.disk.looking import walk as stamps
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import StorageFailed
 from loom_audit.model.scope import Scope

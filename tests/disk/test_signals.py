@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.disk import signals
-from loom_audit.disk.locks import DiskLock
+from loom_audit.disk.machine import signals
+from loom_audit.disk.machine.locks import DiskLock
 from loom_audit.errors import Conflict
 
 STEP = """
 import os, signal, sys
-from loom_audit.disk.signals import held
+from loom_audit.disk.machine.signals import held
 {before}
 def send(name):
     os.kill(os.getpid(), getattr(signal, name))

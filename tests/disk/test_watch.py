@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from loom_audit.disk import inotify, watch
+from loom_audit.disk.looking import inotify, watch
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.model.scope import Scope
 from loom_audit.ports import LeftOutFiles, Stamp, Stamps

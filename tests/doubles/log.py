@@ -10,11 +10,11 @@ from secrets import token_bytes
 from typing import BinaryIO
 
 from loom_audit.errors import Conflict, Corrupt, InvalidArguments, NotFound
-from loom_audit.model.codec import decode, encode, id_of, intention_of, read_envelope
 from loom_audit.model.events import CallFinished, CallRequested, Draft, Event, TreeHead
 from loom_audit.model.files import BlobId
-from loom_audit.model.merkle import root
-from loom_audit.model.payloads import SALT_BYTES
+from loom_audit.model.stored.codec import decode, encode, id_of, intention_of, read_envelope
+from loom_audit.model.stored.merkle import root
+from loom_audit.model.stored.payloads import SALT_BYTES
 from loom_audit.ports import Clock, EventFilter, Wanted
 
 

@@ -24,10 +24,10 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import FileChange, FileState, apply, parents
-from loom_audit.model.naming import Typed, choose_reading, read_typed
 from loom_audit.model.records import Call, Checkpoint, OutsideChange, RecordedChange, Session
 from loom_audit.model.scope import Scope
-from loom_audit.model.summaries import plain_text
+from loom_audit.model.text.naming import Typed, choose_reading, read_typed
+from loom_audit.model.text.summaries import plain_text
 from loom_audit.ports import CallFilter, EventFilter, EventLog
 
 _LISTED = 20

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditUnavailable, Conflict, Session, ToolResult
-from loom_audit.disk import late_writers, reversal
+from loom_audit.disk.access import late_writers
+from loom_audit.disk.writing import reversal
 from loom_audit.history.look import outcome
 from loom_audit.history.record import displaced, steps
 from loom_audit.history.record.call import OpenCall

@@ -13,7 +13,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace
 from loom_audit.errors import NotFound
-from loom_audit.model.planning import Plan
+from loom_audit.model.plans.planning import Plan
 from tests.stopped import killed_after
 from tests.trees import Entry, tree_of
 

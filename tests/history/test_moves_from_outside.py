@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
-from loom_audit.model.planning import Plan
+from loom_audit.model.plans.planning import Plan
 
 Call = Callable[..., ToolResult]
 

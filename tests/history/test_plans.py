@@ -17,7 +17,7 @@ from loom_audit import (
 from loom_audit.errors import Conflict
 from loom_audit.history.record.call import OpenCall
 from loom_audit.history.undo.planner import Planner
-from loom_audit.model.planning import Plan
+from loom_audit.model.plans.planning import Plan
 from loom_audit.ports import CallFilter, Command
 from tests.trees import everything, tree_of
 

@@ -16,7 +16,7 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore, Session
 from loom_audit.errors import AuditError, NotFound
 from loom_audit.model.files import BlobId, FileState
-from loom_audit.model.planning import Choice, Plan
+from loom_audit.model.plans.planning import Choice, Plan
 from tests.trees import Entry, differences, tree_of
 
 SCRIPTS = 15

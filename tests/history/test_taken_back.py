@@ -7,7 +7,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.errors import Conflict
-from loom_audit.model.taken_back import taken_back, takes_anything_back
+from loom_audit.model.plans.taken_back import taken_back, takes_anything_back
 
 Call = Callable[..., ToolResult]
 

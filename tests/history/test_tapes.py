@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
-from loom_audit.disk.heads import head_line
+from loom_audit.disk.machine.heads import head_line
 from loom_audit.verify_alone import main as verify_alone
 from tests.crash.faults import check_finishes
 from tests.tapes.plans import take_back_something, there_and_back, undo_and_redo

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, open_store
-from loom_audit.disk import inotify
+from loom_audit.disk.looking import inotify
 from loom_audit.errors import AuditUnavailable
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.capture import CLOCK_OF_FILES

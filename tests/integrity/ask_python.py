@@ -8,7 +8,7 @@ from typing import Any
 
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import AuditError
-from loom_audit.model.planning import Plan
+from loom_audit.model.plans.planning import Plan
 from loom_audit.ports import CallFilter
 from tests.integrity.readers import Answer, Made, Opened, Reader, Readers
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loom_audit.disk.locks import DiskLock
+from loom_audit.disk.machine.locks import DiskLock
 from loom_audit.history.check.verification import Verification, verify
 from loom_audit.model.coverage import Coverage, Status
 from loom_audit.model.events import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from loom_audit.model.merkle import Frontier, leaf_hash
+from loom_audit.model.stored.merkle import Frontier, leaf_hash
 from loom_audit.sql.driver import driver
 from loom_audit.sql.merkle_tree import TILE
 from loom_audit.sql.packing import pack, pack_id, unpack

@@ -9,8 +9,8 @@ import pytest
 import rfc8785
 
 from loom_audit.errors import Corrupt
-from loom_audit.model.codec import intention_of
 from loom_audit.model.events import Event, FilesChanged
+from loom_audit.model.stored.codec import intention_of
 from loom_audit.ports import EventFilter
 from tests.integrity.conftest import Recorded, record
 from tests.integrity.test_tamper import connect, leaf_of, put_leaf, unguarded

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from loom_audit import __version__
 from loom_audit.api.face import AuditedWorkspace
-from loom_audit.disk.index import DiskChangeIndex
+from loom_audit.disk.looking.index import DiskChangeIndex
 from loom_audit.model.events import RulesChanged, SessionStarted
 from loom_audit.model.files import BlobId
 from loom_audit.ports import EventFilter, IndexEntry

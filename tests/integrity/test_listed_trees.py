@@ -12,7 +12,7 @@ from loom_audit.errors import Corrupt
 from loom_audit.history.ground import anchored_log, continuous_log
 from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.model.events import TreeListed
-from loom_audit.model.listing import listing_hash
+from loom_audit.model.stored.listing import listing_hash
 from loom_audit.ports import EventFilter
 from loom_audit.sql.projections import keyframes
 from loom_audit.wiring import adapters

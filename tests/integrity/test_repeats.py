@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
-from loom_audit.model import codec
 from loom_audit.model.events import CallFinished, Draft, Event, FilesChanged
 from loom_audit.model.repeats import REPEATED
+from loom_audit.model.stored import codec
 from tests.trees import tree_of
 
 PROGRAM = Path(__file__).parents[2] / "loom_audit" / "verify_alone.py"

@@ -20,9 +20,9 @@ import rfc8785
 
 from loom_audit.errors import AuditError, Corrupt
 from loom_audit.history.check.verification import Verification
-from loom_audit.model.codec import encode, intention_of, read_envelope
 from loom_audit.model.events import CallFinished, Draft, FilesChanged, SessionStarted
-from loom_audit.model.merkle import Frontier, leaf_hash
+from loom_audit.model.stored.codec import encode, intention_of, read_envelope
+from loom_audit.model.stored.merkle import Frontier, leaf_hash
 from loom_audit.sql.clock import SystemClock
 from loom_audit.sql.driver import driver
 from loom_audit.sql.merkle_tree import TILE

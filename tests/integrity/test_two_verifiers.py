@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from loom_audit import verify_alone
-from loom_audit.disk.heads import head_line, parse_heads
-from loom_audit.disk.locks import DiskLock
+from loom_audit.disk.machine.heads import head_line, parse_heads
+from loom_audit.disk.machine.locks import DiskLock
 from loom_audit.errors import AuditError
 from loom_audit.history.check.log_check import Finding
 from loom_audit.history.check.verification import verify

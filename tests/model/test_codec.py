@@ -18,17 +18,6 @@ from hypothesis import strategies as st
 from msgspec.structs import fields, replace
 
 from loom_audit.errors import AuditError, Corrupt, NotSerializable, StorageFailed
-from loom_audit.model.codec import (
-    MAX_LEAF,
-    EncodedEvent,
-    decode,
-    encode,
-    format_time,
-    id_of,
-    parse_time,
-    read_envelope,
-    seq_of,
-)
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import Coverage, Effect, Inferred, Status
 from loom_audit.model.events import (
@@ -64,10 +53,21 @@ from loom_audit.model.events import (
     Untracked,
     WorkspaceAttached,
 )
-from loom_audit.model.facts import Record
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
-from loom_audit.model.manifest import check_manifest
-from loom_audit.model.payloads import (
+from loom_audit.model.stored.codec import (
+    MAX_LEAF,
+    EncodedEvent,
+    decode,
+    encode,
+    format_time,
+    id_of,
+    parse_time,
+    read_envelope,
+    seq_of,
+)
+from loom_audit.model.stored.facts import Record
+from loom_audit.model.stored.manifest import check_manifest
+from loom_audit.model.stored.payloads import (
     ERASED,
     MAX_CONTENTS,
     SALT_BYTES,

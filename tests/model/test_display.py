@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_audit.model.display import (
+from loom_audit.model.text.display import (
     duration_text,
     moment,
     one_line,

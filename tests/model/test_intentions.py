@@ -5,8 +5,8 @@ import json
 import pytest
 
 from loom_audit.errors import Corrupt
-from loom_audit.model.codec import FORMAT
-from loom_audit.model.intentions import Intentions
+from loom_audit.model.stored.codec import FORMAT
+from loom_audit.model.stored.intentions import Intentions
 
 MANIFEST = {("manifest", 0): b"rows", ("keys", 0): b"salts"}
 

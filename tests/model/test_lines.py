@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_audit.model.lines import Edit, edits, split_lines
+from loom_audit.model.text.lines import Edit, edits, split_lines
 
 few_lines = st.lists(st.sampled_from([b"a\n", b"b\n", b"\n", b"  c\n", b"d"]), max_size=12)
 

@@ -1,7 +1,7 @@
 """Names of one file change together, and a name that comes to them changes none of them."""
 
 from loom_audit.model.files import BlobId, FileChange, FileState
-from loom_audit.model.links import whole_groups
+from loom_audit.model.plans.links import whole_groups
 
 GROUP = 7
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_audit.model.merge import MAX_BYTES, MergeResult, merge3
+from loom_audit.model.text.merge import MAX_BYTES, MergeResult, merge3
 
 GitMerge = Callable[[bytes, bytes, bytes], tuple[bytes, int]]
 """Base, ours and theirs → what git makes of them, and its exit code."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_audit.model import merkle
+from loom_audit.model.stored import merkle
 
 SIZES = range(131)
 LEAVES = [f"leaf {n}".encode() * (n % 5) for n in SIZES]

@@ -3,7 +3,7 @@
 import random
 from difflib import unified_diff
 
-from loom_audit.model.patches import inverted, patched
+from loom_audit.model.text.patches import inverted, patched
 
 
 def diff_of(old: list[str], new: list[str], context: int) -> str:

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from loom_audit.model.files import BlobId, FileState, Move, apply, diff, parents
-from loom_audit.model.planning import Note, PathStep, Plan, Verb, plan_taking_back
+from loom_audit.model.plans.planning import Note, PathStep, Plan, Verb, plan_taking_back
 
 Act = tuple[Any, ...]
 """A method of `Story` by name, and its arguments."""

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loom_audit.model.files import FileState
-from loom_audit.model.planning import PathStep, Plan, Verb
+from loom_audit.model.plans.planning import PathStep, Plan, Verb
 from tests.model.test_planning import Story, calls, play, settled, started
 
 

@@ -9,7 +9,15 @@ from random import Random
 import pytest
 
 from loom_audit.model.files import FileState, Move
-from loom_audit.model.planning import Choice, Hold, Note, PathStep, Plan, Verb, plan_taking_back
+from loom_audit.model.plans.planning import (
+    Choice,
+    Hold,
+    Note,
+    PathStep,
+    Plan,
+    Verb,
+    plan_taking_back,
+)
 from tests.model.test_planning import CONTENTS, PATHS, Act, Story, possible, settled, started
 from tests.model.test_planning_round_trips import carried_out
 

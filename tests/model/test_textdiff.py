@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_audit.model.files import FileState
-from loom_audit.model.textdiff import MAX_BYTES, diff_lines, unified
+from loom_audit.model.text.textdiff import MAX_BYTES, diff_lines, unified
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 needs_patch = pytest.mark.skipif(shutil.which("patch") is None, reason="needs patch")

@@ -3,8 +3,8 @@
 import pytest
 
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
-from loom_audit.model.planning import Plan
-from loom_audit.model.unnamed import unnamed_changes
+from loom_audit.model.plans.planning import Plan
+from loom_audit.model.plans.unnamed import unnamed_changes
 
 FILE = FileState("file", BlobId("1" * 64), 0o644, 1)
 OTHER = FileState("file", BlobId("2" * 64), 0o644, 1)

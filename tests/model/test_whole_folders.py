@@ -14,7 +14,7 @@ from loom_audit.model.files import (
     is_within,
     parents,
 )
-from loom_audit.model.whole_folders import Work, with_whole_folders
+from loom_audit.model.plans.whole_folders import Work, with_whole_folders
 
 FOLDER = FileState("directory", None, 0o755, 0)
 NAMES = ("a", "b", "c", "d")

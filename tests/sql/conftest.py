@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.disk.locks import DiskLock
+from loom_audit.disk.machine.locks import DiskLock
 from loom_audit.model.events import SessionStarted
 from loom_audit.sql.database import Database, open_database
 from tests.contracts.stores import draft

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from loom_audit.disk.locks import DiskLock
+from loom_audit.disk.machine.locks import DiskLock
 from loom_audit.errors import (
     AuditError,
     AuditUnavailable,

@@ -17,7 +17,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
 import loom_audit
-from loom_audit.disk.locks import DiskLock
+from loom_audit.disk.machine.locks import DiskLock
 from loom_audit.errors import (
     AuditUnavailable,
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from loom_audit import Conflict, NotFound
 from loom_audit.model.files import BlobId, FileState
-from loom_audit.model.planning import Choice, Plan
+from loom_audit.model.plans.planning import Choice, Plan
 from tests.tapes.tape import Look, Point, State, Step, Tape, apart, look
 
 CHOICES: Sequence[Choice] = ("current", "old", "merge")

@@ -17,7 +17,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from loom_audit.api.face import AuditedWorkspace, open_store
-from loom_audit.model.planning import Plan
+from loom_audit.model.plans.planning import Plan
 from loom_audit.web import undo
 from loom_audit.web.undo import Wish, make_plan
 from loom_audit.web.urls import address

@@ -14,7 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from loom_audit.api.face import AuditedWorkspace, person
-from loom_audit.model.planning import Plan
+from loom_audit.model.plans.planning import Plan
 from loom_audit.model.records import Session as Listed
 from loom_audit.web import admission, undo
 from loom_audit.web.admission import Admission

@@ -23,8 +23,8 @@ from loom_audit.config import Settings
 from loom_audit.errors import AuditError, NotFound
 from loom_audit.history.ground.attachment import CLIENT
 from loom_audit.history.told.told_calls import safe_id
-from loom_audit.model.display import count_text, one_line
 from loom_audit.model.events import OUTSIDE, Draft, HookFailed
+from loom_audit.model.text.display import count_text, one_line
 from loom_audit.ports import EventFilter
 from loom_audit.wiring.files import Spool
 

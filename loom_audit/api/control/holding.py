@@ -18,9 +18,9 @@ from loom_audit.history.record import hold as holding
 from loom_audit.history.record.open_calls import calls_in_the_way, open_call_error
 from loom_audit.history.record.recovery import decision_needed
 from loom_audit.history.undo.undo import UndoResult
-from loom_audit.model.display import visible
-from loom_audit.model.planning import Choice, Plan
+from loom_audit.model.plans.planning import Choice, Plan
 from loom_audit.model.records import Call, SessionHold
+from loom_audit.model.text.display import visible
 from loom_audit.ports import Report
 
 MAX_REASON = 1_000

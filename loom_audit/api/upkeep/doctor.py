@@ -27,9 +27,9 @@ from loom_audit.clients.settings import PLACES
 from loom_audit.config import APPROVALS, Settings, read_approvals
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.room import MIN_FREE_BYTES
-from loom_audit.model.display import count_text, first_few, size_text, visible, visible_path
 from loom_audit.model.imported import is_imported
 from loom_audit.model.scope import IGNORE_FILE
+from loom_audit.model.text.display import count_text, first_few, size_text, visible, visible_path
 from loom_audit.ports import EventFilter
 from loom_audit.wiring.adapters import Adapters
 from loom_audit.wiring.commands import confining_runner, open_runner, probe

@@ -7,8 +7,8 @@ from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import Conflict
 from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.recovery import recover_all
-from loom_audit.model.display import visible_path
 from loom_audit.model.files import FileChange, FileState, is_within, parents
+from loom_audit.model.text.display import visible_path
 
 
 def content_of_drift(

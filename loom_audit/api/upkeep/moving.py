@@ -12,9 +12,9 @@ from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.history.ground.attachment import Attachment, session_lock
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.capture import scan
-from loom_audit.model.display import first_few, visible_path
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.model.imported import is_imported, only_read
+from loom_audit.model.text.display import first_few, visible_path
 from loom_audit.wiring.adapters import Adapters, WorkspaceEntry
 from loom_audit.wiring.folders import check_root, identity_of_folder, is_mount_point
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from loom_audit.cli.shared.output import Output
 from loom_audit.errors import StorageFailed
-from loom_audit.model.display import one_line
+from loom_audit.model.text.display import one_line
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditStore

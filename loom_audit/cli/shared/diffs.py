@@ -12,9 +12,9 @@ from loom_audit.cli.shared.lines import mark
 from loom_audit.cli.shared.output import Output, Piece, Style
 from loom_audit.cli.shared.records import change_record
 from loom_audit.errors import AuditError, Corrupt
-from loom_audit.model.display import count_text, size_text, visible_bytes, visible_path
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.textdiff import unified
+from loom_audit.model.text.display import count_text, size_text, visible_bytes, visible_path
+from loom_audit.model.text.textdiff import unified
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace

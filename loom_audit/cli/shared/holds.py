@@ -7,8 +7,8 @@ from loom_audit.cli.shared.lines import call_line
 from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.parameters import argument
 from loom_audit.cli.shared.records import time_text
-from loom_audit.model.display import count_text
 from loom_audit.model.records import Call, SessionHold
+from loom_audit.model.text.display import count_text
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace

@@ -6,14 +6,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from loom_audit.cli.shared.output import Piece, Style
-from loom_audit.model.display import (
-    count_text,
-    duration_text,
-    first_few,
-    one_line,
-    size_text,
-    visible_path,
-)
 from loom_audit.model.events import (
     ApprovalRequested,
     BaselineFinished,
@@ -37,6 +29,14 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange, FileState, Move, is_opaque, shown_moves
 from loom_audit.model.records import Call
+from loom_audit.model.text.display import (
+    count_text,
+    duration_text,
+    first_few,
+    one_line,
+    size_text,
+    visible_path,
+)
 
 if TYPE_CHECKING:
     from loom_audit.api.face import ApprovalRequest

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import local_time
 from loom_audit.errors import FileNotFound, NotFound
-from loom_audit.model.display import count_text, visible_path
 from loom_audit.model.events import Event
 from loom_audit.model.records import Call
+from loom_audit.model.text.display import count_text, visible_path
 from loom_audit.ports import CallFilter, EventFilter
 
 if TYPE_CHECKING:

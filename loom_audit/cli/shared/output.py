@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 from msgspec import Struct
 
 from loom_audit.errors import AuditError
-from loom_audit.model.display import size_text, visible
+from loom_audit.model.text.display import size_text, visible
 
 if TYPE_CHECKING:
     from loom_audit.ports import Progress, Report

@@ -13,8 +13,8 @@ from loom_audit.cli.shared.lines import Line, change_lines, numbers
 from loom_audit.cli.shared.output import Output, progress
 from loom_audit.cli.shared.records import plan_record
 from loom_audit.errors import Conflict, NotFound
-from loom_audit.model.display import count_text, first_few, one_line, visible_path
-from loom_audit.model.planning import Note, Plan, how_to_choose
+from loom_audit.model.plans.planning import Note, Plan, how_to_choose
+from loom_audit.model.text.display import count_text, first_few, one_line, visible_path
 from loom_audit.ports import CallFilter
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _confirmed(invocation: Invocation, plan: Plan) -> bool:
 
 
 def _blocked(plan: Plan) -> Conflict:
-    from loom_audit.model.left_out import is_left_out_block
+    from loom_audit.model.plans.left_out import is_left_out_block
 
     shown = first_few(plan.blocked, 5, lambda note: visible_path(note.path))
     if any(is_left_out_block(note) for note in plan.blocked):

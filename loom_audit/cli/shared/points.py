@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from loom_audit.errors import InvalidArguments, NotFound
-from loom_audit.model.display import first_few, one_line
-from loom_audit.model.times import is_time, read_time
+from loom_audit.model.text.display import first_few, one_line
+from loom_audit.model.text.times import is_time, read_time
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace

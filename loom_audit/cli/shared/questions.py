@@ -7,7 +7,7 @@ from loom_audit.cli.shared.lines import local_time, value_lines
 from loom_audit.cli.shared.output import Output, Piece, Style
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import plain
-from loom_audit.model.display import one_line
+from loom_audit.model.text.display import one_line
 
 if TYPE_CHECKING:
     from loom_audit.api.face import ApprovalRequest

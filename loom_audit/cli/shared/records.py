@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import Event, FilesChanged, TreeHead
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.planning import Note, Plan
+from loom_audit.model.plans.planning import Note, Plan
 from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
 
 if TYPE_CHECKING:

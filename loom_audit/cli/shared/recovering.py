@@ -10,7 +10,7 @@ import click
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.errors import NotFound, NoWorkspace
-from loom_audit.model.display import size_text, visible_path
+from loom_audit.model.text.display import size_text, visible_path
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace

@@ -12,14 +12,6 @@ from msgspec import Struct, field
 from loom_audit.errors import AuditError, Corrupt, NotFound
 from loom_audit.history.check.continuity_check import ContinuityChecker
 from loom_audit.history.check.log_check import Findings
-from loom_audit.model.codec import (
-    MALFORMED,
-    PREV_DIGITS,
-    decode_fact,
-    intention_in,
-    parse_time,
-    read_envelope,
-)
 from loom_audit.model.events import (
     ApprovalRequested,
     CallDecided,
@@ -33,11 +25,19 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import BlobId
-from loom_audit.model.format_1 import is_format_1, salt_bytes_of
-from loom_audit.model.listing import listing_hash
-from loom_audit.model.manifest import Manifest, contents_of, decode_manifest
-from loom_audit.model.payloads import StoredPayload, check_payloads, from_json, opens
 from loom_audit.model.repeats import REPEATED, Repeat, Repeats
+from loom_audit.model.stored.codec import (
+    MALFORMED,
+    PREV_DIGITS,
+    decode_fact,
+    intention_in,
+    parse_time,
+    read_envelope,
+)
+from loom_audit.model.stored.format_1 import is_format_1, salt_bytes_of
+from loom_audit.model.stored.listing import listing_hash
+from loom_audit.model.stored.manifest import Manifest, contents_of, decode_manifest
+from loom_audit.model.stored.payloads import StoredPayload, check_payloads, from_json, opens
 from loom_audit.ports import BlobStore, EventRow, Evidence, PayloadRow, ReferencedBlob
 from loom_audit.ports.evidence import CheckedEvent
 

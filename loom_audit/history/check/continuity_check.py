@@ -11,7 +11,7 @@ from loom_audit.history.check.log_check import Findings
 from loom_audit.model.continuity import TREE_FACTS, TreeFold
 from loom_audit.model.events import TreeListed, TreeRelisted, WorkspaceAttached
 from loom_audit.model.imported import is_imported
-from loom_audit.model.listing import listing_hash
+from loom_audit.model.stored.listing import listing_hash
 from loom_audit.ports import EventRow
 from loom_audit.ports.evidence import CheckedEvent
 

@@ -12,9 +12,9 @@ from typing import Literal
 from msgspec import Struct, field
 
 from loom_audit.errors import Corrupt
-from loom_audit.model.codec import PREV_DIGITS, read_envelope
 from loom_audit.model.events import TreeHead
-from loom_audit.model.merkle import Frontier, Node, subtree_root
+from loom_audit.model.stored.codec import PREV_DIGITS, read_envelope
+from loom_audit.model.stored.merkle import Frontier, Node, subtree_root
 from loom_audit.ports import EventRow
 
 Grade = Literal["tampered", "inconsistent", "incomplete", "unreadable", "harmless"]

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from loom_audit.errors import Corrupt, NotFound
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.model.code import MAX_BYTES, chunks, definitions, text_of
 from loom_audit.model.files import BlobId, FileState
+from loom_audit.model.text.code import MAX_BYTES, chunks, definitions, text_of
 from loom_audit.ports import CodeIndex, ReadCode
 
 AT_ONCE = 50

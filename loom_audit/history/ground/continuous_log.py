@@ -23,7 +23,7 @@ from loom_audit.model.events import (
     TreeRelisted,
 )
 from loom_audit.model.imported import is_imported
-from loom_audit.model.listing import listing_hash
+from loom_audit.model.stored.listing import listing_hash
 from loom_audit.ports import EventFilter, EventLog, Heads, Projections, Wanted
 
 EVENT_COST, CHANGE_COST, PATH_COST = 20, 10, 2

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from loom_audit.errors import Corrupt
 from loom_audit.history.ground.log_end import LogEnd, cut_error, last_kept
-from loom_audit.model.codec import parse_time
 from loom_audit.model.continuity import TREE_KINDS
 from loom_audit.model.events import Event, FilesChanged, TreeHead
+from loom_audit.model.stored.codec import parse_time
 from loom_audit.ports import EventLog, Heads, Wanted
 
 

@@ -2,7 +2,7 @@
 
 from loom_audit.errors import AuditUnavailable
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.model.display import size_text
+from loom_audit.model.text.display import size_text
 
 MIN_FREE_BYTES = 256 * 1024 * 1024
 

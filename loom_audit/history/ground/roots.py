@@ -3,7 +3,7 @@
 from loom_audit.errors import Corrupt
 from loom_audit.model.events import ScopeAccepted, WorkspaceAttached
 from loom_audit.model.scope import Scope
-from loom_audit.model.summaries import plain_text
+from loom_audit.model.text.summaries import plain_text
 from loom_audit.ports import EventFilter, EventLog, Projections
 
 _ATTACHING = (ScopeAccepted.kind, WorkspaceAttached.kind)

@@ -7,7 +7,7 @@ from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.model.continuity import TreeFold, Violation
 from loom_audit.model.events import Event, TreeListed
 from loom_audit.model.files import FileState
-from loom_audit.model.listing import listing_hash
+from loom_audit.model.stored.listing import listing_hash
 from loom_audit.ports import EventFilter, Projections
 
 Folded = Callable[[int, int], Iterable[Event]]

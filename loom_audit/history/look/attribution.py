@@ -11,9 +11,7 @@ from loom_audit.history.ground.attachment import CLIENT_UNSEEN, Attachment
 from loom_audit.history.ground.questions import is_waiting
 from loom_audit.history.look.doers import UNKNOWN, Candidate, Doers, Look, Told, by_doers
 from loom_audit.history.look.looked import look_between
-from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.coverage import Coverage
-from loom_audit.model.display import visible_path
 from loom_audit.model.events import (
     OUTSIDE,
     CallRequested,
@@ -23,7 +21,9 @@ from loom_audit.model.events import (
     FilesChanged,
 )
 from loom_audit.model.files import FileChange, Move, moves_among
+from loom_audit.model.plans.applicable import in_applicable_order
 from loom_audit.model.records import Call
+from loom_audit.model.text.display import visible_path
 from loom_audit.ports import EventFilter
 
 _NAMED = 5

@@ -35,7 +35,6 @@ from loom_audit.history.look.tracked_again import (
     record_seen_again,
     unreadable_file,
 )
-from loom_audit.model.display import visible_path
 from loom_audit.model.events import Untracked
 from loom_audit.model.files import (
     FileChange,
@@ -47,6 +46,7 @@ from loom_audit.model.files import (
     parents,
     proven_moves,
 )
+from loom_audit.model.text.display import visible_path
 from loom_audit.ports import (
     OPAQUE,
     IndexEntry,

@@ -10,8 +10,8 @@ from loom_audit.errors import FileNotFound, PermissionDenied, TooLarge
 from loom_audit.history.ground.attachment import STALE, Attachment
 from loom_audit.history.ground.contents import MAX_READ_AT_ONCE, blob_of, blob_of_stream
 from loom_audit.history.look.opaque import observe_opaque
-from loom_audit.model.display import size_text
 from loom_audit.model.files import BlobId, FileState
+from loom_audit.model.text.display import size_text
 from loom_audit.ports import Attributes, IndexEntry, Stamp
 
 MAX_READ = 32 * 1024 * 1024 * 1024

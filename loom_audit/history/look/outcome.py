@@ -9,10 +9,10 @@ from loom_audit.errors import AuditError, Conflict, InvalidPath, PermissionDenie
 from loom_audit.history.ground.attachment import STALE, Attachment
 from loom_audit.history.look.links import settled
 from loom_audit.history.look.observation import observe
-from loom_audit.model.display import count_text
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.links import without_group
-from loom_audit.model.opening import UNREADABLE
+from loom_audit.model.plans.links import without_group
+from loom_audit.model.plans.opening import UNREADABLE
+from loom_audit.model.text.display import count_text
 from loom_audit.ports import Displaced, IndexEntry, Stamp
 
 Seen = Mapping[str, tuple[FileState | None, IndexEntry | None]]

@@ -20,7 +20,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange
 from loom_audit.model.records import Call, RecordedChange
-from loom_audit.model.summaries import plain_text
+from loom_audit.model.text.summaries import plain_text
 from loom_audit.ports import Projections
 
 

@@ -15,7 +15,6 @@ from loom_audit.history.ground.kept_contents import KeptContents
 from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.ground.standing import hold_of, standing_of
 from loom_audit.history.read.verified import VerifiedProjections
-from loom_audit.model.display import count_text
 from loom_audit.model.events import (
     BaselineFinished,
     CallDecided,
@@ -40,6 +39,7 @@ from loom_audit.model.records import (
     Session,
     SessionHold,
 )
+from loom_audit.model.text.display import count_text
 from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Projections
 
 _NUMBER = re.compile(r"[0-9]{1,100}")

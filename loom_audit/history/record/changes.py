@@ -13,7 +13,6 @@ from loom_audit.history.record.steps import (
     is_done_together,
 )
 from loom_audit.model.coverage import Origin
-from loom_audit.model.display import first_few
 from loom_audit.model.events import ChangeIntended, FilesChanged
 from loom_audit.model.files import (
     FileChange,
@@ -23,6 +22,7 @@ from loom_audit.model.files import (
     is_within,
     moves_among,
 )
+from loom_audit.model.text.display import first_few
 
 MOST_NAMED = 1_000
 """Of the paths that an error names."""

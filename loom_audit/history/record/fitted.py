@@ -11,7 +11,6 @@ from loom_audit.history.ground.continuous_log import DoesNotApply
 from loom_audit.history.look.attribution import outside_draft
 from loom_audit.history.look.doers import Candidate
 from loom_audit.history.record.steps import Preconditions
-from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.continuity import TreeFold
 from loom_audit.model.events import Draft, Event, FilesChanged
 from loom_audit.model.files import (
@@ -22,6 +21,7 @@ from loom_audit.model.files import (
     moves_among,
     parents,
 )
+from loom_audit.model.plans.applicable import in_applicable_order
 from loom_audit.ports import IndexEntry
 
 OTHERS = -1

@@ -15,12 +15,12 @@ from loom_audit.history.look.attribution import outside_draft
 from loom_audit.history.look.outcome import Seen, as_left_out, observe_all
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.steps import Preconditions
-from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import OPENED, ChangeIntended, FilesChanged, OpenedFolder
 from loom_audit.model.files import FileChange, FileState, Move, is_directory, moves_among
-from loom_audit.model.links import without_group
-from loom_audit.model.opening import UNREADABLE, seen_when_opened
+from loom_audit.model.plans.applicable import in_applicable_order
+from loom_audit.model.plans.links import without_group
+from loom_audit.model.plans.opening import UNREADABLE, seen_when_opened
 from loom_audit.model.records import Call
 from loom_audit.ports import IndexEntry
 

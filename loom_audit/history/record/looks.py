@@ -24,8 +24,8 @@ from loom_audit.history.look.survivors import Activity, Window, add_survivors, s
 from loom_audit.history.record.call_record import LATE, CallRecord
 from loom_audit.history.record.interrupted import SOURCE, record_interrupted
 from loom_audit.history.record.watching import note_command, note_unchecked
-from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.events import FilesChanged
+from loom_audit.model.plans.applicable import in_applicable_order
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, Stamp
 

@@ -28,7 +28,7 @@ from loom_audit.history.record.temporaries import remove_temporaries
 from loom_audit.model.coverage import Status
 from loom_audit.model.events import Draft, SessionEnded
 from loom_audit.model.files import Move
-from loom_audit.model.planning import Note
+from loom_audit.model.plans.planning import Note
 from loom_audit.model.records import Call, Session
 
 GONE = "the process that made this call ended before the call did"

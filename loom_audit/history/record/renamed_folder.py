@@ -17,7 +17,7 @@ from loom_audit.model.files import (
     is_opaque,
     is_within,
 )
-from loom_audit.model.left_out import is_remade
+from loom_audit.model.plans.left_out import is_remade
 from loom_audit.ports import OPAQUE, IndexEntry
 
 

@@ -24,8 +24,8 @@ from loom_audit.model.files import (
     is_opaque,
     parents,
 )
-from loom_audit.model.left_out import is_remade
-from loom_audit.model.links import groups_in, names_by_group, sources, whole_groups
+from loom_audit.model.plans.left_out import is_remade
+from loom_audit.model.plans.links import groups_in, names_by_group, sources, whole_groups
 from loom_audit.ports import Displaced, IndexEntry, Replacement, Report, Reservation, Stamp
 
 MAX_ONE_BY_ONE = 8

@@ -12,9 +12,9 @@ from loom_audit.clients.reports import CallBegan, CallEnded, FileTold
 from loom_audit.errors import AuditError
 from loom_audit.history.look.attribution import in_ns
 from loom_audit.history.look.doers import Told
-from loom_audit.model.display import visible
 from loom_audit.model.files import FileState
 from loom_audit.model.records import Call
+from loom_audit.model.text.display import visible
 from loom_audit.ports import BlobStore, Workspace
 
 MAX_ID = 200

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from loom_audit.clients.reports import FileTold
 from loom_audit.errors import NotFound
 from loom_audit.model.files import BlobId, FileChange, FileState
-from loom_audit.model.patches import inverted, patched
+from loom_audit.model.text.patches import inverted, patched
 
 FILE_MODE, FOLDER_MODE = 0o644, 0o755
 """Permission bits, which no client tells."""

@@ -21,10 +21,10 @@ from loom_audit.model.files import (
     is_directory,
     is_within,
 )
-from loom_audit.model.left_out import is_remade
-from loom_audit.model.lineage import PathStep
-from loom_audit.model.planning import MOVES_ALONG, Note, Plan
-from loom_audit.model.whole_folders import whole_renames
+from loom_audit.model.plans.left_out import is_remade
+from loom_audit.model.plans.lineage import PathStep
+from loom_audit.model.plans.planning import MOVES_ALONG, Note, Plan
+from loom_audit.model.plans.whole_folders import whole_renames
 
 
 def with_arrived_folders(

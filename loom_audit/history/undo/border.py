@@ -16,7 +16,6 @@ from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.observation import observe
 from loom_audit.history.undo.moved_folders import MovedFolder, moved_folders
 from loom_audit.history.undo.on_disk import ContentsOnDisk
-from loom_audit.model.display import visible_path
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import (
     FileChange,
@@ -28,12 +27,13 @@ from loom_audit.model.files import (
     is_opaque,
     is_within,
 )
-from loom_audit.model.left_out import is_remade
-from loom_audit.model.lineage import PathStep
-from loom_audit.model.links import groups_in
-from loom_audit.model.planning import Note, Plan, Request, one_change_each
+from loom_audit.model.plans.left_out import is_remade
+from loom_audit.model.plans.lineage import PathStep
+from loom_audit.model.plans.links import groups_in
+from loom_audit.model.plans.planning import Note, Plan, Request, one_change_each
+from loom_audit.model.plans.whole_folders import Work, with_whole_folders
 from loom_audit.model.records import RecordedChange
-from loom_audit.model.whole_folders import Work, with_whole_folders
+from loom_audit.model.text.display import visible_path
 
 _CAPTURED = ("command", "outside", "undo")
 """The origins of events that may say what arrived."""

@@ -22,11 +22,11 @@ from loom_audit.history.record.interrupted import (
 from loom_audit.history.record.recovery import RecoveredCall, close_calls
 from loom_audit.history.record.temporaries import remove_temporaries
 from loom_audit.history.undo.left_alone import left_alone
-from loom_audit.model.display import count_text, first_few, visible_path
 from loom_audit.model.files import FileChange, Move, is_directory, moves_among
-from loom_audit.model.lineage import PathStep, events_with_moves, trace_lineages
-from loom_audit.model.planning import Note
+from loom_audit.model.plans.lineage import PathStep, events_with_moves, trace_lineages
+from loom_audit.model.plans.planning import Note
 from loom_audit.model.records import Call, RecordedChange
+from loom_audit.model.text.display import count_text, first_few, visible_path
 
 NAMED = 8
 """Of the paths that stay as they are, in what is said of the call; its result lists them all."""

@@ -12,7 +12,6 @@ from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.closed_folders import seen_stamp
 from loom_audit.history.look.observation import names_in
 from loom_audit.history.record.interrupted import Comparison, compare_with_disk, intended
-from loom_audit.model.display import visible_path
 from loom_audit.model.files import (
     FileChange,
     Move,
@@ -21,10 +20,11 @@ from loom_audit.model.files import (
     is_opaque,
     is_within,
 )
-from loom_audit.model.links import groups_in
-from loom_audit.model.opening import UNREADABLE
-from loom_audit.model.planning import Note
+from loom_audit.model.plans.links import groups_in
+from loom_audit.model.plans.opening import UNREADABLE
+from loom_audit.model.plans.planning import Note
 from loom_audit.model.records import Call
+from loom_audit.model.text.display import visible_path
 
 
 def left_alone(attachment: Attachment, call: Call, found: Comparison) -> tuple[Note, ...]:

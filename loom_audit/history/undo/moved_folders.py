@@ -16,7 +16,7 @@ from loom_audit.model.files import (
     paths_inside,
     with_folders_above,
 )
-from loom_audit.model.lineage import PathStep
+from loom_audit.model.plans.lineage import PathStep
 
 
 class MovedFolder(Struct):

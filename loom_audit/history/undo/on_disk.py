@@ -5,8 +5,8 @@ from hashlib import sha256
 
 from loom_audit.errors import Conflict
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.model.display import visible_path
 from loom_audit.model.files import BlobId, FileChange, FileState
+from loom_audit.model.text.display import visible_path
 
 
 class ContentsOnDisk:

@@ -30,8 +30,6 @@ from loom_audit.history.undo.selection import (
     taken_back_notes,
     uncaptured_notes,
 )
-from loom_audit.model.arrivals import followed_arrivals
-from loom_audit.model.display import first_few
 from loom_audit.model.events import FilesChanged, SessionStarted
 from loom_audit.model.files import (
     FileChange,
@@ -43,13 +41,14 @@ from loom_audit.model.files import (
     moves_among,
     parents,
 )
-from loom_audit.model.inexact import with_broken_links, without_lost_lists
-from loom_audit.model.left_out import creation_events, left_out_blocks
-from loom_audit.model.lineage import events_with_moves, events_with_opaque
-from loom_audit.model.link_plans import choices_for_groups, group_holds
-from loom_audit.model.opening import UNREADABLE, seen_when_opened
-from loom_audit.model.placement import EntryStatus
-from loom_audit.model.planning import (
+from loom_audit.model.plans.arrivals import followed_arrivals
+from loom_audit.model.plans.inexact import with_broken_links, without_lost_lists
+from loom_audit.model.plans.left_out import creation_events, left_out_blocks
+from loom_audit.model.plans.lineage import events_with_moves, events_with_opaque
+from loom_audit.model.plans.link_plans import choices_for_groups, group_holds
+from loom_audit.model.plans.opening import UNREADABLE, seen_when_opened
+from loom_audit.model.plans.placement import EntryStatus
+from loom_audit.model.plans.planning import (
     MOVED_ASIDE,
     Hold,
     Note,
@@ -58,10 +57,11 @@ from loom_audit.model.planning import (
     Request,
     plan_taking_back,
 )
+from loom_audit.model.plans.taken_back import hidden_paths, takes_anything_back
+from loom_audit.model.plans.unnamed import unnamed_changes
+from loom_audit.model.plans.whole_folders import whole_renames
 from loom_audit.model.records import Call, RecordedChange
-from loom_audit.model.taken_back import hidden_paths, takes_anything_back
-from loom_audit.model.unnamed import unnamed_changes
-from loom_audit.model.whole_folders import whole_renames
+from loom_audit.model.text.display import first_few
 from loom_audit.ports import CallFilter, EventFilter
 
 UNNAMED = "it would change with the plan, which says nothing of it"

@@ -17,7 +17,7 @@ from loom_audit.history.record.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
 from loom_audit.model.events import OUTSIDE, ChangesAttributed, FilesChanged
 from loom_audit.model.files import FileChange
-from loom_audit.model.planning import TAKEN_BACK, Note, Request, how_to_choose
+from loom_audit.model.plans.planning import TAKEN_BACK, Note, Request, how_to_choose
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.ports import CallFilter, EventFilter
 

@@ -19,10 +19,10 @@ from loom_audit.history.record.recovery import RecoveredCall, decision_needed, r
 from loom_audit.history.undo.finishing import finish
 from loom_audit.history.undo.left_alone import would_stay
 from loom_audit.history.undo.planner import Planner
-from loom_audit.model.display import first_few
 from loom_audit.model.files import moves_among
-from loom_audit.model.planning import Note, Plan, Request, is_equivalent
+from loom_audit.model.plans.planning import Note, Plan, Request, is_equivalent
 from loom_audit.model.records import Call
+from loom_audit.model.text.display import first_few
 from loom_audit.ports import Report
 
 

@@ -10,7 +10,7 @@ from loom_audit.errors import NotFound
 from loom_audit.model.coverage import FULL, NOT_FAILED, Coverage, Effect, Level
 from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
-from loom_audit.model.summaries import failure, plain_text, summarize
+from loom_audit.model.text.summaries import failure, plain_text, summarize
 from loom_audit.ports import CallFilter
 from loom_audit.sql.clock import from_micros, to_micros
 from loom_audit.sql.conditions import Where, chunks

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from loom_audit.model.events import CheckpointMarked
 from loom_audit.model.records import Checkpoint
-from loom_audit.model.summaries import plain_text
+from loom_audit.model.text.summaries import plain_text
 from loom_audit.sql.clock import from_micros
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch

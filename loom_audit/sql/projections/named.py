@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from loom_audit.model.naming import Typed, choose_reading, read_typed
 from loom_audit.model.records import OutsideChange
+from loom_audit.model.text.naming import Typed, choose_reading, read_typed
 from loom_audit.sql.clock import from_micros
 from loom_audit.sql.conditions import Where, chunks
 from loom_audit.sql.connection import LARGEST, Connection, Row

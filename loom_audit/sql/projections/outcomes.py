@@ -1,7 +1,7 @@
 """How calls ended of which that was told only after their finish."""
 
 from loom_audit.model.events import CallReported
-from loom_audit.model.summaries import failure
+from loom_audit.model.text.summaries import failure
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 from loom_audit.sql.statements import prepare
 

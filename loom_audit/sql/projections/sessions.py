@@ -12,7 +12,7 @@ from loom_audit.model.events import (
     SessionStarted,
 )
 from loom_audit.model.records import Session
-from loom_audit.model.summaries import plain_text
+from loom_audit.model.text.summaries import plain_text
 from loom_audit.sql.clock import from_micros
 from loom_audit.sql.connection import LARGEST, Connection, Row
 from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch

@@ -24,15 +24,15 @@ from typing import Any, BinaryIO
 from msgspec import Struct, field
 
 from loom_audit.errors import AuditError, Conflict, Corrupt, StorageFailed
-from loom_audit.model.codec import MAX_LEAF, decode, read_envelope
 from loom_audit.model.continuity import TREE_FACTS, TREE_KINDS, TreeFact, TreeFold
-from loom_audit.model.facts import PayloadBytes
 from loom_audit.model.files import FileState
-from loom_audit.model.format_1 import salt_bytes_of
-from loom_audit.model.intentions import Intentions
-from loom_audit.model.manifest import check_manifest
-from loom_audit.model.merkle import leaf_hash
-from loom_audit.model.payloads import StoredPayload, check_payloads
+from loom_audit.model.stored.codec import MAX_LEAF, decode, read_envelope
+from loom_audit.model.stored.facts import PayloadBytes
+from loom_audit.model.stored.format_1 import salt_bytes_of
+from loom_audit.model.stored.intentions import Intentions
+from loom_audit.model.stored.manifest import check_manifest
+from loom_audit.model.stored.merkle import leaf_hash
+from loom_audit.model.stored.payloads import StoredPayload, check_payloads
 from loom_audit.ports import Progress, Report
 from loom_audit.sql.driver import driver
 from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD

@@ -9,8 +9,8 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from loom_audit.errors import FileNotFound, InvalidArguments
-from loom_audit.model.display import first_few
-from loom_audit.model.textdiff import diff_lines, hunks_text
+from loom_audit.model.text.display import first_few
+from loom_audit.model.text.textdiff import diff_lines, hunks_text
 from loom_audit.tools.bundled.files.nearest import nearest
 
 _CHUNK = 64 * 1024

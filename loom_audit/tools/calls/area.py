@@ -23,7 +23,7 @@ from loom_audit.errors import (
     NotADirectory,
     PermissionDenied,
 )
-from loom_audit.model.display import first_few, moment, visible_path
+from loom_audit.model.text.display import first_few, moment, visible_path
 from loom_audit.ports import Stamp, Workspace
 
 EntryType = Literal["file", "directory", "symlink", "other"]

@@ -29,7 +29,7 @@ from loom_audit.errors import (
 from loom_audit.history.ground.writer import Writer, check_unused, new_id
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.coverage import Effect, Status, status_of
-from loom_audit.model.display import count_text
+from loom_audit.model.text.display import count_text
 from loom_audit.ports import Runner
 from loom_audit.tools.calls.context import ToolContext, no_workspace_error
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, Decision, approval_reason

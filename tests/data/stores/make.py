@@ -119,7 +119,7 @@ def main(version: str) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[3]))
-    from loom_audit.disk.heads import head_line
+    from loom_audit.disk.machine.heads import head_line
     from loom_audit.ports import CallFilter
 
     main(sys.argv[1])

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from loom_audit.model.display import count_text
+from loom_audit.model.text.display import count_text
 from loom_audit.tools.approvals.preview import preview_delete, preview_move, preview_write
 from loom_audit.tools.bundled.files.reading import Encoding, NonEmpty, Path
 from loom_audit.tools.bundled.text import (

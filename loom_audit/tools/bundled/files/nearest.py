@@ -5,7 +5,7 @@ from difflib import SequenceMatcher
 
 from msgspec import Struct
 
-from loom_audit.model.display import count_text
+from loom_audit.model.text.display import count_text
 
 MAX_BYTES = 1024 * 1024
 """Of a file, that are looked at."""

@@ -7,9 +7,9 @@ from typing import Annotated, BinaryIO, Literal
 
 from msgspec import Meta, Struct
 
-from loom_audit.model.display import count_text
 from loom_audit.model.kinds import kind_of
-from loom_audit.model.merge import is_binary
+from loom_audit.model.text.display import count_text
+from loom_audit.model.text.merge import is_binary
 from loom_audit.tools.bundled.text import Part, decode, read_bytes, read_part
 from loom_audit.tools.calls.area import Entry
 from loom_audit.tools.calls.context import ToolContext

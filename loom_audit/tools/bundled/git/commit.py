@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from loom_audit.errors import InvalidArguments, NotFound, PermissionDenied
-from loom_audit.model.display import first_few
+from loom_audit.model.text.display import first_few
 from loom_audit.tools.bundled.git.output import LOG_FORMAT, changes_of, commits_of
 from loom_audit.tools.bundled.git.queries import DIFF, MAX_ENTRIES, DiffFile, diff_line
 from loom_audit.tools.bundled.git.repository import Repository, git_error, paths_of, repository

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound, ToolTimeout
-from loom_audit.model.display import count_text
 from loom_audit.model.scope import HEAVY
+from loom_audit.model.text.display import count_text
 from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.shell.shell_execute import (
     SCAN_SECONDS,

@@ -19,7 +19,7 @@ from loom_audit.errors import (
     PermissionDenied,
     ToolTimeout,
 )
-from loom_audit.model.display import count_text
+from loom_audit.model.text.display import count_text
 from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS, output_text
 from loom_audit.tools.bundled.text import decode

@@ -12,7 +12,7 @@ from uuid import uuid4
 from pydantic import Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound, ToolTimeout
-from loom_audit.model.display import count_text
+from loom_audit.model.text.display import count_text
 from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS
 from loom_audit.tools.bundled.text import decode

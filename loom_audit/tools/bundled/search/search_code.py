@@ -9,7 +9,7 @@ from pydantic import Field
 
 from loom_audit.errors import ExecutionFailed, FileNotFound, InvalidArguments
 from loom_audit.history.ground.code_index import list_code, read_code
-from loom_audit.model.display import count_text
+from loom_audit.model.text.display import count_text
 from loom_audit.ports import FoundCode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, Output

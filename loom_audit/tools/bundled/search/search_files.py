@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments, InvalidPath, ToolTimeout
-from loom_audit.model.display import count_text
 from loom_audit.model.scope import HEAVY
+from loom_audit.model.text.display import count_text
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.area import SCRATCH
 from loom_audit.tools.calls.context import ToolContext

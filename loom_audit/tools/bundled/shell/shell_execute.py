@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, ToolTimeout
-from loom_audit.model.display import count_text, first_few, visible_path
+from loom_audit.model.text.display import count_text, first_few, visible_path
 from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext

@@ -10,8 +10,8 @@ import anyio
 from pydantic import Field
 
 from loom_audit.errors import AuditError, InvalidArguments, PermissionDenied, ToolTimeout
-from loom_audit.model.display import count_text
 from loom_audit.model.kinds import kind_of
+from loom_audit.model.text.display import count_text
 from loom_audit.tools.bundled.web.addresses import Target, is_listed, parse_target
 from loom_audit.tools.bundled.web.http_exchange import (
     HttpAnswer,

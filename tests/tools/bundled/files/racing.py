@@ -118,7 +118,7 @@ def race(session: "Session", folder: Path, seconds: float) -> dict[str, Any]:
 
 @contextmanager
 def swapping(root: Path) -> Iterator[None]:
-    from loom_audit.disk.system import probe
+    from loom_audit.disk.access.system import probe
 
     mode = "exchange" if probe().renameat2 else "rename"
     script = HERE.parents[3] / "disk" / "swapper.py"

@@ -1,0 +1,125 @@
+"""Letting us work in folders of ours whose mode forbids it, and closing them again.
+
+Only bits of the owner are added, to write and to search, on a descriptor that no link led to.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from loom_audit.disk.access.identity import identity_at, is_same_file
+from loom_audit.disk.access.root_directory import RootDirectory
+from loom_audit.model.events import OPENED, OpenedFolder
+from loom_audit.model.files import parents
+
+
+def on_the_way(folder: str) -> Iterator[tuple[str, int]]:
+    """A folder that is worked in, after those above it, each with what its owner needs there."""
+    if folder:
+        yield "", stat.S_IXUSR
+        yield from ((above, stat.S_IXUSR) for above in parents(folder))
+    yield folder, OPENED
+
+
+def closed_among(beneath: RootDirectory, folders: Iterable[str]) -> Iterator[OpenedFolder]:
+    """The folders that are opened for work in these, each once, outermost first."""
+    if os.geteuid() == 0:
+        return
+    needs: dict[str, int] = {}
+    for folder in folders:
+        for path, need in on_the_way(folder):
+            needs[path] = needs.get(path, 0) | need
+    for path, need in sorted(needs.items()):
+        with suppress(OSError):  # it is made later, or is reached once one above it is opened
+            descriptor = beneath.open_folder(path, readable=False)
+            try:
+                found = os.fstat(descriptor)
+                if _is_closed(found, need):
+                    mode = stat.S_IMODE(found.st_mode)
+                    yield OpenedFolder(path, mode, identity_at(descriptor))
+            finally:
+                os.close(descriptor)
+
+
+def open_folder(beneath: RootDirectory, folder: str, need: int = OPENED) -> os.stat_result | None:
+    """Open a folder of ours where it has not what is needed; what it was then, else None."""
+    descriptor = beneath.open_folder(folder, readable=False)
+    try:
+        return _open(descriptor, need)
+    finally:
+        os.close(descriptor)
+
+
+def close_folder(beneath: RootDirectory, folder: str, was: os.stat_result) -> None:
+    """Close a folder again; another one, or one whose mode was changed since, stays as it is."""
+    descriptor = beneath.open_folder(folder, readable=False)
+    try:
+        found = os.fstat(descriptor)
+        if (found.st_dev, found.st_ino) == (was.st_dev, was.st_ino):
+            _close(descriptor, was)
+    finally:
+        os.close(descriptor)
+
+
+def close_left_open(beneath: RootDirectory, left: OpenedFolder, mode: int) -> bool:
+    """Give a folder that was left open this mode; False where it is another one, or not open."""
+    descriptor = beneath.open_folder(left.path, readable=False)
+    try:
+        found = os.fstat(descriptor)
+        is_open = stat.S_IMODE(found.st_mode) == left.mode | OPENED != mode
+        same = not left.identity or is_same_file(identity_at(descriptor), left.identity)
+        if is_open and same and found.st_uid == os.geteuid():
+            _set_mode(descriptor, mode)
+            return True
+        return False
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def opened(beneath: RootDirectory, folders: Iterable[str]) -> Iterator[None]:
+    """Let us work in these few folders for the block, wherever they are at its end."""
+    held: list[tuple[int, os.stat_result]] = []
+    try:
+        for folder, need in (one for each in folders for one in on_the_way(each)):
+            descriptor = beneath.open_folder(folder, readable=False)
+            was = _open(descriptor, need)
+            if was is None:
+                os.close(descriptor)
+            else:
+                held.append((descriptor, was))
+        yield
+    finally:
+        for descriptor, was in reversed(held):
+            try:
+                _close(descriptor, was)
+            finally:
+                os.close(descriptor)
+
+
+def _is_closed(found: os.stat_result, need: int) -> bool:
+    """Whether a folder is this account's and its mode forbids this; root is forbidden nothing."""
+    return found.st_uid == os.geteuid() != 0 and found.st_mode & need != need
+
+
+def _open(descriptor: int, need: int) -> os.stat_result | None:
+    found = os.fstat(descriptor)
+    if not _is_closed(found, need):
+        return None
+    _set_mode(descriptor, stat.S_IMODE(found.st_mode) | OPENED)
+    return found
+
+
+def _close(descriptor: int, was: os.stat_result) -> None:
+    if os.fstat(descriptor).st_mode == was.st_mode | OPENED:
+        _set_mode(descriptor, stat.S_IMODE(was.st_mode))
+
+
+def _set_mode(descriptor: int, mode: int) -> None:
+    """Set the permission bits of what is open, maybe only as a path."""
+    if os.path.isdir("/proc/self/fd"):
+        Path(f"/proc/self/fd/{descriptor}").chmod(mode)
+    else:
+        os.chmod(descriptor, mode)

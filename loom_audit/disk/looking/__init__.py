@@ -1,0 +1,1 @@
+"""What is on disk, and what the kernel tells of it."""

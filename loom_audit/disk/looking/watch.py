@@ -1,0 +1,210 @@
+"""Which folders may have changed since they were last read, as the kernel tells (inotify(7)).
+
+No library is used for it: watchdog reads its descriptor in a thread of its own, and holds a rename
+back until its second half has come or half a second has passed. Here each folder is watched, by
+its open descriptor, before its names are read, and a rename needs no second half: what came is
+looked at whole, and a folder that is watched already is then known by its new path.
+"""
+
+import errno
+import os
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+
+from loom_audit.disk.access.paths import join, split
+from loom_audit.disk.access.root_directory import RootDirectory
+from loom_audit.disk.looking import inotify
+from loom_audit.model.files import parents
+from loom_audit.model.scope import Scope
+from loom_audit.ports import LeftOutFiles
+
+TRUSTED = frozenset(
+    {
+        0xEF53,  # ext2, ext3, ext4
+        0x58465342,  # xfs
+        0x9123683E,  # btrfs
+        0x01021994,  # tmpfs
+        0xF2F52010,  # f2fs
+        0x2FC12FC1,  # zfs
+        0xCA451A4E,  # bcachefs
+        0x794C7630,  # overlay, of which what lies below is not to be changed by other ways
+    }
+)
+"""The kinds of filesystem of which all changes pass this kernel, so that it can tell of them."""
+
+_FULL = {
+    errno.ENOSPC: "more folders than fs.inotify.max_user_watches allows",
+    errno.EMFILE: "more watchers than fs.inotify.max_user_instances allows",
+}
+
+
+class DiskWatch:
+    """A `ports.Watch` of one root.
+
+    It has no thread, and its descriptor is read in `read` only, to the end of what is queued. It is
+    used under the workspace lock, by the process that made it: a forked one has the same queue and
+    would take events away, so that it begins with a queue of its own.
+    `touched` are the folders in which something happened, `renewed` the paths at which there may
+    be another folder than before. `linked` are the files with several names, by folder and name
+    with their inodes: written by one name, another is told nothing. Once there they stay for as
+    long as they exist: what has a deleted name open may write on. `left_out` and `excluded` are
+    those of the last look.
+    """
+
+    def __init__(self, beneath: RootDirectory) -> None:
+        self._queue = -1
+        self._owner = 0
+        self._close: Callable[[], object] = _nothing
+        self._paths: dict[int, str] = {}
+        self._deleted: set[int] = set()
+        self.flaw = _flaw(beneath.fd)
+        self.doubt = "nothing was watched before"
+        self.why_whole = self.doubt
+        self.folders: dict[str, int] = {}
+        self.touched: set[str] = set()
+        self.renewed: set[str] = set()
+        self.linked: dict[str, dict[str, int]] = {}
+        self.mapped: set[str] = set()
+        self.left_out: LeftOutFiles = {}
+        self._excluded: Mapping[str, str] = {}
+        self._scope: Scope | None = None
+
+    # --- a look -----------------------------------------------------------------------------
+
+    def begin(self, scope: Scope, excluded: Mapping[str, str]) -> bool:
+        """Begin a look, by reading what is queued; whether it is of what was touched only.
+
+        Until `end` the next look would be of everything.
+        """
+        self.read()
+        if scope != self._scope:
+            self.distrust("the rules of the scope are others")
+        if excluded != self._excluded:
+            self.distrust("other folders are mounted or left out")
+        self.why_whole = self.flaw or self.doubt
+        if self.why_whole:
+            self._begin_anew()
+        self._scope, self._excluded = scope, dict(excluded)
+        self.doubt = "the last look did not end"
+        return not self.why_whole
+
+    def end(self, left_out: LeftOutFiles) -> None:
+        """The look has seen all that it was of."""
+        self.left_out = dict(left_out)
+        self.doubt = ""
+
+    def add(self, path: str, folder: int) -> None:
+        """Watch an open folder, of which nothing was read yet, under this path."""
+        if self.flaw:
+            return
+        try:
+            watch = inotify.add(self._queue, folder)
+        except OSError as error:
+            self._give_up(error)
+            return
+        was = self._paths.get(watch)
+        if was != path:
+            if was is not None and self.folders.get(was) == watch:
+                del self.folders[was]
+            self._forget(path)
+            self._paths[watch], self.folders[path] = path, watch
+
+    def forget(self, gone: Iterable[str]) -> None:
+        """These folders are not there any more: they are not watched where they may be now."""
+        for path in gone:
+            self._forget(path)
+            self.linked.pop(path, None)
+
+    # --- what happened ----------------------------------------------------------------------
+
+    def read(self) -> None:
+        """Take all that the kernel has queued."""
+        if self._queue < 0 or self._owner != os.getpid():
+            self.distrust("this process has watched nothing yet")
+            return
+        for watch, mask, name in inotify.events(self._queue):
+            if mask & inotify.OVERFLOW:
+                self.distrust("more happened than the kernel keeps")
+            elif (path := self._paths.get(watch)) is not None:
+                self._note(watch, path, mask, name)
+
+    def _note(self, watch: int, path: str, mask: int, name: str) -> None:
+        if mask & inotify.UNMOUNT:
+            self.distrust("the filesystem was unmounted")
+        elif mask & inotify.DELETE_SELF:
+            self._deleted.add(watch)
+        elif mask & inotify.IGNORED:
+            if watch not in self._deleted:
+                self.distrust("the kernel stopped watching a folder")
+            self._deleted.discard(watch)
+            del self._paths[watch]
+            if self.folders.get(path) == watch:
+                del self.folders[path]
+        else:
+            self.touched.add(path)
+            if name and mask & inotify.ISDIR:
+                child = join(path, name)
+                if not mask & inotify.ATTRIB:
+                    self.renewed.add(child)
+                elif child in self.folders:
+                    self.touched.add(child)
+
+    def touch(self, path: str) -> None:
+        self.touched.add(split(path)[0])
+        self.renewed.add(path)
+
+    def happened_at(self, path: str) -> bool:
+        if self.doubt or split(path)[0] in self.touched:
+            return True
+        return not self.renewed.isdisjoint((path, *parents(path)))
+
+    def distrust(self, why: str) -> None:
+        self.doubt = self.doubt or why
+
+    # --- the queue --------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self._close()
+        self._queue = -1
+        self._paths, self.folders = {}, {}
+        self.distrust("nothing is watched any more")
+
+    def _begin_anew(self) -> None:
+        self.close()
+        self._deleted, self.touched, self.renewed = set(), set(), set()
+        self.linked = {}
+        if self.flaw:
+            return
+        try:
+            self._queue, self._owner = inotify.open_queue(), os.getpid()
+        except OSError as error:
+            self._give_up(error)
+        else:
+            self._close = weakref.finalize(self, os.close, self._queue)
+
+    def _give_up(self, error: OSError) -> None:
+        """Never try again: it would cost each look what it cost this one."""
+        self.flaw = _FULL.get(error.errno or 0, f"inotify: {error.strerror}")
+        self.close()
+
+    def _forget(self, path: str) -> None:
+        watch = self.folders.pop(path, None)
+        if watch is not None and self._paths.get(watch) == path:
+            del self._paths[watch]
+            self._deleted.discard(watch)
+            inotify.remove(self._queue, watch)
+
+
+def _flaw(root: int) -> str:
+    """Why what is below an open folder cannot be watched; "" where it can."""
+    if not inotify.AVAILABLE:
+        return "this system has no inotify"
+    kind = inotify.filesystem_type(root)
+    if kind not in TRUSTED:
+        return f"not all changes pass this kernel on a filesystem of type {kind:#x}"
+    return ""
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,1 @@
+"""What belongs to this machine: locks, processes, and files kept beside the store."""

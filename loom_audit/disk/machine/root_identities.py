@@ -1,0 +1,68 @@
+"""Which folders workspaces were found to be, so that one that was moved or is hidden is known."""
+
+import os
+from pathlib import Path
+
+from loom_audit.disk.access.identity import identity_at
+from loom_audit.disk.access.paths import audit_errors
+
+_KEPT = 8
+"""So many of one workspace: each time its filesystem is mounted anew it has another."""
+
+_PLACES = _MOUNTED, _PLAIN = "mount-point", "folder"
+"""What is kept beside the identities: whether the folder was a mount point."""
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def identity_of_folder(path: str) -> str:
+    """The identity of the folder at a path; "" where there is none, or it cannot be told."""
+    try:
+        descriptor = os.open(path, _FOLDER)
+    except OSError:
+        return ""
+    try:
+        return identity_at(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class RootIdentities:
+    """The identities of workspaces' own folders, in a file each."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def kept(self, id: str) -> list[str]:
+        """Those that a workspace had, oldest first."""
+        return [word for word in self._words(id) if word not in _PLACES]
+
+    def was_mount_point(self, id: str) -> bool | None:
+        """Whether the folder was a mount point when it was last seen; None where nobody knows."""
+        said = [word for word in self._words(id) if word in _PLACES]
+        return said[-1] == _MOUNTED if said else None
+
+    def _words(self, id: str) -> list[str]:
+        try:
+            return self._file(id).read_text("utf-8", "replace").split()
+        except OSError:
+            return []
+
+    def keep(self, id: str, identity: str, *, mounted: bool) -> None:
+        """Keep one more, and whether it is a mount point, unless that is known. StorageFailed."""
+        known, was = self.kept(id), self.was_mount_point(id)
+        if identity in ("", *known) and was == mounted:
+            return
+        if identity and identity not in known:
+            known.append(identity)
+        file = self._file(id)
+        unfinished = file.with_suffix(f".{os.getpid()}")
+        with audit_errors(str(file)):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            unfinished.touch(0o600)
+            place = _MOUNTED if mounted else _PLAIN
+            unfinished.write_text("\n".join([*known[-_KEPT:], place]) + "\n", "utf-8")
+            unfinished.replace(file)
+
+    def _file(self, id: str) -> Path:
+        return self._folder / f"{id}.roots"

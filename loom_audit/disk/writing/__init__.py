@@ -1,0 +1,1 @@
+"""What changes the disk: exchange, rename, and putting back what was displaced."""

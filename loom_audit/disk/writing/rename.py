@@ -1,0 +1,61 @@
+"""Renaming a folder whose inside is not on record: only this one, and only to an absent name."""
+
+import errno
+import os
+import stat
+
+from loom_audit.disk.access.identity import identity_at
+from loom_audit.disk.access.opening import opened
+from loom_audit.disk.access.paths import printable
+from loom_audit.disk.access.root_directory import OpenFolders
+from loom_audit.disk.writing.exchange import Location, location_of, move
+from loom_audit.errors import Conflict
+
+
+def rename(folders: OpenFolders, source: str, target: str, identity: str) -> None:
+    """Rename what has the identity, durably. OSError; Conflict with nothing changed."""
+    old, new = location_of(folders, source), location_of(folders, target)
+    if not folders.beneath.calls.renameat2:
+        raise Conflict(
+            f"this system cannot rename {printable(source)} without replacing what may come",
+            hint="Rename it yourself, or keep it where it is.",
+            details={"path": printable(source)},
+        )
+    if not _is_there(old, identity):
+        raise Conflict(
+            f"{printable(source)} is not the one that was moved",
+            hint="Look at it; what is there is not on record.",
+            details={"path": printable(source)},
+        )
+    found = old.lstat()
+    inside = [old.parent, new.parent]
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        folders.forget(source)
+        if old.parent != new.parent:
+            inside.append(source)  # it is told of its new parent
+    try:
+        with opened(folders.beneath, inside):
+            move(old, new)
+    except FileExistsError as error:
+        raise Conflict(
+            f"something is at {printable(target)}",
+            hint="Move that away first.",
+            details={"path": printable(target)},
+        ) from error
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        raise Conflict(f"{printable(target)} is on another filesystem") from error
+    if not _is_there(new, identity):
+        move(new, old)
+        raise Conflict(
+            f"somebody else is changing {printable(source)}",
+            hint="Try again.",
+            details={"path": printable(source)},
+        )
+    for parent in dict.fromkeys((old.parent, new.parent)):
+        folders.sync(parent)
+
+
+def _is_there(location: Location, identity: str) -> bool:
+    return bool(identity) and identity_at(location.fd, os.fsencode(location.name)) == identity

@@ -1,0 +1,357 @@
+"""Replacements that can be reversed: what was put at a path, and what it displaced.
+
+Whatever is deleted is first made sure to be our own: a third party's edit of our replacement
+makes `put_back` raise Conflict and leaves everything where it is.
+"""
+
+import contextlib
+import errno
+import hashlib
+import io
+import os
+import stat
+from collections.abc import Iterator
+from typing import BinaryIO, cast
+
+from msgspec import Struct
+
+from loom_audit.disk.access import system
+from loom_audit.disk.access.opening import opened
+from loom_audit.disk.access.paths import audit_errors, printable
+from loom_audit.disk.writing import attributes
+from loom_audit.disk.writing.attributes import acl_at, acl_of, own_mode
+from loom_audit.disk.writing.exchange import Location, exchange, move
+from loom_audit.errors import Conflict, FileNotFound
+from loom_audit.model.files import BlobId, FileState
+
+CHUNK = 1 << 20
+
+
+class Identity(Struct, frozen=True):
+    """What identifies our own replacement; size and time only of a file."""
+
+    device: int
+    inode: int
+    kind: int
+    size: int
+    mtime_ns: int
+
+    def is_at(self, location: Location) -> bool:
+        found = location.lstat()
+        return found is not None and identity_of(found) == self
+
+
+def identity_of(seen: os.stat_result) -> Identity:
+    kind = stat.S_IFMT(seen.st_mode)
+    size, time = (seen.st_size, seen.st_mtime_ns) if stat.S_ISREG(kind) else (0, 0)
+    return Identity(seen.st_dev, seen.st_ino, kind, size, time)
+
+
+def remove(temporary: Location) -> None:
+    """Delete a temporary, whatever it is, if it is there."""
+    found = temporary.lstat()
+    if found is None:
+        return
+    if stat.S_ISDIR(found.st_mode):
+        temporary.rmdir()
+    else:
+        temporary.unlink()
+
+
+def _try_remove(temporary: Location) -> bool:
+    """Delete it; False when it is a folder that is not empty."""
+    try:
+        remove(temporary)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    return True
+
+
+def sync_inode(target: Location) -> None:
+    """Make the mode of a file or folder durable."""
+    found = target.lstat()
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        target.folders.forget(target.path)
+        target.folders.sync(target.path)
+    elif found is not None:
+        descriptor = open_owned(target, found)
+        try:
+            system.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def open_owned(location: Location, found: os.stat_result) -> int:
+    """Open a file for reading, also one of ours whose mode forbids even us to read it."""
+    try:
+        return location.open(os.O_RDONLY)
+    except PermissionError:
+        if found.st_uid != os.geteuid() or found.st_mode & stat.S_IRUSR:
+            raise
+    mode = stat.S_IMODE(found.st_mode)
+    location.chmod(mode | stat.S_IRUSR)
+    try:
+        return location.open(os.O_RDONLY)
+    finally:
+        location.chmod(mode)
+
+
+def folder_state(location: Location, found: os.stat_result) -> FileState:
+    """The state of a folder."""
+    acl = acl_at(location)
+    mode = own_mode(found.st_mode, acl)
+    return FileState("directory", None, mode, 0, acl=acl is not None)
+
+
+def read_state(location: Location, found: os.stat_result) -> FileState:
+    """The state of a regular file, its content read in bounded memory."""
+    descriptor = open_owned(location, found)
+    try:
+        blob, size = _hash_of(descriptor, found.st_size)
+        acl = acl_of(descriptor)
+        mode = own_mode(found.st_mode, acl)
+        return FileState("file", blob, mode, size, acl=acl is not None)
+    finally:
+        os.close(descriptor)
+
+
+def _hash_of(descriptor: int, expected: int) -> tuple[BlobId, int]:
+    """The hash of what is open, of about the `expected` size, and how many bytes it has."""
+    digest, size, whole = hashlib.sha256(), 0, False
+    while not whole:
+        most = min(CHUNK, max(expected - size, 0) + 4096)
+        chunk = os.read(descriptor, most)
+        whole = len(chunk) < most  # so it is at the end of a regular file
+        digest.update(chunk)
+        size += len(chunk)
+    return BlobId(digest.hexdigest()), size
+
+
+@contextlib.contextmanager
+def owner_access(*locations: Location | None) -> Iterator[None]:
+    """Let us work in folders of ours whose mode forbids it, for the block.
+
+    What was displaced from a read-only folder has to be read and deleted there.
+    """
+    there = [location for location in locations if location is not None]
+    if not there or os.geteuid() == 0:
+        yield
+        return
+    with opened(there[0].folders.beneath, [location.parent for location in there]):
+        yield
+
+
+class PathReversal(Struct):
+    """A replaced path: the file or link that was there lies at `displaced`.
+
+    Of a folder, which is gone, the state is known.
+    """
+
+    target: Location
+    identity: Identity | None
+    prior: os.stat_result | None
+    displaced: Location | None
+    _state: FileState | None = None
+
+    @property
+    def links(self) -> int:
+        if self.prior is None or stat.S_ISDIR(self.prior.st_mode):
+            return 1 if self.prior is not None else 0
+        return self.prior.st_nlink
+
+    @property
+    def state(self) -> FileState | None:
+        if self._state is None and self.prior is not None:
+            with audit_errors(self.target.path):
+                try:
+                    self._state = self._read_state(self.prior)
+                except PermissionError:
+                    with owner_access(self.displaced):
+                        self._state = self._read_state(self.prior)
+        return self._state
+
+    def set_state(self, state: FileState) -> None:
+        """Set what was there before we made it accessible for ourselves."""
+        self._state = state
+
+    def _read_state(self, prior: os.stat_result) -> FileState:
+        if stat.S_ISLNK(prior.st_mode):
+            target = self._displaced_location().read_link()
+            blob = BlobId(hashlib.sha256(target).hexdigest())
+            return FileState("symlink", blob, 0o777, len(target))
+        return read_state(self._displaced_location(), prior)
+
+    def _displaced_location(self) -> Location:
+        if self.displaced is None:
+            raise FileNotFound(
+                f"nothing with content was displaced from {printable(self.target.path)}"
+            )
+        return self.displaced
+
+    def open(self) -> BinaryIO:
+        displaced = self._displaced_location()
+        with audit_errors(self.target.path), owner_access(displaced):
+            if self.prior is None or stat.S_ISLNK(self.prior.st_mode):
+                return io.BytesIO(displaced.read_link())
+            return cast(BinaryIO, os.fdopen(open_owned(displaced, self.prior), "rb"))
+
+    def discard(self) -> None:
+        if self.displaced is not None:
+            with audit_errors(self.target.path):
+                try:
+                    self.displaced.unlink()
+                except PermissionError:
+                    with owner_access(self.displaced):
+                        self.displaced.unlink()
+            self.displaced = None
+
+    def discard_unchanged(self) -> bool:
+        if (
+            self.displaced is not None
+            and self.prior is not None
+            and stat.S_ISREG(self.prior.st_mode)
+        ):
+            with audit_errors(self.target.path):
+                try:
+                    blob = self._settled_hash(self.displaced, self.prior)
+                except PermissionError:
+                    with owner_access(self.displaced):
+                        blob = self._settled_hash(self.displaced, self.prior)
+            if self.state is None or self.state.blob != blob:
+                return False
+        self.discard()
+        return True
+
+    def _settled_hash(self, displaced: Location, prior: os.stat_result) -> BlobId:
+        descriptor = open_owned(displaced, prior)
+        try:
+            self.target.folders.beneath.patience.wait(descriptor)
+            return _hash_of(descriptor, prior.st_size)[0]
+        finally:
+            os.close(descriptor)
+
+    def put_back(self) -> None:
+        with audit_errors(self.target.path), owner_access(self.target, self.displaced):
+            if self.prior is None:
+                self._remove_replacement()
+            else:
+                self._restore_prior(self.state)
+            self.target.folders.sync(self.target.parent)
+
+    def _remove_replacement(self) -> None:
+        if self.identity is None:
+            return
+        temporary = self.target.temporary_sibling()
+        self.target.folders.forget(self.target.path)
+        try:
+            move(self.target, temporary)
+        except FileNotFoundError as error:
+            raise self._conflict() from error
+        if not self._remove_own(temporary, self.identity):
+            move(temporary, self.target)
+            raise self._conflict()
+
+    def _restore_prior(self, prior: FileState | None) -> None:
+        made = self.displaced is None
+        back = self.target.temporary_sibling() if self.displaced is None else self.displaced
+        try:
+            if made and prior is not None:
+                back.mkdir()
+                back.chmod(prior.mode)
+            self._exchange_back(back)
+        except BaseException:
+            if made:
+                with contextlib.suppress(OSError):
+                    back.rmdir()
+            raise
+        self.displaced = None
+
+    def _exchange_back(self, back: Location) -> None:
+        try:
+            if self.identity is None:
+                move(back, self.target)
+                return
+            if not self.identity.is_at(self.target):
+                raise self._conflict()
+            self.target.folders.forget(self.target.path)
+            exchange(back, self.target)
+        except (FileExistsError, FileNotFoundError) as error:
+            raise self._conflict() from error
+        if not self._remove_own(back, self.identity):
+            exchange(back, self.target)
+            raise self._conflict()
+
+    def _remove_own(self, temporary: Location, identity: Identity) -> bool:
+        """Delete our replacement, unless somebody has written into it or does so just now."""
+        if identity.kind == stat.S_IFREG:
+            with contextlib.suppress(OSError):  # it is another file, or its mode forbids it
+                descriptor = temporary.open(os.O_RDONLY)
+                try:
+                    self.target.folders.beneath.patience.wait(descriptor)
+                finally:
+                    os.close(descriptor)
+        return identity.is_at(temporary) and _try_remove(temporary)
+
+    def _conflict(self) -> Conflict:
+        return Conflict(
+            f"{printable(self.target.path)} was changed again after we replaced it",
+            hint="What was displaced is kept; look at the file and decide.",
+            details={"path": printable(self.target.path)},
+        )
+
+
+class ModeReversal(Struct):
+    """A path whose content stayed and whose mode may have been changed in place."""
+
+    target: Location
+    state: FileState
+    mode: int
+    identity: Identity
+    acl: bytes | None = None
+    """The access control list that was there."""
+
+    @property
+    def links(self) -> int:
+        return 1
+
+    def set_state(self, state: FileState) -> None:
+        """Set what was there before we made it accessible for ourselves."""
+        self.state = state
+
+    def open(self) -> BinaryIO:
+        if self.state.kind != "file":
+            raise FileNotFound(
+                f"nothing with content was displaced from {printable(self.target.path)}"
+            )
+        with audit_errors(self.target.path):
+            found = self.target.lstat()
+            if found is None:
+                raise FileNotFound(f"File not found: {printable(self.target.path)}")
+            return cast(BinaryIO, os.fdopen(open_owned(self.target, found), "rb"))
+
+    def discard(self) -> None:
+        """Nothing was put aside."""
+
+    def discard_unchanged(self) -> bool:
+        return True
+
+    def put_back(self) -> None:
+        with audit_errors(self.target.path):
+            found = self.target.lstat()
+            if found is None or (identity_of(found), stat.S_IMODE(found.st_mode)) != (
+                self.identity,
+                self.mode,
+            ):
+                raise Conflict(
+                    f"{printable(self.target.path)} was changed again after its mode was",
+                    hint="Look at it and decide.",
+                    details={"path": printable(self.target.path)},
+                )
+            if self.acl is None and self.mode == self.state.mode:
+                return
+            attributes.change_mode(self.target, self.state.mode, acl=False)
+            if self.acl is not None:
+                attributes.set_acl(self.target, self.acl)
+            sync_inode(self.target)

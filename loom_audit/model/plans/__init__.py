@@ -1,0 +1,1 @@
+"""Which states a path went through, and what taking back would make of it."""

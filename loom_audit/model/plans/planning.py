@@ -1,0 +1,335 @@
+"""Plans: what an undo would change, what it keeps and what blocks it, each with its reason."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+from msgspec import Struct, field
+
+from loom_audit.model.files import BlobId, FileChange, FileState, Move, Tree
+from loom_audit.model.plans.lineage import Lineage, PathStep, call_numbers, trace_lineages
+from loom_audit.model.plans.links import names_written_along, whole_groups
+from loom_audit.model.plans.out_of_scope import as_far_as_recorded
+from loom_audit.model.plans.placement import KEPT_BY_CHOICE, Entry, Hold, Placement, place_entries
+from loom_audit.model.plans.rebase import BlobReader, KeptChange, StateMerger, rebase
+from loom_audit.model.plans.verdicts import Category, Note, one_verdict_each
+
+__all__ = [
+    "BlobReader",
+    "Choice",
+    "Hold",
+    "Note",
+    "PathStep",
+    "Plan",
+    "Verb",
+    "is_equivalent",
+    "plan_taking_back",
+]
+
+Verb = Literal["undo", "redo", "revert", "rollback"]
+Choice = Literal["current", "old", "merge"]
+"""Per path: keep what is there, take the old state, or write a merge with conflict markers."""
+
+
+class Request(Struct, frozen=True):
+    """What a person asked for, kept with the plan so that it can be made again.
+
+    `targets` are call numbers, seqs, a point or `session:ID`; `paths` limit a rollback;
+    `outside` also takes back what came from outside, and `running` what calls that are open now
+    may have done until now.
+    """
+
+    verb: Verb
+    targets: tuple[int | str, ...] = ()
+    session: str | None = None
+    paths: tuple[str, ...] = ()
+    choices: Mapping[str, Choice] = field(default_factory=dict)
+    outside: bool = False
+    running: bool = False
+
+
+CHANGES_ALONG = "changes with it"
+MOVED_ASIDE = "it is moved there"
+MOVES_ALONG = "moves with it"
+TAKEN_BACK = "is taken back already"
+"""What the reason says of a call that nothing is left to do about."""
+_NOT_LEFT = (CHANGES_ALONG, MOVED_ASIDE, MOVES_ALONG)
+"""How the reasons end of what is listed with what is kept, and is not left as it is."""
+
+
+class Plan(Struct, frozen=True):
+    """What taking something back would do, made at `head`.
+
+    `changes` lead from what is on disk to what will be; `reverts` are the numbers of the calls
+    (and seqs of the events) taken back, without those of which a path is kept by choice. In an
+    undo or a redo that leaves nothing else of the call they are in it, too: it is dealt with.
+
+    A path has one verdict: it is among the changes, or in one of four lists. `already` are paths
+    that need nothing; `kept` are left as they are (an edit from outside, a folder that is not
+    empty); `blocked` need a choice; `irreversible` cannot be taken back at all. `merged` says of
+    changed paths what later changes of them are kept, `inexact` what of their old state does not
+    come back, or that they have names elsewhere which keep what is there now. A note without a
+    path is about a whole call. Nothing is written while `blocked` is not empty.
+
+    `stages` are the changes in steps, where some have to be made before others: a folder is renamed
+    as a whole after what changed in it since is taken back, and before what changed earlier is.
+
+    `calls` are those that the request named. `drifted` is true when disk differed from the log:
+    once that is recorded, the plan has to be made again.
+    """
+
+    verb: Verb
+    head: int
+    target: str
+    changes: tuple[FileChange, ...] = ()
+    reverts: tuple[int, ...] = ()
+    moves: tuple[Move, ...] = ()
+    already: tuple[str, ...] = ()
+    merged: tuple[Note, ...] = ()
+    kept: tuple[Note, ...] = ()
+    blocked: tuple[Note, ...] = ()
+    irreversible: tuple[Note, ...] = ()
+    inexact: tuple[Note, ...] = ()
+    contents: Mapping[BlobId, bytes] = field(default_factory=dict)
+    """Merged texts that the changes need and the blob store does not have yet."""
+    request: Request | None = None
+    calls: tuple[int, ...] = ()
+    drifted: bool = False
+    passed_over: tuple[Note, ...] = ()
+    """What later calls may have done, which an undo passes over: only a choice takes it back."""
+    stages: tuple[tuple[FileChange, ...], ...] = ()
+
+    @property
+    def provisional(self) -> bool:
+        """Whether it rests on what is on disk and not on record, and so on a guess whose it is."""
+        return self.drifted
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it writes nothing and takes nothing back, so that it is not carried out."""
+        return not (self.changes or self.reverts)
+
+    @property
+    def in_part(self) -> bool:
+        """Whether a path is kept that nobody chose to keep, or something cannot be undone."""
+        return self._keeps_unasked or any(
+            TAKEN_BACK not in note.reason for note in self.irreversible
+        )
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether nobody chose to keep what it keeps, and it takes back nothing else."""
+        return self.verb != "rollback" and self.is_empty and self._keeps_unasked
+
+    @property
+    def _keeps_unasked(self) -> bool:
+        choices = self.request.choices if self.request else {}
+        asked = {path for path, choice in choices.items() if choice == "current"}
+        return any(
+            KEPT_BY_CHOICE not in note.reason and not note.reason.endswith(_NOT_LEFT)
+            for note in self.kept
+            if note.path and note.path not in asked
+        )
+
+
+def how_to_choose(passed_over: Iterable[Note]) -> str:
+    """The command that takes back what an undo passes over."""
+    number = max(number for note in passed_over for number in note.calls)
+    return f"`loom-audit revert {number} --choose PATH=old` takes back what it only may have done"
+
+
+def plan_taking_back(
+    *,
+    verb: Verb,
+    head: int,
+    target: str,
+    reverts: tuple[int, ...],
+    steps: Iterable[PathStep],
+    tree: Tree,
+    blobs: BlobReader,
+    moves: Mapping[int, Iterable[Move]] | None = None,
+    choices: Mapping[str, Choice] | None = None,
+    holds: Mapping[str, Hold] | None = None,
+    notes: Iterable[Note] = (),
+    folds_case: bool = False,
+) -> Plan:
+    """The plan that takes back the taken steps and keeps all others.
+
+    `steps` are recorded changes in log order, from the first taken one on (for a rollback all
+    after the point), at least those of every path a taken one touches. Giving all lets the
+    plan follow renames, name the calls behind a folder that is not empty, and, in a rollback,
+    list what came from outside. `tree` is the tree at `head`; `moves` are the rename hints by
+    seq of their event; `blobs` is asked for texts to merge. Folders that hold files outside
+    the scope are not known here: what must stay as it is for such a reason is in `holds`, by path.
+    `notes` are on more that is kept. The changes of the plan are ordered by path; of a file with
+    several names all are among them.
+
+    A choice counts for the file that is or was at its path: "current" leaves it alone, "old"
+    brings back what was before the first taken change (in a rollback: at the point) whatever
+    came later, "merge" writes conflict markers where texts conflict. A move that was made from
+    outside is followed only for a file that is chosen so, or where outside is taken back too;
+    otherwise the file at its new name is kept and listed.
+    """
+    chosen = choices or {}
+    followed = {path for path, choice in chosen.items() if choice != "current"}
+    trace = trace_lineages(steps, moves or {}, tree, outside=verb == "rollback", chosen=followed)
+    merger = StateMerger(blobs)
+    kept: dict[Lineage, tuple[KeptChange, ...]] = {}
+    entries = []
+    for lineage in trace.lineages:
+        holder = trace.by_path.get(lineage.current.path) is lineage
+        entry, kept[lineage] = _entry(lineage, _choice(lineage, chosen), merger, holder)
+        entries.append(as_far_as_recorded(entry))
+    by_choice = {path: Hold("kept", KEPT_BY_CHOICE) for path in chosen if chosen[path] == "current"}
+    placement = place_entries(
+        entries, trace, tree, merger, holds={**(holds or {}), **by_choice}, folds_case=folds_case
+    )
+    own = [
+        FileChange(path, tree.get(path), state)
+        for path, state in sorted(placement.wanted.items())
+        if tree.get(path) != state
+    ]
+    whole, _ = whole_groups(own, tree)
+    changes = tuple(sorted(whole, key=lambda change: change.path))
+    along = names_written_along(own, changes)
+    found = [*_found(placement, kept, along), *_by_choice(trace.lineages, chosen)]
+    found += [("kept", note) for note in notes]
+    verdicts = one_verdict_each(found, {change.path for change in changes})
+    needed = {change.after.blob for change in changes if change.after}
+    dealt_with = verb in ("undo", "redo") and not changes and "blocked" not in verdicts
+    spared = set() if dealt_with else _calls_kept_by_choice(placement.entries)
+    return Plan(
+        verb=verb,
+        head=head,
+        target=target,
+        changes=changes,
+        reverts=tuple(number for number in reverts if number not in spared),
+        moves=_moves(placement.entries, changes),
+        already=tuple(note.path for note in verdicts.get("already", ())),
+        merged=verdicts.get("merged", ()),
+        kept=verdicts.get("kept", ()),
+        blocked=verdicts.get("blocked", ()),
+        irreversible=verdicts.get("irreversible", ()),
+        contents={blob: text for blob, text in merger.merged.items() if blob in needed},
+    )
+
+
+def _calls_kept_by_choice(entries: Iterable[Entry]) -> set[int]:
+    """The taken calls of which a path is kept by choice, so that they are not reverted."""
+    kept = (entry.lineage for entry in entries if entry.reason == KEPT_BY_CHOICE)
+    return {call for lineage in kept for call in lineage.calls(taken=True)}
+
+
+def _choice(lineage: Lineage, choices: Mapping[str, Choice]) -> Choice | None:
+    return next((choices[path] for path in lineage.paths() if path in choices), None)
+
+
+def _entry(
+    lineage: Lineage, choice: Choice | None, merger: StateMerger, holder: bool
+) -> tuple[Entry, tuple[KeptChange, ...]]:
+    """The entry of a lineage, and the kept changes that show in it.
+
+    One that is not the `holder` of its path has been replaced there by another file. When it was
+    deleted by a kept change before that, or moved away from outside, it stays so, and nobody has
+    to decide.
+    """
+    if choice == "current":
+        return Entry(lineage, lineage.current, "kept", KEPT_BY_CHOICE), ()
+    if choice == "old":
+        return Entry(lineage, lineage.start, forced=True), ()
+    rebased = rebase(lineage, merger, markers=choice == "merge")
+    entry = Entry(lineage, rebased.result)
+    if rebased.conflict is None:
+        return entry, rebased.kept_changes
+    last = lineage.steps[-1]
+    if last.after.state is None and not last.taken:
+        moved = _moved_text(last.moved)
+        if holder and last.moved:
+            return entry.left_in_place("kept", moved), ()
+        if not holder:
+            gone = moved if last.moved else "what was there before was deleted later, kept"
+            change = KeptChange(gone, call_numbers([last]))
+            return Entry(lineage, lineage.current), (change,)
+    if rebased.conflict.missing:
+        return entry.left_in_place(
+            "irreversible", "a content to merge was not kept", rebased.calls
+        ), ()
+    return entry.left_in_place("blocked", rebased.conflict.reason, rebased.calls), ()
+
+
+def _moved_text(target: str) -> str:
+    return f"moved outside to {target}, kept"
+
+
+def _moves(entries: Iterable[Entry], changes: Iterable[FileChange]) -> tuple[Move, ...]:
+    """The renames among the changes: those of lineages."""
+    changed = {change.path for change in changes}
+    moves = [
+        Move(entry.lineage.current.path, entry.result.path)
+        for entry in entries
+        if entry.lineage.current.state
+        and entry.result.state
+        and entry.result.path != entry.lineage.current.path
+        and changed.issuperset((entry.lineage.current.path, entry.result.path))
+    ]
+    return tuple(sorted(moves, key=lambda move: move.source))
+
+
+def _found(
+    placement: Placement,
+    kept: Mapping[Lineage, tuple[KeptChange, ...]],
+    along: Mapping[str, str],
+) -> Iterator[tuple[Category, Note]]:
+    """What there is to say about the paths of the entries and folders.
+
+    `along` are names that only change with another one of the file, which is the value.
+    """
+    for folder in placement.folders:
+        yield "kept", Note(folder.path, folder.reason, folder.calls)
+    for entry in placement.entries:
+        if entry.status != "wanted":
+            moved = entry.lineage.steps[-1].moved
+            reason = entry.reason
+            if moved in along and reason == _moved_text(moved):
+                reason = f"moved outside to {moved}, which changes with {along[moved]}"
+            yield entry.status, Note(entry.path, reason, entry.calls)
+            continue
+        for change in kept[entry.lineage]:
+            yield "kept", Note(entry.result.path, change.reason, change.calls)
+        if entry.lineage.is_taken:
+            yield "already", Note(entry.path, "")
+    for path, other in along.items():
+        yield "kept", Note(path, f"a hard link of {other}, {CHANGES_ALONG}")
+
+
+def _by_choice(
+    lineages: Iterable[Lineage], choices: Mapping[str, Choice]
+) -> Iterator[tuple[Category, Note]]:
+    for path in {path for lineage in lineages for path in lineage.paths()}:
+        if choices.get(path) == "current":
+            yield "kept", Note(path, KEPT_BY_CHOICE)
+
+
+def one_change_each(stages: Iterable[Iterable[FileChange]]) -> tuple[FileChange, ...]:
+    """What changes that follow each other do, by path; one opaque folder may replace another."""
+    first: dict[str, FileChange] = {}
+    last: dict[str, FileChange] = {}
+    for change in (change for stage in stages for change in stage):
+        first.setdefault(change.path, change)
+        last[change.path] = change
+    changes = (FileChange(path, first[path].before, last[path].after) for path in sorted(first))
+    return tuple(change for change in changes if not _is_same(change.before, change.after))
+
+
+def _is_same(one: FileState | None, other: FileState | None) -> bool:
+    if one is None or other is None or one.kind != "opaque":
+        return one == other
+    return one == other and one.identity == other.identity
+
+
+def is_equivalent(one: Plan, other: Plan) -> bool:
+    """Whether two plans for the same request do the same."""
+    return _effects(one) == _effects(other)
+
+
+def _effects(plan: Plan) -> tuple[object, ...]:
+    return plan.changes, plan.reverts, plan.calls, plan.blocked

@@ -1,0 +1,239 @@
+"""What a file becomes when some of its steps are taken back and the others kept.
+
+Kept steps are applied to what is left before them by a three-way merge of path, kind, mode and
+content, each on its own. Consecutive kept steps count as one, so that what they undo among
+themselves is not a conflict.
+"""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from itertools import groupby
+from typing import Protocol, TypeVar
+
+from msgspec import Struct, field
+
+from loom_audit.model.files import BlobId, FileState
+from loom_audit.model.plans.lineage import (
+    Lineage,
+    LineageStep,
+    PathState,
+    by_calls_text,
+    call_numbers,
+)
+from loom_audit.model.text.merge import MAX_BYTES, merge3
+
+T = TypeVar("T")
+
+
+class BlobReader(Protocol):
+    """What a plan asks of the blob store."""
+
+    def get(self, blob: BlobId) -> bytes: ...
+
+    def __contains__(self, blob: BlobId) -> bool: ...
+
+    def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]: ...
+
+
+class MergeConflict(Struct, frozen=True):
+    """Why a kept step cannot be applied; `missing` when a content to merge is not stored."""
+
+    reason: str
+    missing: bool = False
+
+
+class KeptChange(Struct, frozen=True):
+    """Kept steps that show in the result; without calls they came from outside."""
+
+    reason: str
+    calls: tuple[int, ...] = ()
+
+
+class RebaseResult(Struct, frozen=True):
+    """The path and state that are wanted, or the conflict, with the calls that cause it."""
+
+    result: PathState
+    kept_changes: tuple[KeptChange, ...] = ()
+    conflict: MergeConflict | None = None
+    calls: tuple[int, ...] = ()
+
+
+class StateMerger(Struct):
+    """Merges states; `merged` holds the merged contents, which are not stored yet.
+
+    With `markers` conflicting texts are merged with conflict markers.
+    """
+
+    blobs: BlobReader
+    merged: dict[BlobId, bytes] = field(default_factory=dict)
+
+    def has(self, blob: BlobId | None) -> bool:
+        return blob is None or blob in self.merged or blob in self.blobs
+
+    def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
+        """Those that are neither merged here nor stored."""
+        return self.blobs.missing(blob for blob in blobs if blob not in self.merged)
+
+    def merge(
+        self,
+        base: PathState,
+        ours: PathState,
+        theirs: PathState,
+        *,
+        who: str = "",
+        markers: bool = False,
+    ) -> PathState | MergeConflict:
+        """The kept change base → theirs applied to ours."""
+        state = self._state(base.state, ours.state, theirs.state, who, markers)
+        if isinstance(state, MergeConflict):
+            return state
+        path = _pick(base.path, ours.path, theirs.path)
+        if path is None:
+            # the path of an absent file does not matter
+            return MergeConflict("moved again") if state is not None else PathState(ours.path, None)
+        return PathState(path, state)
+
+    def _state(
+        self,
+        base: FileState | None,
+        ours: FileState | None,
+        theirs: FileState | None,
+        who: str,
+        markers: bool,
+    ) -> FileState | MergeConflict | None:
+        if theirs in (base, ours):
+            return ours
+        if ours == base:
+            return theirs
+        if (_is_folder(ours) and theirs is None) or (ours is None and _is_folder(base, theirs)):
+            # a folder is brought back, or kept, for what is in it
+            return None
+        if ours is None:
+            return MergeConflict("made by what is taken back, changed")
+        if theirs is None:
+            return MergeConflict("deleted")
+        if ours.kind != theirs.kind or (base is not None and base.kind != ours.kind):
+            return MergeConflict("replaced")
+        if ours.kind == "directory":
+            mode = _pick(base.mode if base else None, ours.mode, theirs.mode)
+            mode = theirs.mode if mode is None else mode
+            return FileState("directory", None, mode, 0, acl=_has_acl(base, ours, theirs))
+        mode = ours.mode if ours.mode == theirs.mode else None
+        if base is not None:
+            mode = _pick(base.mode, ours.mode, theirs.mode)
+        if mode is None and not markers:
+            return MergeConflict("mode changed")
+        content = self._content(base, ours, theirs, who, markers)
+        if isinstance(content, MergeConflict):
+            return content
+        blob, size = content
+        mode = theirs.mode if mode is None else mode
+        group = ours.group if base is not None and theirs.group == base.group else theirs.group
+        return FileState(ours.kind, blob, mode, size, group, _has_acl(base, ours, theirs))
+
+    def _content(
+        self, base: FileState | None, ours: FileState, theirs: FileState, who: str, markers: bool
+    ) -> tuple[BlobId | None, int] | MergeConflict:
+        for side, other in ((ours, theirs), (theirs, ours)):
+            if other.blob == side.blob or (base is not None and other.blob == base.blob):
+                return side.blob, side.size
+        if ours.kind == "symlink":
+            return MergeConflict("pointed elsewhere")
+        sides = [state for state in (base, ours, theirs) if state is not None]
+        if any(state.size > MAX_BYTES for state in sides):
+            return MergeConflict("changed, too large to merge,")
+        if not all(self.has(state.blob) for state in sides):
+            return MergeConflict("changed", missing=True)
+        texts = [self._get(state.blob) for state in sides]
+        old = texts[0] if base is not None else None
+        merged = merge3(old, texts[-2], texts[-1], labels=("taken back", who or "later"))
+        if merged is None:
+            return MergeConflict("changed, not text to merge,")
+        if merged.conflicts and not markers:
+            return MergeConflict("same lines changed")
+        blob = BlobId(sha256(merged.content).hexdigest())
+        if blob not in self.blobs:
+            self.merged[blob] = merged.content
+        return blob, len(merged.content)
+
+    def _get(self, blob: BlobId | None) -> bytes:
+        if blob is None:
+            return b""
+        merged = self.merged.get(blob)
+        return self.blobs.get(blob) if merged is None else merged
+
+
+def rebase(lineage: Lineage, merger: StateMerger, *, markers: bool = False) -> RebaseResult:
+    """Rebase the kept steps of a lineage onto its start, leaving out the taken ones."""
+    result = lineage.start
+    kept_changes: list[KeptChange] = []
+    for taken, group in groupby(lineage.steps, key=lambda step: step.taken):
+        if taken:
+            continue
+        run = list(group)
+        base, theirs = run[0].before, run[-1].after
+        merged = merger.merge(base, result, theirs, who=_label_of(run), markers=markers)
+        if isinstance(merged, MergeConflict):
+            conflicting = _conflicting_steps(run, result, merger)
+            conflict = MergeConflict(
+                f"{merged.reason} later {_authors(conflicting)}", merged.missing
+            )
+            return RebaseResult(result, conflict=conflict, calls=call_numbers(conflicting))
+        if merged.state != result.state or (merged.state and merged.path != result.path):
+            kept_changes += _kept_changes(run, merged)
+        result = merged
+    return RebaseResult(result, tuple(kept_changes))
+
+
+def _conflicting_steps(
+    run: Sequence[LineageStep], result: PathState, merger: StateMerger
+) -> Sequence[LineageStep]:
+    """The first kept step that conflicts by itself, or all when only their sum does."""
+    for step in run:
+        merged = merger.merge(step.before, result, step.after)
+        if isinstance(merged, MergeConflict):
+            return [step]
+        result = merged
+    return run
+
+
+def _kept_changes(run: Sequence[LineageStep], merged: PathState) -> list[KeptChange]:
+    verb = "changed" if merged.state else "deleted"
+    found = []
+    came = [step for step in run if step.moved and step.after.state is not None]
+    if came and merged.state:
+        found.append(KeptChange(f"moved here from {came[-1].moved} outside, kept"))
+    elif any(step.call is None for step in run):
+        found.append(KeptChange(f"{verb} outside, kept"))
+    calls = call_numbers(run)
+    if calls:
+        found.append(KeptChange(f"{verb} later, kept", calls))
+    return found
+
+
+def _authors(steps: Sequence[LineageStep]) -> str:
+    """Who made the steps: `by call 7`, `from outside`, `by call 7 and from outside`."""
+    outside = "from outside" if any(step.call is None for step in steps) else ""
+    return " and ".join(filter(None, (by_calls_text(call_numbers(steps)), outside)))
+
+
+def _label_of(steps: Sequence[LineageStep]) -> str:
+    return _authors(steps).removeprefix("by ").removeprefix("from ")
+
+
+def _has_acl(base: FileState | None, ours: FileState, theirs: FileState) -> bool:
+    """Whether the list is there that one of the two brought, or neither took away."""
+    if base is None:
+        return ours.acl or theirs.acl
+    return theirs.acl if ours.acl == base.acl else ours.acl
+
+
+def _is_folder(*states: FileState | None) -> bool:
+    return all(state is not None and state.kind == "directory" for state in states)
+
+
+def _pick(base: T | None, ours: T, theirs: T) -> T | None:
+    """The side that changed; None when both did, differently."""
+    if theirs in (base, ours):
+        return ours
+    return theirs if ours == base else None

@@ -1,0 +1,1 @@
+"""What an event is stored as: envelope, payloads, commitments, leaves."""

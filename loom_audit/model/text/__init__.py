@@ -1,0 +1,1 @@
+"""Lines, differences and merges of texts; what is shown of them."""
