@@ -1,11 +1,14 @@
 """What an installed wheel holds; built with hatchling itself, so that no network is needed."""
 
+import ast
 import os
+import re
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
+from importlib.metadata import PackageNotFoundError, metadata, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -123,3 +126,59 @@ def test_what_running_needs_is_in_the_lock_for_running_and_what_testing_needs_is
     tools = {canonicalize_name(Requirement(text).name) for text in testing}
     assert tools <= pins("test").keys()
     assert not tools & pins("run").keys()
+
+
+PERMISSIVE = re.compile(r"\b(MIT|BSD|Apache|ISC|PSF|MPL|Artistic|0BSD|Zlib)\b", re.IGNORECASE)
+UNSAID = {"pysqlite3"}
+"""Its metadata names no licence; the file in its archive is zlib's."""
+
+
+def licences(distribution: str) -> list[str]:
+    """Those by which a distribution can be had, one of them is enough."""
+    said = metadata(distribution).json
+    if expression := said.get("license_expression"):
+        return str(expression).split(" OR ")
+    classified = [str(c) for c in said.get("classifier", ()) if str(c).startswith("License ::")]
+    return classified or [str(said.get("license", ""))]
+
+
+@pytest.mark.parametrize("name", ["run.lock", "test.lock"])
+def test_every_package_of_a_lock_has_a_licence_that_asks_nothing_of_ours(name: str) -> None:
+    pinned = re.findall(r"^([\w.-]+)==", (ROOT / ".ci" / name).read_text(), re.MULTILINE)
+    refused, unknown = {}, []
+    for one in pinned:
+        try:
+            found = licences(one)
+        except PackageNotFoundError:  # another machine's
+            unknown.append(one)
+            continue
+        if one not in UNSAID and not any(PERMISSIVE.search(licence) for licence in found):
+            refused[one] = found
+    assert not refused and len(unknown) < len(pinned) / 4
+
+
+THEIRS = {"langchain_core", "agents", "pydantic_ai", "pytest", "_pytest"}
+"""What whoever calls us, or the project under audit, has brought along."""
+BESIDE = {"restrict", "compression"}
+"""The supervisor's own file beside it, and what the standard library has from Python 3.14 on."""
+
+
+def test_what_the_package_imports_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {str(canonicalize_name(Requirement(one).name)) for one in project["dependencies"]}
+    given_by = packages_distributions()
+    undeclared = {}
+    for path in (ROOT / "loom_audit").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                tops = {node.module.partition(".")[0]}
+            elif isinstance(node, ast.Import):
+                tops = {alias.name.partition(".")[0] for alias in node.names}
+            else:
+                continue
+            for top in tops - {"loom_audit", *THEIRS, *BESIDE, *sys.stdlib_module_names}:
+                owners = {str(canonicalize_name(one)) for one in given_by.get(top, [top])}
+                owners |= {"mcp"} if owners == {"mcp-types"} else set()  # a part of its API
+                if declared.isdisjoint(owners):
+                    undeclared[str(path.relative_to(ROOT))] = top
+    assert undeclared == {}
