@@ -239,6 +239,22 @@ def test_a_defect_of_ours_is_one_line_and_says_how_to_see_more(
     assert "Traceback" not in text
 
 
+def test_what_an_interrupt_broke_is_an_interrupt(capsys: pytest.CaptureFixture[str]) -> None:
+    """As when Ctrl-C comes while a thread is waited for, and its lock is let go of twice."""
+
+    def interrupted(error: Exception) -> Exception:
+        try:
+            try:
+                raise KeyboardInterrupt
+            finally:
+                raise error
+        except RuntimeError as raised:
+            return raised
+
+    code, text = ended(interrupted(RuntimeError("release unlocked lock")), capsys)
+    assert (code, text) == (130, "interrupted\n")
+
+
 def test_a_traceback_is_shown_when_asked_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

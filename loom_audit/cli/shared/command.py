@@ -130,6 +130,9 @@ def carry_out(
         output.note("interrupted")
         code = exits.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the outermost edge: nobody above could tell it
+        if _is_of_interrupt(error):
+            output.note("interrupted")
+            return exits.INTERRUPTED
         shown = _unexpected(error)
         code = exits.exit_code(shown.code) if failure is None else failure
         _report(output, shown)
@@ -140,6 +143,16 @@ def _report(output: Output, error: AuditError) -> None:
     if os.environ.get("LOOM_AUDIT_DEBUG") == "1":
         output.stderr.write(traceback.format_exc())
     output.error(error)
+
+
+def _is_of_interrupt(error: BaseException | None) -> bool:
+    """Whether an error was raised while an interrupt was under way.
+
+    Where Ctrl-C comes as a thread is waited for, Python 3.11 may say "release unlocked lock".
+    """
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def _unexpected(error: Exception) -> AuditError:
