@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, open_store
 from loom_audit.errors import AuditUnavailable, Conflict
-from loom_audit.history.undo.border import FolderPlan
+from loom_audit.history.undo.scope_moves import FolderPlan
 from loom_audit.model.events import ChangeIntended, Draft
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.plans.planning import Choice, Note, Plan

@@ -6,7 +6,7 @@ from functools import partial
 
 from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.history.ground.standing import hold_of, standing_of
+from loom_audit.history.ground.session_state import hold_of, standing_of
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.record import hold as holding
 from loom_audit.model.events import SessionHeld

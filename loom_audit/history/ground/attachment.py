@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from loom_audit.errors import AuditUnavailable, InvalidArguments
 from loom_audit.history.ground.roots import accepted_scope
-from loom_audit.history.ground.standing import Standing, hold_of, standing_of
+from loom_audit.history.ground.session_state import Standing, hold_of, standing_of
 from loom_audit.model.coverage import Coverage, Effect
 from loom_audit.model.events import Lease
 from loom_audit.model.records import Call, SessionHold

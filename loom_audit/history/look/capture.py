@@ -27,7 +27,7 @@ from loom_audit.history.look.opaque import (
     unrecorded,
     written_inside,
 )
-from loom_audit.history.look.parts import HeldDeletions, LooseEnds
+from loom_audit.history.look.scan_parts import HeldDeletions, LooseEnds
 from loom_audit.history.look.tracked_again import (
     NOT_A_FILE,
     came_back,

@@ -13,7 +13,7 @@ from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.ground.client_ids import client_id
 from loom_audit.history.ground.kept_contents import KeptContents
 from loom_audit.history.ground.proven_log import ProvenLog
-from loom_audit.history.ground.standing import hold_of, standing_of
+from loom_audit.history.ground.session_state import hold_of, standing_of
 from loom_audit.history.read.verified import VerifiedProjections
 from loom_audit.model.events import (
     BaselineFinished,

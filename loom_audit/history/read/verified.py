@@ -35,7 +35,7 @@ from loom_audit.model.scope import Scope
 from loom_audit.ports import CallFilter, EventFilter, Projections, Wanted
 
 
-class CallRecord(Struct, frozen=True):
+class RecordedCall(Struct, frozen=True):
     """One call with its events and the changes that are listed as its own.
 
     `maybe` are those that it may have made, and that are listed with another call or as from
@@ -196,7 +196,7 @@ class VerifiedProjections:
         """The call that the event of this seq belongs to. NotFound when it belongs to none."""
         return self.record_at(seq).call
 
-    def record_at(self, seq: int) -> CallRecord:
+    def record_at(self, seq: int) -> RecordedCall:
         """As `call_at`, with all that belongs to it."""
         with suppress(NotFound):
             listed = self._suggested.call_at(seq)
@@ -219,7 +219,7 @@ class VerifiedProjections:
         """One call by its session and id. NotFound."""
         return self.call_record(session, call_id).call
 
-    def call_record(self, session: str, call_id: str) -> CallRecord:
+    def call_record(self, session: str, call_id: str) -> RecordedCall:
         """One call, its events, also what was reported about it later, and its changes. NotFound.
 
         The log is read from its request to its finish and past `near` events. What took it back,
@@ -275,7 +275,7 @@ class VerifiedProjections:
             own = whose.requested == start
             to, whose = (listed, replace(whose, number=call.seq)) if own else (maybe, whose)
             to += map(whose.recorded, whose.fact.changes)
-        return CallRecord(call, tuple(events), tuple(listed), tuple(maybe))
+        return RecordedCall(call, tuple(events), tuple(listed), tuple(maybe))
 
     def _around(
         self, session: str, call_id: str, wanted: Wanted

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from loom_audit.errors import AuditError, PermissionDenied, TooLarge
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.prefetch import Prefetch
-from loom_audit.history.look.aside import moved_aside, special_kind
 from loom_audit.history.look.capture import recorded_state_lookup
 from loom_audit.history.look.links import Names, divided_error, settled
 from loom_audit.history.look.observation import observe
 from loom_audit.history.look.outcome import Outcome, check_displaced, look_for_results
+from loom_audit.history.look.special_files import moved_aside, special_kind
 from loom_audit.history.record.renamed_folder import rename_folder
 from loom_audit.model.events import OPENED
 from loom_audit.model.files import (

@@ -33,6 +33,7 @@ from loom_audit.history.told import foreign
 from loom_audit.history.told.copied import Connected, is_beyond, is_copied
 from loom_audit.history.told.left_running import HooksBeside
 from loom_audit.history.told.served_calls import ServedCalls, is_served
+from loom_audit.history.told.session_texts import ToldTexts
 from loom_audit.history.told.told_calls import (
     begun_of,
     differs,
@@ -42,7 +43,6 @@ from loom_audit.history.told.told_calls import (
     told_of_calls,
 )
 from loom_audit.history.told.told_late import RecordOf, attribute, report_late
-from loom_audit.history.told.told_texts import ToldTexts
 from loom_audit.history.told.unhooked import add_unseen, announce_unseen
 from loom_audit.history.told.unnamed_calls import UnnamedCalls
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted

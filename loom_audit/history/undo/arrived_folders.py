@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from loom_audit.errors import PermissionDenied
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.arrivals import Arrivals
-from loom_audit.history.look.aside import special_kind
-from loom_audit.history.undo.border import FolderPlan
+from loom_audit.history.look.special_files import special_kind
+from loom_audit.history.undo.scope_moves import FolderPlan
 from loom_audit.model.files import (
     FileState,
     Move,

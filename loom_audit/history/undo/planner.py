@@ -9,16 +9,16 @@ from loom_audit.errors import Conflict, PermissionDenied
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.without_gc import without_gc
 from loom_audit.history.look.arrivals import Arrivals
-from loom_audit.history.look.aside import moved_aside, special_kind
 from loom_audit.history.look.capture import scan
 from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.history.look.observation import names_in
-from loom_audit.history.look.outlived import Outlived
+from loom_audit.history.look.special_files import moved_aside, special_kind
+from loom_audit.history.look.survivor_changes import Outlived
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.steps import Preconditions
 from loom_audit.history.undo.arrived_folders import with_arrived_folders
-from loom_audit.history.undo.border import FolderPlan, events_with_arrivals, plan_folders
 from loom_audit.history.undo.on_disk import ContentsOnDisk
+from loom_audit.history.undo.scope_moves import FolderPlan, events_with_arrivals, plan_folders
 from loom_audit.history.undo.selection import (
     UNDO_AND_REDO,
     Selection,
@@ -42,7 +42,6 @@ from loom_audit.model.files import (
     parents,
 )
 from loom_audit.model.plans.arrivals import followed_arrivals
-from loom_audit.model.plans.inexact import with_broken_links, without_lost_lists
 from loom_audit.model.plans.left_out import creation_events, left_out_blocks
 from loom_audit.model.plans.lineage import events_with_moves, events_with_opaque
 from loom_audit.model.plans.link_plans import choices_for_groups, group_holds
@@ -57,6 +56,7 @@ from loom_audit.model.plans.planning import (
     Request,
     plan_taking_back,
 )
+from loom_audit.model.plans.restore_limits import with_broken_links, without_lost_lists
 from loom_audit.model.plans.taken_back import hidden_paths, takes_anything_back
 from loom_audit.model.plans.unnamed import unnamed_changes
 from loom_audit.model.plans.whole_folders import whole_renames

@@ -10,7 +10,7 @@ from loom_audit.history.ground.attachment import Attachment, is_undo
 from loom_audit.history.look.attribution import candidates, request_event
 from loom_audit.history.look.doers import UNKNOWN, Candidate, by_doers
 from loom_audit.history.look.looked import look_between
-from loom_audit.history.look.outlived import Outlived
+from loom_audit.history.look.survivor_changes import Outlived
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.baseline import baseline_end

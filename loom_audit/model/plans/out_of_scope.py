@@ -5,7 +5,7 @@ from loom_audit.model.plans.lineage import LineageStep
 from loom_audit.model.plans.placement import Entry
 
 
-def as_far_as_recorded(entry: Entry) -> Entry:
+def recorded_part(entry: Entry) -> Entry:
     """The entry left in place where its result would need, or destroy, what is not on record."""
     lineage, wanted, there = entry.lineage, entry.result.state, entry.lineage.current.state
     if entry.status in ("wanted", "blocked") and _left_the_scope(lineage.steps[-1]):

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from loom_audit.model.files import BlobId, FileChange, FileState, Move, Tree
 from loom_audit.model.plans.lineage import Lineage, PathStep, call_numbers, trace_lineages
 from loom_audit.model.plans.links import names_written_along, whole_groups
-from loom_audit.model.plans.out_of_scope import as_far_as_recorded
+from loom_audit.model.plans.out_of_scope import recorded_part
 from loom_audit.model.plans.placement import KEPT_BY_CHOICE, Entry, Hold, Placement, place_entries
 from loom_audit.model.plans.rebase import BlobReader, KeptChange, StateMerger, rebase
 from loom_audit.model.plans.verdicts import Category, Note, one_verdict_each
@@ -178,7 +178,7 @@ def plan_taking_back(
     for lineage in trace.lineages:
         holder = trace.by_path.get(lineage.current.path) is lineage
         entry, kept[lineage] = _entry(lineage, _choice(lineage, chosen), merger, holder)
-        entries.append(as_far_as_recorded(entry))
+        entries.append(recorded_part(entry))
     by_choice = {path: Hold("kept", KEPT_BY_CHOICE) for path in chosen if chosen[path] == "current"}
     placement = place_entries(
         entries, trace, tree, merger, holds={**(holds or {}), **by_choice}, folds_case=folds_case

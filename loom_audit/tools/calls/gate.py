@@ -1,4 +1,4 @@
-"""The gate: says whether a call may run. `asking` holds the one that asks people."""
+"""The gate: says whether a call may run; `approvals/asking_gate.py` asks people."""
 
 import inspect
 from collections.abc import Callable, Mapping

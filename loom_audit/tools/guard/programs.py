@@ -1,4 +1,4 @@
-"""What the command blocklist refuses of one program and its arguments (see `safety`)."""
+"""What the command blocklist refuses of one program and its arguments (see `rules`)."""
 
 import re
 from fnmatch import fnmatchcase
