@@ -142,6 +142,7 @@ def plan_folders(
             )
             if not why and is_opaque(tree[one.now]):
                 along += _coming_along(attachment, one)
+                why = _changed_mode(attachment, request, one)
         except PermissionDenied:
             why = "not all of it can be read"
         if why:
@@ -259,8 +260,6 @@ def _obstacle_to_proof(
         return f"it is not known whether {visible_path(one.now)} is still the same folder"
     if tree[one.now].kind == "opaque" and request.verb != "redo":
         path = _changed_inside(attachment, one)
-        if path == one.now:
-            return f"the mode of {visible_path(path)} changed"
         return f"{visible_path(path)} changed in it" if path else ""
     return ""
 
@@ -275,11 +274,11 @@ def _comes_back(folder: str, steps: Iterable[PathStep]) -> bool:
 def _changed_inside(attachment: Attachment, one: MovedFolder) -> str:
     """The first path on record before the move that is not in the opaque folder as it was."""
     for path, state in sorted(one.brings.items()):
+        if path == one.was:
+            continue
         there = one.now + path.removeprefix(one.was)
         try:
-            if path == one.was:
-                same = is_opaque(state) or attachment.workspace.attributes(there).mode == state.mode
-            elif state.kind == "opaque":
+            if state.kind == "opaque":
                 same = attachment.workspace.identity(there) == state.identity != ""
             else:
                 same = observe(attachment, there, None, keep=False)[0] == state
@@ -288,6 +287,15 @@ def _changed_inside(attachment: Attachment, one: MovedFolder) -> str:
         if not same:
             return there
     return ""
+
+
+def _changed_mode(attachment: Attachment, request: Request, one: MovedFolder) -> str:
+    """That an opaque folder would not come back with the mode that it had in scope, or ""."""
+    own = one.brings[one.was]
+    if request.verb == "redo" or is_opaque(own):
+        return ""
+    kept = attachment.workspace.attributes(one.now).mode == own.mode
+    return "" if kept else f"the mode of {visible_path(one.now)} changed"
 
 
 def _changed_elsewhere(one: MovedFolder) -> Iterator[Note]:
