@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.disk.machine.roots import check_root
+from loom_audit.disk.machine.roots import check_root, check_target, is_in_place, is_mount_point
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidPath, PermissionDenied
 
 
@@ -78,6 +78,14 @@ def test_the_store_and_a_workspace_never_hold_each_other(tmp_path: Path, store: 
     (tmp_path / "ws").mkdir()
     check_root(tmp_path / "ws", store_dir=tmp_path / "not made yet", others=[])
     assert isinstance(refused(tmp_path / "ws", tmp_path / "ws/not/made/yet"), Conflict)
+
+
+@pytest.mark.parametrize("forged", ["", "\0", "/a\0b", "relative", "/nowhere/at all"])
+def test_a_forged_root_of_another_workspace_is_nowhere_and_in_nobody_s_way(
+    tmp_path: Path, store: Path, forged: str
+) -> None:
+    assert not is_in_place(forged) and not is_mount_point(forged)
+    check_target(tmp_path / "new", store_dir=store, others=[forged])
 
 
 def test_workspaces_never_hold_each_other(tmp_path: Path, store: Path) -> None:
