@@ -79,6 +79,10 @@ def effect_of(tool: str) -> Effect:
     return "network" if tool in _NETWORK else "execute"
 
 
+_TRAILER, _ABORTED = "<bash_metadata>", "User aborted the command"
+"""What opencode itself adds to the output of a command that has no exit code, as Esc stopped it."""
+
+
 def _began(
     session: str, call_id: str, tool: str, arguments: Any, at: datetime | None, cwd: str
 ) -> CallBegan:
@@ -110,6 +114,8 @@ def _ended(
     if code is not None:
         kept["exit_code"] = kept.pop("exit")
         status = "error" if code else "ok"
+    elif _ABORTED in fields.plain(output).partition(_TRAILER)[2]:
+        status = "cancelled"
     return CallEnded(
         session=began.session,
         call_id=began.call_id,

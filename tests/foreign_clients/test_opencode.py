@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from msgspec import UNSET
 
 from loom_audit.clients.known import CLIENTS
@@ -115,6 +116,29 @@ def test_a_tool_that_a_person_denied_or_stopped_did_not_fail() -> None:
     assert failed("The user rejected permission to use this specific tool call.") == "denied"
     assert failed("Tool execution aborted") == "cancelled"
     assert failed("no such file") == "error"
+
+
+@pytest.mark.parametrize(
+    ("exit", "tail", "status"),
+    [
+        (None, "\n\n<bash_metadata>\nUser aborted the command\n</bash_metadata>", "cancelled"),
+        (0, "\n\n<bash_metadata>\nUser aborted the command\n</bash_metadata>", "ok"),
+        (None, "User aborted the command", "ok"),
+    ],
+)
+def test_a_command_that_esc_stopped_is_cancelled_where_opencode_itself_says_so(
+    exit: int | None, tail: str, status: str
+) -> None:
+    state = {
+        "status": "completed",
+        "input": {"command": "sleep 60"},
+        "output": f"begun{tail}",
+        "metadata": {"exit": exit},
+        "time": {"start": 1, "end": 2},
+    }
+    part = {"type": "tool", "tool": "bash", "callID": "c", "state": state}
+    event = {"type": "message.part.updated", "properties": {"sessionID": "s", "part": part}}
+    assert told(hook("opencode", hook_event_name="event", event=event), CallEnded).status == status
 
 
 def test_the_plugin_is_answered_only_what_was_decided() -> None:
