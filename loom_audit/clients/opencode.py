@@ -22,6 +22,7 @@ What opencode does not tell:
 - when a process of opencode ends.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -79,8 +80,15 @@ def effect_of(tool: str) -> Effect:
     return "network" if tool in _NETWORK else "execute"
 
 
-_TRAILER, _ABORTED = "<bash_metadata>", "User aborted the command"
-"""What opencode itself adds to the output of a command that has no exit code, as Esc stopped it."""
+_TRAILER = re.compile(r"<(bash|shell)_metadata>\n(?P<said>[^<]*)\n</\1_metadata>\s*\Z")
+"""What opencode itself adds at the end of the output of a command that has no exit code.
+
+Older versions write `bash_metadata`, 1.18 writes `shell_metadata`.
+"""
+_STOPPED: Mapping[str, Status] = {
+    "User aborted the command": "cancelled",
+    "terminated command after exceeding timeout": "timeout",
+}
 
 
 def _began(
@@ -114,8 +122,9 @@ def _ended(
     if code is not None:
         kept["exit_code"] = kept.pop("exit")
         status = "error" if code else "ok"
-    elif _ABORTED in fields.plain(output).partition(_TRAILER)[2]:
-        status = "cancelled"
+    elif trailer := _TRAILER.search(fields.plain(output)):
+        said = trailer["said"]
+        status = next((status for words, status in _STOPPED.items() if words in said), "ok")
     return CallEnded(
         session=began.session,
         call_id=began.call_id,

@@ -122,6 +122,14 @@ def test_a_tool_that_a_person_denied_or_stopped_did_not_fail() -> None:
     ("exit", "tail", "status"),
     [
         (None, "\n\n<bash_metadata>\nUser aborted the command\n</bash_metadata>", "cancelled"),
+        (None, "\n\n<shell_metadata>\nUser aborted the command\n</shell_metadata>", "cancelled"),
+        (
+            None,
+            "\n\n<shell_metadata>\nshell tool terminated command after exceeding timeout 9 ms. Retry"
+            "\n</shell_metadata>",
+            "timeout",
+        ),
+        (None, "<shell_metadata>\nUser aborted the command\n</shell_metadata>\nof a file", "ok"),
         (0, "\n\n<bash_metadata>\nUser aborted the command\n</bash_metadata>", "ok"),
         (None, "User aborted the command", "ok"),
     ],
