@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from loom_audit.errors import FileNotFound, InvalidArguments
 from loom_audit.model.text.display import first_few
+from loom_audit.model.text.nearest import nearest
 from loom_audit.model.text.textdiff import diff_lines, hunks_text
-from loom_audit.tools.bundled.files.nearest import nearest
 
 _CHUNK = 64 * 1024
 _CONTEXT = 3

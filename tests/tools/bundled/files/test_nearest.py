@@ -2,7 +2,7 @@
 
 import pytest
 
-from loom_audit.tools.bundled.files.nearest import MAX_LINES, nearest
+from loom_audit.model.text.nearest import MAX_LINES, nearest
 from tests.tools.conftest import Bench
 
 FILE = b"""\
