@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.tools.bundled.shell.shell_execute import (
+from loom_audit.tools.bundled.process import (
     MAX_SECONDS,
     MAX_STREAM,
     SCAN_SECONDS,
     process_result,
 )
-from loom_audit.tools.bundled.text import decode, encode
+from loom_audit.tools.bundled.text import encode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
@@ -69,32 +69,19 @@ class RunCode(Tool):
         return args
 
     def limit(self, args: CodeInput) -> float:
-        return self._seconds(args) + SCAN_SECONDS
-
-    def _seconds(self, args: CodeInput) -> float:
-        return args.timeout or self.timeout_seconds
+        return (args.timeout or self.timeout_seconds) + SCAN_SECONDS
 
     async def execute(self, args: CodeInput, ctx: ToolContext) -> ToolResult:
-        argv = _argv(args)
-        seconds = self._seconds(args)
+        seconds = args.timeout or self.timeout_seconds
         done = await ctx.run(
-            *argv,
+            *_argv(args),
             cwd=ctx.cwd,
             timeout=seconds,
             limit=MAX_STREAM,
             final=True,
             environment=args.env,
         )
-        data = {
-            "stdout": decode(done.stdout),
-            "stderr": decode(done.stderr),
-            "exitCode": None if done.timed_out else done.exit_code,
-            "duration": done.duration // 1000,
-            "timed_out": done.timed_out,
-            "truncated": done.truncated,
-            "sandbox": done.sandbox,
-        }
-        return process_result("code", done, seconds, data, ctx)
+        return process_result("code", done, seconds, CodeOutput.model_fields, ctx)
 
 
 def _argv(args: CodeInput) -> list[str]:

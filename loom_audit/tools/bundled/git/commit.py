@@ -1,13 +1,14 @@
 """git_commit: the workspace's repository changed."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import Field
 
 from loom_audit.errors import InvalidArguments, NotFound, PermissionDenied
 from loom_audit.model.text.display import first_few
-from loom_audit.tools.bundled.git.output import LOG_FORMAT, changes_of, commits_of
-from loom_audit.tools.bundled.git.queries import DIFF, MAX_ENTRIES, DiffFile, diff_line
+from loom_audit.tools.bundled.git.output import COUNTED, DIFF, LOG, changes_of, commits_of
+from loom_audit.tools.bundled.git.queries import MAX_ENTRIES, DiffFile, diff_line
 from loom_audit.tools.bundled.git.repository import Repository, git_error, paths_of, repository
 from loom_audit.tools.bundled.text import decode, encode
 from loom_audit.tools.calls.context import ToolContext
@@ -16,6 +17,8 @@ from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Preview, Tool
 
 MAX_MESSAGE = 64 * 1024
+LISTED = ("--pathspec-from-file=-", "--pathspec-file-nul")
+"""That git reads the paths of a command from its standard input."""
 
 
 class CommitInput(Arguments):
@@ -74,22 +77,14 @@ class GitCommit(Tool):
         git = await repository(ctx)
         await git.read("var", "GIT_COMMITTER_IDENT")  # before anything is staged
         only, left_out = await self._choose_files(git, args, ctx)
-        listing = "\0".join(only)
+        listing = _listing(only)
         options = ["--quiet", "--cleanup=whitespace", f"--message={args.message}"]
         if only:
-            options += ["--only", "--pathspec-from-file=-", "--pathspec-file-nul"]
-            added = await git.change(
-                "add",
-                "--all",
-                "--pathspec-from-file=-",
-                "--pathspec-file-nul",
-                stdin=listing.encode("utf-8", "surrogateescape"),
-            )
+            options += ["--only", *LISTED]
+            added = await git.change("add", "--all", *LISTED, stdin=listing)
             if added.exit_code:
                 raise git_error(added)
-        done = await git.change(
-            "commit", *options, stdin=listing.encode("utf-8", "surrogateescape"), hooks=args.hooks
-        )
+        done = await git.change("commit", *options, stdin=listing, hooks=args.hooks)
         if done.exit_code:
             raise git_error(done)
         return await _commit_result(git, left_out)
@@ -145,7 +140,7 @@ async def _check_filters(git: Repository, files: set[str]) -> None:
     """PermissionDenied when a file would go through a filter the repository itself defines."""
     if not git.filters:
         return
-    listing = "\0".join(sorted(files)).encode("utf-8", "surrogateescape")
+    listing = _listing(sorted(files))
     raw = await git.read("check-attr", "-z", "--stdin", "filter", stdin=listing)
     fields = raw.decode("utf-8", "surrogateescape").split("\0")
     for path, name in zip(fields[::3], fields[2::3], strict=False):
@@ -159,34 +154,18 @@ async def _check_filters(git: Repository, files: set[str]) -> None:
             )
 
 
+def _listing(paths: Iterable[str]) -> bytes:
+    """The paths as git reads them from its standard input."""
+    return "\0".join(paths).encode("utf-8", "surrogateescape")
+
+
 async def _commit_result(git: Repository, left_out: list[str]) -> ToolResult:
-    raw = await git.read(
-        "log",
-        "-z",
-        "--max-count=1",
-        f"--format=tformat:{LOG_FORMAT}",
-        "--no-show-signature",
-        "--no-mailmap",
-        "--no-patch",
-        "HEAD",
-    )
-    [commit] = commits_of(raw)
-    files = changes_of(
-        await git.read(
-            "diff-tree",
-            "-r",
-            "--root",
-            "--no-commit-id",
-            "--raw",
-            "--numstat",
-            "-z",
-            *DIFF,
-            commit["commit"],
-        )
-    )
+    [commit] = commits_of(await git.read(*LOG, "--max-count=1", "HEAD"))
+    words = ("diff-tree", "-r", "--root", "--no-commit-id", *COUNTED, *DIFF, commit["commit"])
+    files = changes_of(await git.read(*words))
     branch = decode((await git.ask("symbolic-ref", "--quiet", "--short", "HEAD")).stdout).strip()
-    lines = [f"committed {commit['commit'][:12]} on {branch or 'a detached HEAD'}"]
-    lines[0] += f": {commit['subject']}"
+    where = f"{commit['commit'][:12]} on {branch or 'a detached HEAD'}"
+    lines = [f"committed {where}: {commit['subject']}"]
     lines += [diff_line(file) for file in files[:MAX_ENTRIES]]
     lines += [f"[nothing to commit in {path}]" for path in left_out]
     data = {

@@ -15,19 +15,42 @@ KINDS = {
     ".": "",
     "?": "untracked",
 }
-LOG_FORMAT = "%H%x00%P%x00%an%x00%ae%x00%aI%x00%cn%x00%cI%x00%D%x00%s%x00%b"
-_LOG_FIELDS = LOG_FORMAT.count("%x00") + 1
+_LOG_FIELDS = ("%H", "%P", "%an", "%ae", "%aI", "%cn", "%cI", "%D", "%s", "%b")
+LOG = (
+    "log",
+    "-z",
+    f"--format=tformat:{'%x00'.join(_LOG_FIELDS)}",
+    "--no-show-signature",
+    "--no-mailmap",
+    "--no-notes",
+    "--no-color",
+    "--encoding=UTF-8",
+    "--decorate=short",
+    "--no-patch",
+)
+"""The words of a command whose output `commits_of` reads."""
+
+_COMPARED = ("--find-renames", "--ignore-submodules=dirty")
+STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", *_COMPARED)
+"""The words of the command whose output `status_of` reads."""
+
+DIFF = (
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--submodule=short",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+    *_COMPARED,
+)
+"""What every comparison is told; with `COUNTED` before it `changes_of` reads the output."""
+
+COUNTED = ("--raw", "--numstat", "-z")
 
 
 def status_of(raw: bytes) -> dict[str, Any]:
     """`git status --porcelain=v2 --branch -z`; other bytes than UTF-8 in paths as surrogates."""
-    found: dict[str, Any] = {
-        "branch": None,
-        "commit": None,
-        "upstream": None,
-        "ahead": None,
-        "behind": None,
-    }
+    found: dict[str, Any] = dict.fromkeys(("branch", "commit", "upstream", "ahead", "behind"))
     entries: list[dict[str, Any]] = []
     records = iter(raw.split(b"\0"))
     for record in records:
@@ -94,10 +117,11 @@ def changes_of(raw: bytes) -> list[dict[str, Any]]:
 
 
 def commits_of(raw: bytes) -> Iterator[dict[str, Any]]:
-    """`git log -z --format=tformat:LOG_FORMAT`."""
+    """Each commit in what `git` printed for `LOG`."""
     fields = [part.decode("utf-8", "replace") for part in raw.split(b"\0")]
-    for n in range(0, len(fields) - _LOG_FIELDS + 1, _LOG_FIELDS):
-        commit, parents, name, mail, made, by, at, names, subject, body = fields[n : n + 10]
+    count = len(_LOG_FIELDS)
+    for n in range(0, len(fields) - count + 1, count):
+        commit, parents, name, mail, made, by, at, names, subject, body = fields[n : n + count]
         yield {
             "commit": commit,
             "parents": parents.split(),

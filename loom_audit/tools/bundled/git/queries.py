@@ -5,7 +5,15 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.tools.bundled.git.output import LOG_FORMAT, changes_of, commits_of, status_of
+from loom_audit.tools.bundled.git.output import (
+    COUNTED,
+    DIFF,
+    LOG,
+    STATUS,
+    changes_of,
+    commits_of,
+    status_of,
+)
 from loom_audit.tools.bundled.git.repository import git_error, paths_of, repository
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
@@ -20,16 +28,6 @@ Paths = Annotated[
     list[NonEmpty] | None,
     Field(description="Files or directories, taken literally", max_length=1000),
 ]
-DIFF = (
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-color",
-    "--submodule=short",
-    "--find-renames",
-    "--ignore-submodules=dirty",
-    "--src-prefix=a/",
-    "--dst-prefix=b/",
-)
 
 
 class StatusInput(Arguments):
@@ -70,16 +68,7 @@ class GitStatus(Tool):
 
     async def execute(self, args: StatusInput, ctx: ToolContext) -> ToolResult:
         git = await repository(ctx)
-        raw = await git.read(
-            "status",
-            "--porcelain=v2",
-            "--branch",
-            "-z",
-            "--untracked-files=normal",
-            "--ignore-submodules=dirty",
-            "--find-renames",
-        )
-        data = status_of(raw)
+        data = status_of(await git.read(*STATUS))
         entries = data["entries"]
         data["truncated"] = len(entries) > MAX_ENTRIES
         lines = [_branch_line(data)]
@@ -155,7 +144,7 @@ class GitDiff(Tool):
         revisions = [await git.commit_id(r) for r in (args.start, args.end) if r is not None]
         words = (*DIFF, *(["--cached"] if args.staged else []), *revisions, "--")
         paths = paths_of(ctx, args.paths)
-        files = changes_of(await git.read("diff", "--raw", "--numstat", "-z", *words, *paths))
+        files = changes_of(await git.read("diff", *COUNTED, *words, *paths))
         done = await git.ask("diff", "--patch", "--unified=3", *words, *paths, limit=MAX_PATCH)
         if done.exit_code:
             raise git_error(done)
@@ -211,23 +200,9 @@ class GitLog(Tool):
         git = await repository(ctx)
         if args.ref is None and not await git.has_commits():
             return ToolResult(True, "[no commit yet]", {"commits": [], "truncated": False})
-        raw = await git.read(
-            "log",
-            "-z",
-            f"--format=tformat:{LOG_FORMAT}",
-            f"--max-count={args.max_count + 1}",
-            "--no-show-signature",
-            "--no-mailmap",
-            "--no-notes",
-            "--no-color",
-            "--encoding=UTF-8",
-            "--decorate=short",
-            "--no-patch",
-            await git.commit_id(args.ref or "HEAD"),
-            "--",
-            *paths_of(ctx, args.paths),
-        )
-        commits = [*commits_of(raw)]
+        commit = await git.commit_id(args.ref or "HEAD")
+        words = (*LOG, f"--max-count={args.max_count + 1}", commit, "--")
+        commits = [*commits_of(await git.read(*words, *paths_of(ctx, args.paths)))]
         truncated = len(commits) > args.max_count
         commits = commits[: args.max_count]
         lines = [

@@ -6,15 +6,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound, ToolTimeout
+from loom_audit.errors import ExecutionFailed, InvalidArguments, NotFound
 from loom_audit.model.scope import HEAVY
 from loom_audit.model.text.display import count_text
 from loom_audit.ports import CommandResult
-from loom_audit.tools.bundled.shell.shell_execute import (
+from loom_audit.tools.bundled.process import (
     SCAN_SECONDS,
     changes_text,
     files_changed,
+    killed_error,
     output_text,
+    result_of,
 )
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
@@ -115,13 +117,11 @@ class FormatCode(Tool):
             "stderr": "".join(decode(one.stderr) for one in done)[:MAX_STREAM],
         }
         said = "\n".join([*map(output_text, done), *changes_text(changed)])
-        error: AuditError | None = None
         if any(one.timed_out for one in done):
-            error = ToolTimeout(f"The formatter was killed after {count_text(SECONDS, 'second')}")
-        elif failed:
+            return result_of(killed_error("The formatter was", SECONDS), said, data)
+        if failed:
             error = ExecutionFailed("The formatter could not format everything")
-        if error is not None:
-            return ToolResult.failure(error, output=said, data=data)
+            return result_of(error, said, data)
         head = ", ".join(data["formatters"]) + f": {count_text(data['files'], 'file')}"
         if args.check:
             head += ", all formatted" if data["formatted"] else ", not all formatted"

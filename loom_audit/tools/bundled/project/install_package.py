@@ -17,11 +17,15 @@ from loom_audit.errors import (
     FileNotFound,
     InvalidArguments,
     PermissionDenied,
-    ToolTimeout,
 )
-from loom_audit.model.text.display import count_text
 from loom_audit.ports import CommandResult
-from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS, output_text
+from loom_audit.tools.bundled.process import (
+    SCAN_SECONDS,
+    killed_error,
+    output_text,
+    process_data,
+    result_of,
+)
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
@@ -149,23 +153,20 @@ class InstallPackage(Tool):
             "manager": args.manager,
             "packages": args.packages,
             "installed": installed,
-            "exit_code": None if done.timed_out else done.exit_code,
-            "stdout": decode(done.stdout),
-            "stderr": decode(done.stderr),
-            "sandbox": done.sandbox,
+            **process_data(done, InstallOutput.model_fields),
         }
         output = output_text(done)
         error: AuditError | None = None
         if done.timed_out:
-            error = ToolTimeout(f"{args.manager} was killed after {count_text(SECONDS, 'second')}")
+            error = killed_error(f"{args.manager} was", SECONDS)
         elif done.exit_code == 127:
             error = ExecutionFailed(f"{args.manager} is not installed", hint="Install it first.")
         elif done.exit_code:
             error = ExecutionFailed(f"{args.manager} failed with exit code {done.exit_code}")
-        if error is not None:
-            return ToolResult.failure(error, output=output, data=data)
-        names = ", ".join(f"{one['name']} {one['version']}" for one in installed)
-        return ToolResult(True, f"installed: {names or 'nothing new'}\n{output}", data)
+        else:
+            names = ", ".join(f"{one['name']} {one['version']}" for one in installed)
+            output = f"installed: {names or 'nothing new'}\n{output}"
+        return result_of(error, output, data)
 
 
 def _check(args: InstallInput) -> None:

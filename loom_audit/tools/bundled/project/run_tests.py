@@ -11,19 +11,24 @@ from uuid import uuid4
 
 from pydantic import Field
 
-from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound, ToolTimeout
-from loom_audit.model.text.display import count_text
+from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound
 from loom_audit.ports import CommandResult
-from loom_audit.tools.bundled.shell.shell_execute import SCAN_SECONDS
+from loom_audit.tools.bundled.process import (
+    MAX_SECONDS,
+    SCAN_SECONDS,
+    killed_error,
+    process_data,
+    result_of,
+)
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult, cut
 from loom_audit.tools.calls.tool import Preview, Tool
 
-MAX_SECONDS = 300
 MAX_STREAM = 1024 * 1024
 SHOWN_STREAM = 64 * 1024
+COUNTS = ("passed", "failed", "errors", "skipped")
 PYTHON_SIGNS = ("pytest.ini", "pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "conftest.py")
 _PROGRAM = Path(__file__).with_name("tests_program.py")
 _TEST_FILE = re.compile(r"test.*\.py|.*_test\.py")
@@ -86,10 +91,7 @@ class RunTests(Tool):
     confinement = "preferred"
 
     def limit(self, args: TestsInput) -> float:
-        return self._seconds(args) + SCAN_SECONDS
-
-    def _seconds(self, args: TestsInput) -> float:
-        return args.timeout or self.timeout_seconds
+        return (args.timeout or self.timeout_seconds) + SCAN_SECONDS
 
     def preview(self, args: TestsInput, ctx: ToolContext) -> Preview:
         return Preview(f"run the tests ({args.framework}) {' '.join(args.paths or ())}\n")
@@ -101,10 +103,11 @@ class RunTests(Tool):
             file = path.partition("::")[0]
             await ctx.stat(file)
         framework = await self._framework(args, ctx)
+        seconds = args.timeout or self.timeout_seconds
         mark = f"report-{uuid4().hex}"
         done = await ctx.run(
             *(await _argv(framework, args, ctx, mark)),
-            timeout=self._seconds(args),
+            timeout=seconds,
             limit=MAX_STREAM,
             final=True,
             environment={
@@ -117,7 +120,7 @@ class RunTests(Tool):
             report, stdout = _npm_report(decode(done.stdout)), decode(done.stdout)
         else:
             report, stdout = _report(decode(done.stdout), mark)
-        return self._result(framework, report, stdout, done, self._seconds(args))
+        return _result(framework, report, stdout, done, seconds)
 
     async def _framework(self, args: TestsInput, ctx: ToolContext) -> str:
         """`auto` is left to our program for Python, which knows whether pytest is there."""
@@ -137,50 +140,6 @@ class RunTests(Tool):
             return "auto"
         return "npm"
 
-    def _result(
-        self,
-        framework: str,
-        report: dict[str, Any],
-        stdout: str,
-        done: CommandResult,
-        seconds: float,
-    ) -> ToolResult:
-        data = {
-            "framework": framework,
-            "passed": None,
-            "failed": None,
-            "errors": None,
-            "skipped": None,
-            "failures": [],
-            "left_out": 0,
-            **report,
-            "exit_code": None if done.timed_out else done.exit_code,
-            "stdout": cut(stdout, SHOWN_STREAM),
-            "stderr": cut(decode(done.stderr), SHOWN_STREAM),
-            "timed_out": done.timed_out,
-            "truncated": done.truncated,
-            "duration": done.duration // 1000,
-            "sandbox": done.sandbox,
-        }
-        output = "\n".join(_lines(data, report, done))
-        bad = (data["failed"] or 0) + (data["errors"] or 0)
-        error: AuditError | None = None
-        if done.timed_out:
-            error = ToolTimeout(f"The tests were killed after {count_text(seconds, 'second')}")
-        elif bad:
-            error = ExecutionFailed(f"{bad} of {_total(data)} tests did not pass")
-        elif done.exit_code == 5 and framework != "npm" and report:
-            error = NotFound("no tests were found", hint="Check paths and pattern.")
-        elif done.exit_code:
-            error = ExecutionFailed(f"The tests ended with exit code {done.exit_code}")
-        elif not report and framework != "npm":
-            error = ExecutionFailed(
-                "The tests ended without a report: one of them left the process"
-            )
-        if error is not None:
-            return ToolResult.failure(error, output=output, data=data)
-        return ToolResult(True, output, data)
-
 
 async def python_of(ctx: ToolContext) -> str:
     """The Python of the workspace's own environment, else ours."""
@@ -188,6 +147,34 @@ async def python_of(ctx: ToolContext) -> str:
         if await ctx.in_thread(partial(ctx.exists, f"{folder}/bin/python")):
             return f"{ctx.workspace}/{folder}/bin/python"
     return sys.executable
+
+
+def _result(
+    framework: str, report: dict[str, Any], stdout: str, done: CommandResult, seconds: float
+) -> ToolResult:
+    data = {
+        "framework": framework,
+        **dict.fromkeys(COUNTS),
+        "failures": [],
+        "left_out": 0,
+        **report,
+        **process_data(done, TestsOutput.model_fields),
+    }
+    data |= {"stdout": cut(stdout, SHOWN_STREAM), "stderr": cut(data["stderr"], SHOWN_STREAM)}
+    output = "\n".join(_lines(data, report, done))
+    bad = (data["failed"] or 0) + (data["errors"] or 0)
+    error: AuditError | None = None
+    if done.timed_out:
+        error = killed_error("The tests were", seconds)
+    elif bad:
+        error = ExecutionFailed(f"{bad} of {_total(data)} tests did not pass")
+    elif done.exit_code == 5 and framework != "npm" and report:
+        error = NotFound("no tests were found", hint="Check paths and pattern.")
+    elif done.exit_code:
+        error = ExecutionFailed(f"The tests ended with exit code {done.exit_code}")
+    elif not report and framework != "npm":
+        error = ExecutionFailed("The tests ended without a report: one of them left the process")
+    return result_of(error, output, data)
 
 
 async def _argv(framework: str, args: TestsInput, ctx: ToolContext, mark: str) -> list[str]:
@@ -276,14 +263,12 @@ def _tap_failures(stdout: str) -> Iterator[dict[str, Any]]:
 
 
 def _total(data: dict[str, Any]) -> int:
-    return sum(data[key] or 0 for key in ("passed", "failed", "errors", "skipped"))
+    return sum(data[key] or 0 for key in COUNTS)
 
 
 def _lines(data: dict[str, Any], report: dict[str, Any], done: CommandResult) -> Iterator[str]:
     if report:
-        counts = ", ".join(
-            f"{data[key]} {key}" for key in ("passed", "failed", "errors", "skipped") if data[key]
-        )
+        counts = ", ".join(f"{data[key]} {key}" for key in COUNTS if data[key])
         yield f"{data['framework']}: {counts or 'no tests'}"
     for failure in data["failures"][:50]:
         place = f" ({failure['file']}:{failure['line']})" if failure["file"] else ""

@@ -1,0 +1,89 @@
+"""What a program came to, as the tools that run programs say it."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from loom_audit.errors import AuditError, ExecutionFailed, ToolTimeout
+from loom_audit.model.text.display import count_text, first_few, visible_path
+from loom_audit.ports import CommandResult
+from loom_audit.tools.bundled.text import decode
+from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.result import ToolResult
+
+MAX_STREAM = 256 * 1024
+MAX_SECONDS = 300
+MOST_NAMED = 20
+"""Changed files that a model is told by name."""
+SCAN_SECONDS = 600.0
+"""Seconds allowed for looking at a large workspace before and after the command."""
+
+
+def process_result(
+    what: str, done: CommandResult, seconds: float, fields: Iterable[str], ctx: ToolContext
+) -> ToolResult:
+    """The result of a process: TIMEOUT, EXECUTION_ERROR for an exit code, or success."""
+    text = "\n".join([output_text(done), *changes_text(files_changed(ctx))])
+    error: AuditError | None = None
+    if done.timed_out:
+        error = killed_error(f"The {what} was", seconds)
+    elif done.exit_code:
+        error = ExecutionFailed(
+            f"The {what} failed with exit code {done.exit_code}",
+            details={"exit_code": done.exit_code},
+        )
+    return result_of(error, text, process_data(done, fields))
+
+
+def result_of(error: AuditError | None, output: str, data: dict[str, Any]) -> ToolResult:
+    """A failure with what was printed all the same, or a success."""
+    if error is not None:
+        return ToolResult.failure(error, output=output, data=data)
+    return ToolResult(True, output, data)
+
+
+def killed_error(what: str, seconds: float) -> ToolTimeout:
+    """That a program had no more time; `what` is it with its verb."""
+    return ToolTimeout(f"{what} killed after {count_text(seconds, 'second')}")
+
+
+def process_data(done: CommandResult, fields: Iterable[str]) -> dict[str, Any]:
+    """Those of the fields that are a process's own; its duration in milliseconds."""
+    exit_code = None if done.timed_out else done.exit_code
+    known = {
+        "exit_code": exit_code,
+        "exitCode": exit_code,
+        "stdout": decode(done.stdout),
+        "stderr": decode(done.stderr),
+        "timed_out": done.timed_out,
+        "truncated": done.truncated,
+        "survivors": [*done.survivors],
+        "duration": done.duration // 1000,
+        "sandbox": done.sandbox,
+    }
+    return {name: known[name] for name in fields if name in known}
+
+
+def files_changed(ctx: ToolContext) -> list[str]:
+    """What the call has changed so far, sorted."""
+    return sorted(ctx.call.files_changed) if ctx.call is not None else []
+
+
+def changes_text(paths: Sequence[str]) -> list[str]:
+    """The line that tells a model which files a command changed; none when it changed none."""
+    return [f"[changed: {first_few(paths, MOST_NAMED, visible_path)}]"] if paths else []
+
+
+def output_text(done: CommandResult) -> str:
+    """What a command printed, and what must be said about it."""
+    parts = [decode(done.stdout)] if done.stdout else []
+    if done.stderr:
+        parts.append("[stderr]\n" + decode(done.stderr))
+    if done.truncated:
+        total = done.stdout_bytes + done.stderr_bytes
+        way = "`COMMAND > $SCRATCH_DIR/out` keeps all, which read_file gives as scratch://out"
+        parts.append(f"[cut: the command wrote {total} bytes; {way}]")
+    if done.survivors:
+        parts.append("[still alive at its end and killed: " + ", ".join(done.survivors[:10]) + "]")
+    if done.unconfined:
+        parts.append(f"[not confined: {done.unconfined}]")
+    return "\n".join(part.rstrip("\n") for part in parts) or "[no output]"
