@@ -8,9 +8,11 @@ bytes on disk. Every directory has an entry, except the root.
 import stat
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NewType, TypeGuard
+from typing import Literal, NewType, TypeGuard, TypeVar
 
 from msgspec import Struct
+
+Key = TypeVar("Key")
 
 BlobId = NewType("BlobId", str)
 """SHA-256 of the content, 64 lower-case hex digits."""
@@ -158,14 +160,24 @@ def proven_moves(
             left.setdefault(before, []).append(change)
         if after and change.after:
             came.append(change)
-    moves = []
-    for change in came:
-        sources = [one for one in left.get(now[change.path], ()) if _may_be_moved(one, change)]
-        if sources:
-            source = next((one for one in sources if _name(one) == _name(change)), sources[0])
-            left[now[change.path]].remove(source)
-            moves.append(Move(source.path, change.path))
-    return tuple(moves)
+    return tuple(_paired(left, ((now[change.path], change) for change in came)))
+
+
+def _paired(
+    left: Mapping[Key, list[FileChange]], came: Iterable[tuple[Key, FileChange]]
+) -> Iterator[Move]:
+    """What came and what left under one key, of the same name first, each used once."""
+    for key, change in came:
+        source: FileChange | None = None
+        for one in left.get(key, ()):
+            same_name = _name_of(one.path) == _name_of(change.path)
+            if (same_name or source is None) and _may_be_moved(one, change):
+                source = one
+                if same_name:
+                    break
+        if source is not None:
+            left[key].remove(source)
+            yield Move(source.path, change.path)
 
 
 def _may_be_moved(source: FileChange, target: FileChange) -> bool:
@@ -173,26 +185,15 @@ def _may_be_moved(source: FileChange, target: FileChange) -> bool:
     return kinds == {"opaque", "directory"} or (len(kinds) == 1 and "directory" not in kinds)
 
 
-def _name(change: FileChange) -> str:
-    return _name_of(change.path)
-
-
 def moves_among(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
     """The moves of which both ends are among the changes."""
-    listed = tuple(moves)
-    paths = {change.path for change in changes} if listed else set()
-    return tuple(move for move in listed if move.source in paths and move.target in paths)
+    return tuple(move for move, _, _ in _with_ends(changes, moves))
 
 
 def border_moves(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
     """The moves of which an end is opaque: the whole folder was renamed, or is to be."""
-    by_path = {change.path: change for change in changes}
-    found = []
-    for move in moves:
-        source, target = by_path.get(move.source), by_path.get(move.target)
-        if source and target and (is_opaque(source.before) or is_opaque(target.after)):
-            found.append(move)
-    return tuple(found)
+    ends = _with_ends(changes, moves)
+    return tuple(move for move, was, now in ends if is_opaque(was) or is_opaque(now))
 
 
 def folder_renames(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
@@ -200,16 +201,24 @@ def folder_renames(changes: Iterable[FileChange], moves: Iterable[Move]) -> tupl
 
     An end is opaque, or it is said of a folder in scope which one it is.
     """
-    by_path = {change.path: change for change in changes}
     found = []
-    for move in moves:
-        source, target = by_path.get(move.source), by_path.get(move.target)
-        if source is None or target is None:
-            continue
-        named = is_directory(source.before) and source.before and source.before.identity
-        if is_opaque(source.before) or is_opaque(target.after) or named:
+    for move, was, now in _with_ends(changes, moves):
+        named = was is not None and was.kind == "directory" and was.identity
+        if is_opaque(was) or is_opaque(now) or named:
             found.append(move)
     return tuple(one for one in found if not any(goes_along(one, other) for other in found))
+
+
+def _with_ends(
+    changes: Iterable[FileChange], moves: Iterable[Move]
+) -> Iterator[tuple[Move, FileState | None, FileState | None]]:
+    """The moves among the changes, with what was at their source and what is at their target."""
+    listed = tuple(moves)
+    by_path = {change.path: change for change in changes} if listed else {}
+    for move in listed:
+        source, target = by_path.get(move.source), by_path.get(move.target)
+        if source and target:
+            yield move, source.before, target.after
 
 
 def goes_along(move: Move, other: Move) -> bool:
@@ -250,20 +259,13 @@ def find_moves(changes: Iterable[FileChange]) -> tuple[Move, ...]:
 
     Empty files are not paired, since two empty files need not be the same one.
     """
-    gone: dict[BlobId, list[str]] = {}
-    created: list[FileChange] = []
+    left: dict[BlobId, list[FileChange]] = {}
+    came: list[tuple[BlobId, FileChange]] = []
     for change in changes:
-        if change.before and change.before.kind == "file" and change.after is None:
-            if change.before.blob and change.before.size:
-                gone.setdefault(change.before.blob, []).append(change.path)
-        elif change.before is None and change.after and change.after.kind == "file":
-            created.append(change)
-    moves = []
-    for change in created:
-        sources = gone.get(change.after.blob) if change.after and change.after.blob else None
-        if sources:
-            name = change.path.rsplit("/", 1)[-1]
-            same = next((s for s in sources if s.rsplit("/", 1)[-1] == name), sources[0])
-            sources.remove(same)
-            moves.append(Move(same, change.path))
-    return tuple(moves)
+        before, after = change.before, change.after
+        if before and before.kind == "file" and after is None:
+            if before.blob and before.size:
+                left.setdefault(before.blob, []).append(change)
+        elif before is None and after and after.kind == "file" and after.blob:
+            came.append((after.blob, change))
+    return tuple(_paired(left, came))

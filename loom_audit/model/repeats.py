@@ -69,16 +69,3 @@ class Repeats:
         left = [Repeat(one.seq, one.intention, explained=False) for one in self._found.values()]
         self._found.clear()
         return left
-
-
-def is_said_again(fact: FilesChanged, happened: set[int]) -> bool:
-    """Whether a fold of a tree has followed already what this says happened of an intention.
-
-    `happened` are the intentions of which it did, to which this one is added.
-    """
-    if fact.intention is None:
-        return False
-    if fact.intention in happened:
-        return True
-    happened.add(fact.intention)
-    return False

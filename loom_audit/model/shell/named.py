@@ -8,7 +8,7 @@ none. It is said of the text alone: whether the command came that far is not kno
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import islice
 
 from msgspec import Struct
 
@@ -244,4 +244,4 @@ _PROGRAMS: dict[str, tuple[str, Callable[[_Operands], Iterator[Named]]]] = {
 
 def most(found: Iterable[Named], limit: int) -> list[Named]:
     """So many at most, each once."""
-    return [*dict.fromkeys(one for _, one in zip(range(limit), chain(found), strict=False))]
+    return [*dict.fromkeys(islice(found, limit))]

@@ -3,7 +3,6 @@
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -179,12 +178,10 @@ def _changed_lines(
     spans: list[tuple[_Spans, _Spans]] = []
     if words:
         spans = [_word_spans(x, y) for x, y in list(zip(gone, come, strict=False))[:_MOST_PAIRS]]
-    for n, (line, pair) in enumerate(zip_longest(gone, spans[: len(gone)], fillvalue=None)):
-        if line is not None:
-            yield Line("-", line, edit.old_start + n + 1, None, pair[0] if pair else ())
-    for n, (line, pair) in enumerate(zip_longest(come, spans[: len(come)], fillvalue=None)):
-        if line is not None:
-            yield Line("+", line, None, edit.new_start + n + 1, pair[1] if pair else ())
+    for n, line in enumerate(gone):
+        yield Line("-", line, edit.old_start + n + 1, None, spans[n][0] if n < len(spans) else ())
+    for n, line in enumerate(come):
+        yield Line("+", line, None, edit.new_start + n + 1, spans[n][1] if n < len(spans) else ())
 
 
 _Spans = tuple[tuple[int, int], ...]
