@@ -1,5 +1,6 @@
 """The tools that list directories."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -65,26 +66,32 @@ class ListDirectory(Tool):
                 return False
             return hidden or not entry.name.startswith(".")
 
-        def enter(entry: Entry, level: int) -> bool:
-            return level < depth and entry.name not in IGNORED and shown(entry)
-
-        found = [*await ctx.walk(args.path, enter=enter, limit=2 * MAX_ENTRIES)]
-        entries = [entry for entry in found if shown(entry)]
-        cut = len(found) > 2 * MAX_ENTRIES or len(entries) > MAX_ENTRIES
-        del entries[MAX_ENTRIES:]
+        entries, more = await _entries(ctx, args.path, depth, shown)
         below = len(top) + (not top.endswith("/")) if top else 0
         named = [(entry.path[below:], entry) for entry in entries]
         lines = _tree(args.path, named) if as_tree else [_line(*pair) for pair in named]
-        if cut:
-            lines.append(
-                f"[more than {len(entries)} entries: name a directory below, or use ls in bash]"
-            )
         data: dict[str, Any] = {
             "path": top,
             "entries": [entry.to_dict(name) for name, entry in named],
-            "truncated": cut,
+            "truncated": bool(more),
         }
-        return ToolResult(True, "\n".join(lines) or "[empty]", data)
+        return ToolResult(True, "\n".join(lines + more) or "[empty]", data)
+
+
+async def _entries(
+    ctx: ToolContext, path: str, depth: int, shown: Callable[[Entry], bool]
+) -> tuple[list[Entry], list[str]]:
+    """The entries that are shown, down to a depth, and a line that says when there are more."""
+
+    def enter(entry: Entry, level: int) -> bool:
+        return level < depth and entry.name not in IGNORED and shown(entry)
+
+    found = [*await ctx.walk(path, enter=enter, limit=2 * MAX_ENTRIES)]
+    entries = [entry for entry in found if shown(entry)]
+    cut = len(found) > 2 * MAX_ENTRIES or len(entries) > MAX_ENTRIES
+    del entries[MAX_ENTRIES:]
+    more = f"[more than {len(entries)} entries: name a directory below, or use ls in bash]"
+    return entries, [more] if cut else []
 
 
 def _tree(top: str, named: list[tuple[str, Entry]]) -> list[str]:
@@ -132,19 +139,11 @@ class ListFiles(Tool):
     @one_thread
     async def execute(self, args: FilesInput, ctx: ToolContext) -> ToolResult:
         depth = args.max_depth if args.recursive else 1
-
-        def enter(entry: Entry, level: int) -> bool:
-            return level < depth and entry.name not in IGNORED
-
-        found = [*await ctx.walk(args.path, enter=enter, limit=MAX_ENTRIES)]
-        cut = len(found) > MAX_ENTRIES
+        entries, more = await _entries(ctx, args.path, depth, lambda entry: True)
         files = [
             {"path": entry.path, "size": entry.size, "is_dir": entry.type == "directory"}
-            for entry in found[:MAX_ENTRIES]
+            for entry in entries
         ]
         lines = [f"{f['size']:>10}  {f['path']}{'/' if f['is_dir'] else ''}" for f in files]
-        if cut:
-            lines.append(
-                f"[more than {MAX_ENTRIES} entries: name a directory below, or use ls in bash]"
-            )
-        return ToolResult(True, "\n".join(lines) or "[empty]", {"files": files, "truncated": cut})
+        data = {"files": files, "truncated": bool(more)}
+        return ToolResult(True, "\n".join(lines + more) or "[empty]", data)

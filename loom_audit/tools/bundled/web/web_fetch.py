@@ -116,24 +116,20 @@ class WebFetch(Tool):
         return f"fetches from {host}, which is not on the allow-list"
 
     def limit(self, args: FetchInput) -> float:
-        return self._seconds(args) + 5
-
-    def _seconds(self, args: FetchInput) -> float:
-        return args.timeout or self.timeout_seconds
+        return (args.timeout or self.timeout_seconds) + 5
 
     async def execute(self, args: FetchInput, ctx: ToolContext) -> ToolResult:
         sent = _request_of(args)
         hops: list[dict[str, Any]] = []
+        seconds = args.timeout or self.timeout_seconds
         try:
-            with anyio.fail_after(self._seconds(args)):
+            with anyio.fail_after(seconds):
                 where, answer = await self._follow_redirects(
                     parse_target(args.url), sent, hops, ctx.settings
                 )
         except TimeoutError:
-            error: AuditError = ToolTimeout(
-                f"{args.url[:200]} did not answer within "
-                f"{count_text(self._seconds(args), 'second')}"
-            )
+            lasted = count_text(seconds, "second")
+            error: AuditError = ToolTimeout(f"{args.url[:200]} did not answer within {lasted}")
             return ToolResult.failure(error, data={"hops": hops})
         except AuditError as error:
             return ToolResult.failure(error, data={"hops": hops} if hops else None)
