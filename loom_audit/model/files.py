@@ -138,8 +138,8 @@ def is_within(path: str, folders: Iterable[str]) -> bool:
 
 def parents(path: str) -> list[str]:
     """The directories above a path, outermost first, without the root."""
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[: n + 1]) for n in range(len(parts))]
+    names = path.split("/")[:-1]
+    return ["/".join(names[: n + 1]) for n in range(len(names))]
 
 
 def proven_moves(
@@ -150,33 +150,33 @@ def proven_moves(
     `was` and `now` have those before and after, by path. A folder whose inside is on record on
     both sides is not listed: what is in it is.
     """
-    left: dict[str, list[FileChange]] = {}
-    came: list[FileChange] = []
+    gone: dict[str, list[FileChange]] = {}
+    created: list[FileChange] = []
     for change in changes:
         before, after = was.get(change.path, ""), now.get(change.path, "")
         if before == after:
             continue
         if before and change.before:
-            left.setdefault(before, []).append(change)
+            gone.setdefault(before, []).append(change)
         if after and change.after:
-            came.append(change)
-    return tuple(_paired(left, ((now[change.path], change) for change in came)))
+            created.append(change)
+    return tuple(_paired(gone, ((now[change.path], change) for change in created)))
 
 
 def _paired(
-    left: Mapping[Key, list[FileChange]], came: Iterable[tuple[Key, FileChange]]
+    gone: Mapping[Key, list[FileChange]], created: Iterable[tuple[Key, FileChange]]
 ) -> Iterator[Move]:
-    """What came and what left under one key, of the same name first, each used once."""
-    for key, change in came:
+    """Pair what was created with what is gone under its key, one of its name first, each once."""
+    for key, change in created:
         source: FileChange | None = None
-        for one in left.get(key, ()):
+        for one in gone.get(key, ()):
             same_name = _name_of(one.path) == _name_of(change.path)
             if (same_name or source is None) and _may_be_moved(one, change):
                 source = one
                 if same_name:
                     break
         if source is not None:
-            left[key].remove(source)
+            gone[key].remove(source)
             yield Move(source.path, change.path)
 
 
@@ -190,7 +190,7 @@ def moves_among(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[M
     return tuple(move for move, _, _ in _with_ends(changes, moves))
 
 
-def border_moves(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
+def opaque_moves(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
     """The moves of which an end is opaque: the whole folder was renamed, or is to be."""
     ends = _with_ends(changes, moves)
     return tuple(move for move, was, now in ends if is_opaque(was) or is_opaque(now))
@@ -259,13 +259,13 @@ def find_moves(changes: Iterable[FileChange]) -> tuple[Move, ...]:
 
     Empty files are not paired, since two empty files need not be the same one.
     """
-    left: dict[BlobId, list[FileChange]] = {}
-    came: list[tuple[BlobId, FileChange]] = []
+    gone: dict[BlobId, list[FileChange]] = {}
+    created: list[tuple[BlobId, FileChange]] = []
     for change in changes:
         before, after = change.before, change.after
         if before and before.kind == "file" and after is None:
             if before.blob and before.size:
-                left.setdefault(before.blob, []).append(change)
+                gone.setdefault(before.blob, []).append(change)
         elif before is None and after and after.kind == "file" and after.blob:
-            came.append((after.blob, change))
-    return tuple(_paired(left, came))
+            created.append((after.blob, change))
+    return tuple(_paired(gone, created))

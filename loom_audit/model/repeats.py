@@ -32,7 +32,7 @@ class Repeats:
     def __init__(self) -> None:
         self._older = True
         self._named: dict[tuple[str, str], Any] = {}
-        self._found: dict[tuple[str, str], Repeat] = {}
+        self._repeats: dict[tuple[str, str], Repeat] = {}
         self._seqs: set[int] = set()
 
     def follow(self, seq: int, envelope: Mapping[str, Any]) -> Repeat | None:
@@ -46,7 +46,7 @@ class Repeats:
         call = envelope.get("session", ""), envelope.get("call_id", "")
         if envelope["kind"] == CallFinished.kind:
             self._named.pop(call, None)
-            found = self._found.pop(call, None)
+            found = self._repeats.pop(call, None)
             if found is None or envelope.get("status") == "cancelled":
                 return found
             return Repeat(found.seq, found.intention, explained=False)
@@ -55,9 +55,9 @@ class Repeats:
             self._named[call] = intention
             return None
         self._seqs.add(seq)
-        if call in self._found:
+        if call in self._repeats:
             return Repeat(seq, intention, explained=False)
-        self._found[call] = Repeat(seq, intention, explained=self._older)
+        self._repeats[call] = Repeat(seq, intention, explained=self._older)
         return None
 
     def is_repeat(self, seq: int) -> bool:
@@ -66,6 +66,6 @@ class Repeats:
 
     def unfinished(self) -> list[Repeat]:
         """At the end of the log: those of calls that have not finished, which nothing explains."""
-        left = [Repeat(one.seq, one.intention, explained=False) for one in self._found.values()]
-        self._found.clear()
+        left = [Repeat(one.seq, one.intention, explained=False) for one in self._repeats.values()]
+        self._repeats.clear()
         return left

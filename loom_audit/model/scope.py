@@ -129,20 +129,20 @@ class Scope(Struct, frozen=True, dict=True):
         """Whether the path and all its parents are in scope."""
         above = path.rpartition("/")[0]
         if above:
-            held = self._folders.get(above)
-            if held is None:
+            inside = self._folders.get(above)
+            if inside is None:
                 if len(self._folders) >= _FOLDERS:
                     self._folders.clear()
-                held = self._folders[above] = self._includes_folder(above)
-            if not held:
+                inside = self._folders[above] = self._includes_folder(above)
+            if not inside:
                 return False
         return self.excludes(path, directory=directory) is None
 
     def _includes_folder(self, path: str) -> bool:
-        parts = path.split("/")
+        names = path.split("/")
         return all(
-            self.excludes("/".join(parts[:n]), directory=True) is None
-            for n in range(1, len(parts) + 1)
+            self.excludes("/".join(names[:n]), directory=True) is None
+            for n in range(1, len(names) + 1)
         )
 
     @cached_property

@@ -40,9 +40,9 @@ from loom_audit.model.files import (
     FileChange,
     FileState,
     Move,
-    border_moves,
     is_directory,
     is_opaque,
+    opaque_moves,
     parents,
     proven_moves,
 )
@@ -405,7 +405,7 @@ def _complete(attachment: Attachment, found: ScanResult) -> None:
         found.moves = proven_moves(found.changes, was, now)
         found.known |= set(was.values())
     found.apart += found.ends.add(found.changes, found.moves, was, now)
-    for move in border_moves(found.changes, found.moves):
+    for move in opaque_moves(found.changes, found.moves):
         found.written += written_inside(attachment, move.target)
     found.moved_in |= arrivals(found.changes, now, found.gone)
     arrived = []

@@ -15,10 +15,10 @@ from loom_audit.history.record.interrupted import Comparison, compare_with_disk,
 from loom_audit.model.files import (
     FileChange,
     Move,
-    border_moves,
     is_directory,
     is_opaque,
     is_within,
+    opaque_moves,
 )
 from loom_audit.model.plans.links import groups_in
 from loom_audit.model.plans.opening import UNREADABLE
@@ -72,7 +72,7 @@ class _Rest:
         self.left = {change.path: change for change in found.left}
         self.stays: dict[str, str] = {}
         self._now = {path: change.before for path, change in self.left.items()}
-        self._folders = border_moves(changes.values(), moves)
+        self._folders = opaque_moves(changes.values(), moves)
         self._others: dict[str, set[str]] = {}
         for move in moves:
             if not self._is_plain_folder(move):

@@ -10,9 +10,9 @@ from loom_audit.model.files import (
     FileChange,
     FileState,
     Move,
-    border_moves,
     is_opaque,
     is_within,
+    opaque_moves,
     paths_inside,
     with_folders_above,
 )
@@ -168,8 +168,8 @@ def moved_folders(
         for one in [*found.values()]:
             _follow(one, events.get(seq, ()), moves.get(seq, ()), steps)
         if seq in facts:
-            _add_border_moves(found, seq, facts[seq], steps, moves, ends_of)
-    _add_border_moves(found, last, drift, steps, moves, ends_of)
+            _add_opaque_moves(found, seq, facts[seq], steps, moves, ends_of)
+    _add_opaque_moves(found, last, drift, steps, moves, ends_of)
     for one in found.values():
         _find(one, events, identity_of, steps)
     return list(found.values())
@@ -279,7 +279,7 @@ def _is_folder(state: FileState | None) -> bool:
     return state is not None and state.kind == "directory"
 
 
-def _add_border_moves(
+def _add_opaque_moves(
     found: dict[str, MovedFolder],
     seq: int,
     fact: FilesChanged,
@@ -289,7 +289,7 @@ def _add_border_moves(
 ) -> None:
     """Add the folders that an event moved across the border of the scope, or move them on."""
     by_path = {change.path: change for change in fact.changes}
-    for move in border_moves(fact.changes, fact.moves):
+    for move in opaque_moves(fact.changes, fact.moves):
         step = ends_of.get((seq, move.source)) or ends_of.get((seq, move.target))
         ends = by_path[move.source].before, by_path[move.target].after
         identity = next((s.identity for s in ends if is_opaque(s)), "")

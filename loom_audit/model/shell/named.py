@@ -92,9 +92,9 @@ def _in_words(words: Sequence[str], cwd: str, budget: Budget, depth: int) -> Ite
         yield from _at(cwd, names(_sorted_out(rest, values)))
 
 
-def _at(cwd: str, found: Iterable[Named]) -> Iterator[Named]:
+def _at(cwd: str, named: Iterable[Named]) -> Iterator[Named]:
     """Those of them that are certain, from the directory they are named in; "" where unknown."""
-    for one in found:
+    for one in named:
         if not one.path or _MARK.search("".join((one.path, *one.into))):
             continue
         if not one.path.startswith("/") and not cwd:
@@ -145,76 +145,80 @@ def _sorted_out(words: Sequence[str], letters: str) -> _Operands:
 # --- what programs do with their operands -------------------------------------------------
 
 
-def _each(found: _Operands) -> Iterator[Named]:
-    yield from map(Named, found.rest)
+def _each(operands: _Operands) -> Iterator[Named]:
+    yield from map(Named, operands.rest)
 
 
-def _removed(found: _Operands) -> Iterator[Named]:
-    below = found.has("r", "R", "recursive")
-    yield from (Named(path, below) for path in found.rest)
+def _removed(operands: _Operands) -> Iterator[Named]:
+    below = operands.has("r", "R", "recursive")
+    yield from (Named(path, below) for path in operands.rest)
 
 
-def _without_first(found: _Operands) -> Iterator[Named]:
-    below = found.has("R", "recursive")
-    yield from (Named(path, below) for path in found.rest[0 if found.has("reference") else 1 :])
+def _without_first(operands: _Operands) -> Iterator[Named]:
+    below = operands.has("R", "recursive")
+    yield from (
+        Named(path, below) for path in operands.rest[0 if operands.has("reference") else 1 :]
+    )
 
 
-def _folders(found: _Operands) -> Iterator[Named]:
-    for path in found.rest:
+def _folders(operands: _Operands) -> Iterator[Named]:
+    for path in operands.rest:
         yield Named(path)
-        while found.has("p", "parents") and (path := posixpath.dirname(path)) not in ("", "/"):
+        while operands.has("p", "parents") and (path := posixpath.dirname(path)) not in ("", "/"):
             yield Named(path)
 
 
-def _moved(found: _Operands) -> Iterator[Named]:
-    sources = found.rest if found.value("t", "target-directory") else found.rest[:-1]
+def _moved(operands: _Operands) -> Iterator[Named]:
+    sources = operands.rest if operands.value("t", "target-directory") else operands.rest[:-1]
     yield from (Named(path, below=True) for path in sources)
-    yield from _copied(found)
+    yield from _copied(operands)
 
 
-def _copied(found: _Operands) -> Iterator[Named]:
-    folder = found.value("t", "target-directory")
-    sources = found.rest if folder else found.rest[:-1]
-    target = folder or "".join(found.rest[-1:])
+def _copied(operands: _Operands) -> Iterator[Named]:
+    folder = operands.value("t", "target-directory")
+    sources = operands.rest if folder else operands.rest[:-1]
+    target = folder or "".join(operands.rest[-1:])
     into = tuple(posixpath.basename(path.rstrip("/")) for path in sources)
     if folder or len(sources) > 1:
         yield from (Named(posixpath.join(target, name), below=True) for name in into if name)
     elif sources:
-        yield Named(target, below=True, into=() if found.has("T", "no-target-directory") else into)
+        yield Named(
+            target, below=True, into=() if operands.has("T", "no-target-directory") else into
+        )
 
 
-def _linked(found: _Operands) -> Iterator[Named]:
-    if len(found.rest) == 1 and not found.value("t", "target-directory"):
-        yield Named(posixpath.basename(found.rest[0].rstrip("/")))
+def _linked(operands: _Operands) -> Iterator[Named]:
+    if len(operands.rest) == 1 and not operands.value("t", "target-directory"):
+        yield Named(posixpath.basename(operands.rest[0].rstrip("/")))
     else:
-        yield from _copied(found)
+        yield from _copied(operands)
 
 
-def _installed(found: _Operands) -> Iterator[Named]:
-    yield from _folders(found) if found.has("d", "directory") else _copied(found)
+def _installed(operands: _Operands) -> Iterator[Named]:
+    yield from _folders(operands) if operands.has("d", "directory") else _copied(operands)
 
 
-def _edited(found: _Operands) -> Iterator[Named]:
+def _edited(operands: _Operands) -> Iterator[Named]:
     """The files of `sed -i`; what stands first is its script, unless an option gives it."""
-    if not found.has("i", "in-place"):
+    if not operands.has("i", "in-place"):
         return
-    files = found.rest[0 if found.has("e", "f", "expression", "file") else 1 :]
+    files = operands.rest[0 if operands.has("e", "f", "expression", "file") else 1 :]
     yield from map(Named, files)
 
 
 def _output(*names: str) -> Callable[[_Operands], Iterator[Named]]:
     """What an option names that says where the output goes."""
 
-    def named(found: _Operands) -> Iterator[Named]:
-        if path := found.value(*names):
+    def named(operands: _Operands) -> Iterator[Named]:
+        if path := operands.value(*names):
             yield Named(path)
 
     return named
 
 
 def _operand(prefix: str) -> Callable[[_Operands], Iterator[Named]]:
-    def named(found: _Operands) -> Iterator[Named]:
-        yield from (Named(w[len(prefix) :]) for w in found.rest if w.startswith(prefix))
+    def named(operands: _Operands) -> Iterator[Named]:
+        yield from (Named(w[len(prefix) :]) for w in operands.rest if w.startswith(prefix))
 
     return named
 
@@ -242,6 +246,6 @@ _PROGRAMS: dict[str, tuple[str, Callable[[_Operands], Iterator[Named]]]] = {
 """By program: its options with a value, and what it names."""
 
 
-def most(found: Iterable[Named], limit: int) -> list[Named]:
+def most(named: Iterable[Named], limit: int) -> list[Named]:
     """So many at most, each once."""
-    return [*dict.fromkeys(islice(found, limit))]
+    return [*dict.fromkeys(islice(named, limit))]

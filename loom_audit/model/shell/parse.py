@@ -387,7 +387,7 @@ class _Reader:
     def _here_documents(self) -> None:
         pending, self.pending = self.pending, []
         for command, word, tabs, expanded in pending:
-            if self.budget.left <= 0:
+            if self.budget.remaining <= 0:
                 return
             last = ("\t*" if tabs else "") + re.escape(word)
             end = re.compile(f"(?m)^{last}$\n?").search(self.text, self.at)

@@ -37,11 +37,11 @@ _LONGEST_CHAIN = 50
 class Budget(Struct):
     """Characters that may still be read, so that texts inside texts cannot grow for ever."""
 
-    left: int
+    remaining: int
 
     def spend(self, size: int) -> bool:
-        self.left -= size
-        return self.left >= 0
+        self.remaining -= size
+        return self.remaining >= 0
 
 
 class Flow(Struct, eq=False):

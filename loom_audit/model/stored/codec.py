@@ -90,7 +90,7 @@ def encode(
     Deterministic in its arguments. NotSerializable for a value that JSON cannot hold, an id
     over 256 bytes, a time without a zone, or a fact of an unknown kind.
     """
-    parts = split_fact(draft.fact)
+    split = split_fact(draft.fact)
     envelope: dict[str, Any] = {
         "v": FORMAT,
         "log": log,
@@ -98,7 +98,7 @@ def encode(
         "at": format_time(at),
         "actor": draft.actor,
         "kind": draft.fact.kind,
-        **parts.envelope,
+        **split.envelope,
     }
     if draft.id is not None:
         envelope["id"] = draft.id
@@ -112,8 +112,8 @@ def encode(
         envelope["parent"] = draft.parent
     if prev is not None:
         envelope["prev"] = prev.hex()[:PREV_DIGITS]
-    fit_envelope(envelope, parts.fact_fields)
-    payloads = payloads_of(parts, salts)
+    fit_envelope(envelope, split.fact_fields)
+    payloads = payloads_of(split, salts)
     listed = [
         {"role": p.role, "n": p.n, "size": len(p.content), "commit": commitment_text(p.commitment)}
         for p in payloads

@@ -17,14 +17,14 @@ _MANIFEST = ("manifest", 0)
 
 
 def opened_payloads(
-    envelope: Mapping[str, Any], parts: Iterable[StoredPart]
+    envelope: Mapping[str, Any], payloads: Iterable[StoredPart]
 ) -> dict[tuple[str, int], bytes]:
     """The payloads that are on record, by role and number, and the keys; others are left out.
 
     ValueError names one that is missing or is another one than was recorded: this version does not
     erase any.
     """
-    stored = {(role, n): (salt, content) for role, n, salt, content in parts}
+    stored = {(role, n): (salt, content) for role, n, salt, content in payloads}
     opened: dict[tuple[str, int], bytes] = {}
     for item in envelope.get("payloads", ()):
         key = item["role"], item["n"]

@@ -167,7 +167,7 @@ class Record(Struct, frozen=True):
     manifest: Manifest | None = None
 
 
-class Parts(Struct):
+class SplitFact(Struct):
     """A fact divided into envelope fields and what goes into payloads.
 
     `args` is a tuple of one value, or None for a fact without arguments; `manifest` the changes,
@@ -184,8 +184,8 @@ class Parts(Struct):
 # --- writing ------------------------------------------------------------------------------
 
 
-def split_fact(fact: Fact) -> Parts:
-    """The fact in its parts. NotSerializable for a fact of an unknown kind."""
+def split_fact(fact: Fact) -> SplitFact:
+    """The fact as envelope fields and payloads. NotSerializable for a fact of an unknown kind."""
     if isinstance(fact, UnknownFact):
         raise NotSerializable(
             f"A fact of the unknown kind {fact.kind!r} cannot be recorded",
@@ -198,23 +198,23 @@ def split_fact(fact: Fact) -> Parts:
                 hint=f"It is one of {', '.join(allowed)}.",
             )
     layout = LAYOUTS.get(type(fact), _PLAIN)
-    parts = Parts({})
+    split = SplitFact({})
     for name, default in _FIELDS[fact.kind]:
         value = getattr(fact, name)
         if name in layout.envelope:
             if isinstance(value, Coverage):
                 value = {"level": value.level, "reasons": value.reasons}
             if value is not None and value is not False and not (value == "" == default):
-                parts.envelope[layout.envelope[name]] = value
+                split.envelope[layout.envelope[name]] = value
         elif name == layout.args:
-            parts.args = None if layout.optional and value is None else (value,)
+            split.args = None if layout.optional and value is None else (value,)
         elif name not in layout.result and name not in layout.manifest and value != default:
-            parts.fact_fields[name] = _plain(value)
+            split.fact_fields[name] = _plain(value)
     if layout.result:
-        parts.result = {name: getattr(fact, name) for name in layout.result}
+        split.result = {name: getattr(fact, name) for name in layout.result}
     if layout.manifest:
-        parts.manifest = _manifest_of(fact)
-    return parts
+        split.manifest = _manifest_of(fact)
+    return split
 
 
 def _manifest_of(
@@ -243,21 +243,21 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def payloads_of(parts: Parts, salts: Salts) -> tuple[Payload, ...]:
+def payloads_of(split: SplitFact, salts: Salts) -> tuple[Payload, ...]:
     """The payloads of a fact whose envelope has been fitted."""
     texts = SeparateTexts()
     found: list[tuple[Role, bytes]] = []
-    if parts.args is not None:
-        found.append(("args", to_json(parts.args[0], where="arguments", texts=texts)))
-    if parts.result is not None:
-        found.append(("result", to_json(parts.result, where="call", texts=texts)))
-    if parts.manifest is not None:
-        manifest, keys = encode_manifest(*parts.manifest, salts)
+    if split.args is not None:
+        found.append(("args", to_json(split.args[0], where="arguments", texts=texts)))
+    if split.result is not None:
+        found.append(("result", to_json(split.result, where="call", texts=texts)))
+    if split.manifest is not None:
+        manifest, keys = encode_manifest(*split.manifest, salts)
         found.append(("manifest", manifest))
         if keys:
             found.append(("keys", keys))
-    if parts.fact_fields:
-        found.append(("fact", to_json(parts.fact_fields, where="fact")))
+    if split.fact_fields:
+        found.append(("fact", to_json(split.fact_fields, where="fact")))
     return (
         *(make_payload(role, 0, content, salts) for role, content in found),
         *(make_payload("content", n, content, salts) for content, n in texts.numbers.items()),

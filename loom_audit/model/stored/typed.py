@@ -24,13 +24,13 @@ def check_types(value: Struct) -> None:
 
     Structs in it are not looked into, where they lie in tuples.
     """
-    for allowed, found in zip(_fields(type(value)), astuple(value), strict=True):
+    for allowed, stored in zip(_fields(type(value)), astuple(value), strict=True):
         types, items = allowed
-        kind = type(found)
+        kind = type(stored)
         if types and (
-            kind not in types or (found and kind is tuple and items and not items(found))
+            kind not in types or (stored and kind is tuple and items and not items(stored))
         ):
-            raise TypeError(f"a field cannot be {found!a:.80}")
+            raise TypeError(f"a field cannot be {stored!a:.80}")
 
 
 def check_texts_of(values: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -65,11 +65,11 @@ def _of_items(given: tuple[Any, ...]) -> Callable[[Any], bool] | None:
     """What must be so of the items of a tuple."""
     if given[-1] is not Ellipsis:
         parts = [_allowed(one) for one in given]
-        return lambda found: len(found) == len(parts) and all(map(_has, parts, found))
+        return lambda value: len(value) == len(parts) and all(map(_has, parts, value))
     each = _allowed(given[0])
-    return lambda found: all(_has(each, one) for one in found)
+    return lambda value: all(_has(each, one) for one in value)
 
 
-def _has(allowed: _Allowed, found: Any) -> bool:
+def _has(allowed: _Allowed, value: Any) -> bool:
     types, items = allowed
-    return type(found) in types and (items is None or type(found) is not tuple or items(found))
+    return type(value) in types and (items is None or type(value) is not tuple or items(value))

@@ -172,7 +172,7 @@ _COMPILED = {
 }
 _PYTHON_TEXT = re.compile(r'"""(?:[^\\]|\\.)*?"""|\'\'\'(?:[^\\]|\\.)*?\'\'\'', re.DOTALL)
 _CAMEL = re.compile(r"\b\w*[a-z0-9][A-Z]\w*")
-_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
+_SUBWORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 
 
 def language_of(path: str) -> str:
@@ -215,5 +215,5 @@ def chunks(text: str) -> Iterator[Chunk]:
         piece = "\n".join(line[:MAX_LINE] for line in lines[first : first + CHUNK_LINES])
         if piece.strip():
             names = sorted({*_CAMEL.findall(piece)})
-            parts = " ".join(" ".join(_PARTS.findall(name)) for name in names)
+            parts = " ".join(" ".join(_SUBWORDS.findall(name)) for name in names)
             yield Chunk(first + 1, piece, parts)

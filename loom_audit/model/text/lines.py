@@ -181,11 +181,11 @@ def _from_pairs(pairs: list[tuple[int, int]], n: int, m: int) -> list[Edit]:
 
 
 def _slide(
-    found: list[Edit], a: list[int], b: list[int], old: Sequence[bytes], new: Sequence[bytes]
+    unslid: list[Edit], a: list[int], b: list[int], old: Sequence[bytes], new: Sequence[bytes]
 ) -> list[Edit]:
     """Insertions and deletions slid to one canonical place; those that meet become one."""
     done: list[Edit] = []
-    waiting = found[::-1]
+    waiting = unslid[::-1]
     while waiting:
         edit = waiting.pop()
         low = (done[-1].old_end, done[-1].new_end) if done else (0, 0)
@@ -230,16 +230,16 @@ def _join(first: Edit, second: Edit) -> Edit:
     return Edit(first.old_start, second.old_end, first.new_start, second.new_end)
 
 
-def _best_slide(top: Edit, room: int, old: Sequence[bytes], new: Sequence[bytes]) -> Edit:
+def _best_slide(top: Edit, reach: int, old: Sequence[bytes], new: Sequence[bytes]) -> Edit:
     lines, start, stop = (
         (old, top.old_start, top.old_end)
         if top.old_start < top.old_end
         else (new, top.new_start, top.new_end)
     )
     # edits slide far in runs of equal lines only, where all places look the same
-    first = max(0, room - 100)
+    first = max(0, reach - 100)
     best = min(
-        range(room, first - 1, -1),
+        range(reach, first - 1, -1),
         key=lambda by: _boundary_cost(lines, start + by) + _boundary_cost(lines, stop + by),
     )
     return _shift(top, best)

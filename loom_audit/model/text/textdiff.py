@@ -137,10 +137,10 @@ def unified(
     return b"".join([*(line + b"\n" for line in (first, *header)), *body])
 
 
-def _groups(found: Sequence[Edit], context: int) -> Iterator[list[Edit]]:
+def _groups(changes: Sequence[Edit], context: int) -> Iterator[list[Edit]]:
     """Edits grouped so that those with touching context are together."""
     group: list[Edit] = []
-    for edit in found:
+    for edit in changes:
         if group and edit.old_start - group[-1].old_end > 2 * context:
             yield group
             group = []

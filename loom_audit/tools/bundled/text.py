@@ -70,9 +70,9 @@ def read_part(stream: BinaryIO, first: int, last: int | None, limit: int) -> Par
             stop = len(chunk) if end < 0 else end + 1
             if line >= first:
                 start = start if kept else before + position
-                room = limit - len(kept)
-                kept += chunk[position : min(stop, position + room)]
-                if stop - position > room:
+                space = limit - len(kept)
+                kept += chunk[position : min(stop, position + space)]
+                if stop - position > space:
                     return Part(bytes(kept), True, line, start)
             position = stop
             if end >= 0:

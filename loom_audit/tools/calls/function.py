@@ -64,12 +64,12 @@ class FunctionTool(Tool):
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**named)
 
-        def left(thread: int) -> None:
+        def note_running(thread: int) -> None:
             ctx.left_running.append(thread)
             if ctx.call is not None:
                 ctx.call.leave_running(thread)
 
-        return await in_own_thread(lambda: self.function(**named), left)
+        return await in_own_thread(lambda: self.function(**named), note_running)
 
     async def _run_isolated(self, named: dict[str, Any], ctx: ToolContext) -> Any:
         argv, order = isolated_call(self.function, named)

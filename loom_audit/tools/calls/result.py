@@ -134,8 +134,8 @@ def cut(text: str, limit: int, way_on: str = "") -> str:
     raw = text.encode("utf-8", "surrogatepass")
     if len(raw) <= limit:
         return text
-    room = (limit - 80 - len(way_on.encode())) // 2
-    end, begin = ends_of(raw, room, room)
+    each = (limit - 80 - len(way_on.encode())) // 2
+    end, begin = ends_of(raw, each, each)
     head, tail = (part.decode("utf-8", "surrogatepass") for part in (raw[:end], raw[begin:]))
     said = f"[… {begin - end} of {len(raw)} bytes left out{way_on} …]\n"
     return f"{head}{said}{tail}" if head.endswith("\n") else f"{head}\n{said}{tail}"

@@ -21,10 +21,10 @@ def as_json(value: Any, where: str = "value") -> Any:
     return _copy(value, [where], [MAX_VALUES])
 
 
-def _copy(value: Any, trail: list[str | int], left: list[int]) -> Any:
-    """The copy; `trail` leads to the value, `left` counts how many more there may be."""
-    left[0] -= 1
-    if left[0] < 0:
+def _copy(value: Any, trail: list[str | int], remaining: list[int]) -> Any:
+    """The copy; `trail` leads to the value, `remaining` counts how many more there may be."""
+    remaining[0] -= 1
+    if remaining[0] < 0:
         raise NotSerializable(
             f"more than {MAX_VALUES} values", hint="Write them to a file and pass its path."
         )
@@ -47,20 +47,20 @@ def _copy(value: Any, trail: list[str | int], left: list[int]) -> Any:
             hint="Pass it flatter, or as a text.",
         )
     if isinstance(value, (list, tuple)):
-        return [_inner(item, n, trail, left) for n, item in enumerate(value)]
+        return [_inner(item, n, trail, remaining) for n, item in enumerate(value)]
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
                 raise NotSerializable(
                     f"the key {_text(key):.100} at {_path_text(trail)} is not a text"
                 )
-        return {str(key): _inner(item, key, trail, left) for key, item in value.items()}
+        return {str(key): _inner(item, key, trail, remaining) for key, item in value.items()}
     raise NotSerializable(f"{type(value).__name__} at {_path_text(trail)} is not a JSON value")
 
 
-def _inner(value: Any, step: str | int, trail: list[str | int], left: list[int]) -> Any:
+def _inner(value: Any, step: str | int, trail: list[str | int], remaining: list[int]) -> Any:
     trail.append(step)
-    copy = _copy(value, trail, left)
+    copy = _copy(value, trail, remaining)
     trail.pop()
     return copy
 
@@ -75,20 +75,20 @@ def nearest_json(value: Any) -> Any:
     return _nearest(value, 0, [MAX_NEAREST])
 
 
-def _nearest(value: Any, depth: int, left: list[int]) -> Any:
-    left[0] -= 1
-    if depth > MAX_DEPTH or left[0] < 0:
+def _nearest(value: Any, depth: int, remaining: list[int]) -> Any:
+    remaining[0] -= 1
+    if depth > MAX_DEPTH or remaining[0] < 0:
         return "<left out>"
     if isinstance(value, (list, tuple)):
-        return [_nearest(item, depth + 1, left) for item in value[: max(0, left[0]) + 1]]
+        return [_nearest(item, depth + 1, remaining) for item in value[: max(0, remaining[0]) + 1]]
     if isinstance(value, dict):
         named: dict[str, Any] = {}
         for key, item in value.items():
-            if left[0] < 0:
+            if remaining[0] < 0:
                 named["<more>"] = "<left out>"
                 break
             name = key if isinstance(key, str) else _text(key)
-            named[name] = _nearest(item, depth + 1, left)
+            named[name] = _nearest(item, depth + 1, remaining)
         return named
     try:
         return as_json(value)

@@ -132,44 +132,44 @@ def find_start(args: list[str], cwd: str) -> str:
 
 
 def is_device(path: str) -> bool:
-    parts = _parts(path)
-    return len(parts) > 1 and parts[:2] == ["", "dev"] and _device(parts)
+    names = _names_in(path)
+    return len(names) > 1 and names[:2] == ["", "dev"] and _device(names)
 
 
-def _device(parts: list[str]) -> bool:
-    return len(parts) > 2 and not _DEVICES.fullmatch("/".join(parts))
+def _device(names: list[str]) -> bool:
+    return len(names) > 2 and not _DEVICES.fullmatch("/".join(names))
 
 
-def _parts(path: str) -> list[str]:
+def _names_in(path: str) -> list[str]:
     """An absolute path (or one below `HOME`) without `//`, `/./` and `/../`; else empty."""
     head, _, rest = path.partition("/")
     if head not in ("", HOME) or not path:
         return []
-    parts = [head]
+    names = [head]
     for part in rest.split("/"):
         if part == "..":
-            parts = parts[:-1] if len(parts) > 1 else ["", "home"] if head else [""]
+            names = names[:-1] if len(names) > 1 else ["", "home"] if head else [""]
         elif part not in ("", "."):
-            parts.append(part)
-    return parts
+            names.append(part)
+    return names
 
 
 def _protected(path: str, cwd: str) -> str:
     """Which protected place the path names or holds everything of: `/`, a directory or `~`."""
-    parts = _parts(path if path[:1] in ("/", HOME) or not cwd else f"{cwd}/{path}")
-    if not parts:
+    names = _names_in(path if path[:1] in ("/", HOME) or not cwd else f"{cwd}/{path}")
+    if not names:
         return ""
-    while len(parts) > 1 and _is_everything(parts[-1]):
-        parts.pop()
-    if len(parts) == 1:
-        return "~" if parts[0] == HOME else "/"
-    if parts[0] == HOME:
+    while len(names) > 1 and _is_everything(names[-1]):
+        names.pop()
+    if len(names) == 1:
+        return "~" if names[0] == HOME else "/"
+    if names[0] == HOME:
         return ""
-    pattern = parts[1].translate(LITERAL)[:100]
-    if len(parts) == 2 and any(name == pattern or _matches(name, parts[1]) for name in _SYSTEM):
+    pattern = names[1].translate(LITERAL)[:100]
+    if len(names) == 2 and any(name == pattern or _matches(name, names[1]) for name in _SYSTEM):
         return "/" + pattern
-    if len(parts) == 3 and (parts[1] in ("home", "Users") or tuple(parts[1:]) in _SYSTEM_PAIRS):
-        return "/".join(parts)
+    if len(names) == 3 and (names[1] in ("home", "Users") or tuple(names[1:]) in _SYSTEM_PAIRS):
+        return "/".join(names)
     return ""
 
 

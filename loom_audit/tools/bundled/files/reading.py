@@ -18,7 +18,7 @@ from loom_audit.tools.calls.result import MAX_OUTPUT, Image, ToolResult, ends_of
 from loom_audit.tools.calls.tool import Tool, one_thread
 
 MEBIBYTE = 1024 * 1024
-ROOM = MAX_OUTPUT - 512
+MAX_SHOWN = MAX_OUTPUT - 512
 """Bytes of a file that an answer has room for, beside what is said about them."""
 MAX_IMAGE = 3_700_000
 """Bytes of a picture that is sent to a model: in base64 the vendors take 5 MB."""
@@ -44,7 +44,7 @@ class ReadInput(Fields):
     ] = None
     limit: Annotated[
         Annotated[int, Meta(ge=1, le=16 * MEBIBYTE)] | None,
-        Meta(description=f"How many bytes to read from offset; {ROOM} when left out"),
+        Meta(description=f"How many bytes to read from offset; {MAX_SHOWN} when left out"),
     ] = None
     max_bytes: Annotated[
         int, Meta(ge=1, le=16 * MEBIBYTE, description="Read at most so many bytes")
@@ -63,26 +63,26 @@ class ReadInput(Fields):
     def in_bytes(self) -> bool:
         return self.offset is not None or self.limit is not None
 
-    def read(self, stream: BinaryIO, entry: Entry) -> "Found":
+    def read(self, stream: BinaryIO, entry: Entry) -> "FilePart":
         """The part that is asked for; of what is not text, the hash of the whole."""
         if self.in_bytes:
-            most = min(self.limit or ROOM, self.max_bytes)
+            most = min(self.limit or MAX_SHOWN, self.max_bytes)
             part = read_bytes(stream, self.offset or 0, most, entry.size)
         else:
             first, last = self.line_range or (1, None)
             part = read_part(stream, first, last, self.max_bytes)
         if self.encoding == "base64" or not is_binary(part.raw):
-            return Found(entry, part)
+            return FilePart(entry, part)
         if entry.size > MAX_HASHED:
-            return Found(entry, part, f"only of files up to {MAX_HASHED} bytes")
+            return FilePart(entry, part, f"only of files up to {MAX_HASHED} bytes")
         stream.seek(0)
         hashed = hashlib.sha256()
         while chunk := stream.read(MEBIBYTE):
             hashed.update(chunk)
-        return Found(entry, part, hashed.hexdigest())
+        return FilePart(entry, part, hashed.hexdigest())
 
 
-class Found(Struct, frozen=True):
+class FilePart(Struct, frozen=True):
     """A part of a file; `digest` is the SHA-256 of one that is not text, or why it is not told."""
 
     entry: Entry
@@ -117,16 +117,16 @@ class ReadFile(Tool):
 
     @one_thread
     async def execute(self, args: ReadInput, ctx: ToolContext) -> ToolResult:
-        found = await ctx.open(args.path, args.read)
-        entry, part = found.entry, found.part
+        read = await ctx.open(args.path, args.read)
+        entry, part = read.entry, read.part
         image: Image | None = None
         if args.encoding == "base64":
             content = b64encode(part.raw).decode("ascii")
-            output, rest = _encoded(content, found)
+            output, rest = _encoded(content, read)
         else:
             content = decode(part.raw, whole=not part.truncated)
-            output, rest = _named(found) if found.digest else _shown(found)
-            image = _image(found)
+            output, rest = _named(read) if read.digest else _shown(read)
+            image = _image(read)
         if not part.raw and (args.line_range or args.in_bytes) and entry.size:
             has = f"{entry.size} bytes" if args.in_bytes else f"{count_text(part.lines, 'line')}"
             output = f"[nothing there: {args.path} has {has}]"
@@ -144,18 +144,18 @@ class ReadFile(Tool):
         return ToolResult(True, output, data, image=image)
 
 
-def _shown(found: Found) -> tuple[str, int | None]:
+def _shown(read: FilePart) -> tuple[str, int | None]:
     """The text, of a long one head and tail, and where what is left out begins."""
-    part, size = found.part, found.entry.size
+    part, size = read.part, read.entry.size
     raw = part.raw[_half_before(part.raw) if part.start else 0 :]
     start = part.start + len(part.raw) - len(raw)
     if part.truncated:
         raw = raw[: len(raw) - _half_behind(raw)]
     end = start + len(raw)
     more = f"\n[bytes {start} to {end} of {size}; offset {end} goes on]" if part.truncated else ""
-    if len(raw) <= ROOM:
+    if len(raw) <= MAX_SHOWN:
         return decode(raw) + more, end if part.truncated else None
-    behind, again = ends_of(raw, ROOM * 3 // 4, ROOM // 4)
+    behind, again = ends_of(raw, MAX_SHOWN * 3 // 4, MAX_SHOWN // 4)
     head, tail = decode(raw[:behind]), decode(raw[again:])
     begin, resumed = start + behind, start + again
     said = f"[… bytes {begin} to {resumed} of {size} are left out: offset {begin} goes on …]\n"
@@ -174,19 +174,19 @@ def _half_behind(raw: bytes) -> int:
     return len(decoder.getstate()[0])
 
 
-def _named(found: Found) -> tuple[str, int | None]:
+def _named(read: FilePart) -> tuple[str, int | None]:
     """What a binary file is, instead of signs that say nothing."""
-    kind, size = kind_of(found.part.raw), found.entry.size
-    said = f"[{kind.text}, {count_text(size, 'byte')}, SHA-256 {found.digest}; "
+    kind, size = kind_of(read.part.raw), read.entry.size
+    said = f"[{kind.text}, {count_text(size, 'byte')}, SHA-256 {read.digest}; "
     return f"{said}encoding base64 gives its bytes]", None
 
 
-def _encoded(content: str, found: Found) -> tuple[str, int | None]:
+def _encoded(content: str, read: FilePart) -> tuple[str, int | None]:
     """The base64, or that an answer does not hold it: half of it would be of no use."""
-    part, size = found.part, found.entry.size
+    part, size = read.part, read.entry.size
     end = part.start + len(part.raw)
-    if len(content) > ROOM:
-        most = ROOM * 3 // 4
+    if len(content) > MAX_SHOWN:
+        most = MAX_SHOWN * 3 // 4
         told = f"{count_text(len(part.raw), 'byte')} do not fit into an answer as base64"
         return (
             f"[{told}: read them in parts, with limit {most} and from offset {part.start}]",
@@ -197,10 +197,10 @@ def _encoded(content: str, found: Found) -> tuple[str, int | None]:
     return f"{content}\n[bytes {part.start} to {end} of {size}; offset {end} goes on]", end
 
 
-def _image(found: Found) -> Image | None:
+def _image(read: FilePart) -> Image | None:
     """The picture, when all of one was read that a model can be sent."""
-    raw = found.part.raw
-    if not found.digest or len(raw) != found.entry.size or len(raw) > MAX_IMAGE:
+    raw = read.part.raw
+    if not read.digest or len(raw) != read.entry.size or len(raw) > MAX_IMAGE:
         return None
     kind = kind_of(raw)
     return Image(kind.media, raw) if kind.is_shown(len(raw)) else None

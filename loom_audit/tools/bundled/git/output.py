@@ -70,17 +70,17 @@ def status_of(raw: bytes) -> dict[str, Any]:
     return {**found, "entries": entries, "clean": not entries}
 
 
-def _header(found: dict[str, Any], line: str) -> None:
+def _header(status: dict[str, Any], line: str) -> None:
     name, _, value = line.partition(" ")
     if name == "branch.oid":
-        found["commit"] = None if value == "(initial)" else value
+        status["commit"] = None if value == "(initial)" else value
     elif name == "branch.head":
-        found["branch"] = None if value == "(detached)" else value
+        status["branch"] = None if value == "(detached)" else value
     elif name == "branch.upstream":
-        found["upstream"] = value
+        status["upstream"] = value
     elif name == "branch.ab":
         ahead, behind = value.split(" ")
-        found["ahead"], found["behind"] = int(ahead), -int(behind)
+        status["ahead"], status["behind"] = int(ahead), -int(behind)
 
 
 def _entry(index: str, worktree: str, path: bytes, *, unmerged: bool = False) -> dict[str, Any]:

@@ -117,10 +117,10 @@ class RunTests(Tool):
             },
         )
         if framework == "npm":
-            report, stdout = _npm_report(decode(done.stdout)), decode(done.stdout)
+            tally, stdout = _npm_tally(decode(done.stdout)), decode(done.stdout)
         else:
-            report, stdout = _report(decode(done.stdout), mark)
-        return _result(framework, report, stdout, done, seconds)
+            tally, stdout = _tally(decode(done.stdout), mark)
+        return _result(framework, tally, stdout, done, seconds)
 
     async def _framework(self, args: TestsInput, ctx: ToolContext) -> str:
         """`auto` is left to our program for Python, which knows whether pytest is there."""
@@ -150,29 +150,29 @@ async def python_of(ctx: ToolContext) -> str:
 
 
 def _result(
-    framework: str, report: dict[str, Any], stdout: str, done: CommandResult, seconds: float
+    framework: str, tally: dict[str, Any], stdout: str, done: CommandResult, seconds: float
 ) -> ToolResult:
     data = {
         "framework": framework,
         **dict.fromkeys(COUNTS),
         "failures": [],
         "left_out": 0,
-        **report,
+        **tally,
         **process_data(done, TestsOutput.model_fields),
     }
     data |= {"stdout": cut(stdout, SHOWN_STREAM), "stderr": cut(data["stderr"], SHOWN_STREAM)}
-    output = "\n".join(_lines(data, report, done))
+    output = "\n".join(_lines(data, tally, done))
     bad = (data["failed"] or 0) + (data["errors"] or 0)
     error: AuditError | None = None
     if done.timed_out:
         error = killed_error("The tests were", seconds)
     elif bad:
         error = ExecutionFailed(f"{bad} of {_total(data)} tests did not pass")
-    elif done.exit_code == 5 and framework != "npm" and report:
+    elif done.exit_code == 5 and framework != "npm" and tally:
         error = NotFound("no tests were found", hint="Check paths and pattern.")
     elif done.exit_code:
         error = ExecutionFailed(f"The tests ended with exit code {done.exit_code}")
-    elif not report and framework != "npm":
+    elif not tally and framework != "npm":
         error = ExecutionFailed("The tests ended without a report: one of them left the process")
     return result_of(error, output, data)
 
@@ -196,18 +196,18 @@ async def _argv(framework: str, args: TestsInput, ctx: ToolContext, mark: str) -
     return [await python_of(ctx), "-c", _PROGRAM.read_text("utf-8"), json.dumps(request)]
 
 
-def _report(stdout: str, mark: str) -> tuple[dict[str, Any], str]:
-    """Our program's report, and what was printed beside it."""
+def _tally(stdout: str, mark: str) -> tuple[dict[str, Any], str]:
+    """The tally that our program printed, and what was printed beside it."""
     before, found, after = stdout.rpartition(f"\n{mark} ")
     line, _, rest = after.partition("\n")
     try:
-        report = TestsReport.model_validate_json(line) if found else None
+        tally = TestsTally.model_validate_json(line) if found else None
     except ValueError:
-        report = None
-    return (report.model_dump(), before + rest) if report else ({}, stdout)
+        tally = None
+    return (tally.model_dump(), before + rest) if tally else ({}, stdout)
 
 
-class TestsReport(Output):
+class TestsTally(Output):
     """What our program says at its end. Tests can write it too, so it is checked."""
 
     framework: Literal["pytest", "unittest"]
@@ -225,7 +225,7 @@ _MOCHA = re.compile(r"^\s+(\d+) (passing|failing|pending)\b", re.MULTILINE)
 _NOT_OK = re.compile(r"^ *not ok \d+ - (.*)\n((?: +.*\n)*)", re.MULTILINE)
 
 
-def _npm_report(stdout: str) -> dict[str, Any]:
+def _npm_tally(stdout: str) -> dict[str, Any]:
     """What node's own runner (TAP or spec), jest or mocha say; nothing when none is known."""
     counted = {word: int(number) for word, number in _SUMMARY.findall(stdout)}
     if "pass" not in counted:
@@ -266,15 +266,15 @@ def _total(data: dict[str, Any]) -> int:
     return sum(data[key] or 0 for key in COUNTS)
 
 
-def _lines(data: dict[str, Any], report: dict[str, Any], done: CommandResult) -> Iterator[str]:
-    if report:
+def _lines(data: dict[str, Any], tally: dict[str, Any], done: CommandResult) -> Iterator[str]:
+    if tally:
         counts = ", ".join(f"{data[key]} {key}" for key in COUNTS if data[key])
         yield f"{data['framework']}: {counts or 'no tests'}"
     for failure in data["failures"][:50]:
         place = f" ({failure['file']}:{failure['line']})" if failure["file"] else ""
         first = (failure["message"].strip().splitlines() or [""])[0]
         yield f"- {failure['name']}{place}: {first}"
-    if not report or data["failures"]:
+    if not tally or data["failures"]:
         yield from (text for text in (data["stdout"].strip(), data["stderr"].strip()) if text)
     if done.unconfined:
         yield f"[not confined: {done.unconfined}]"

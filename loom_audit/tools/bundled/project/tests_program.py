@@ -1,7 +1,7 @@
 """What `run_tests` runs with the project's own Python: standard library and pytest only.
 
 Reads nothing of ours. Takes a request as JSON in its argument, runs the tests in the working
-directory and prints, after everything they print, one line: the request's mark and a report.
+directory and prints, after everything they print, one line: the request's mark and a tally.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_FAILURES = 200
 MAX_TEXT = 1000
 
 
-class Report:
+class Tally:
     """How many tests ended how, and what is known of those that did not pass."""
 
     def __init__(self, framework: str) -> None:
@@ -56,22 +56,22 @@ class Report:
 class PytestPlugin:
     """Hears of every phase of every test: `pytest_runtest_logreport` in pytest's reference."""
 
-    def __init__(self, report: Report) -> None:
-        self.report = report
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
             self._failed("failed" if report.when == "call" else "errors", report)
         elif report.skipped:
-            self.report.add("skipped")
+            self.tally.add("skipped")
         elif report.when == "call":
-            self.report.add("passed")
+            self.tally.add("passed")
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
             self._failed("errors", report)
         elif report.skipped:
-            self.report.add("skipped")
+            self.tally.add("skipped")
 
     def _failed(self, outcome: str, report: Any) -> None:
         crash = getattr(report.longrepr, "reprcrash", None)
@@ -82,17 +82,17 @@ class PytestPlugin:
             message = crash.message
             if os.path.basename(str(crash.path)) == os.path.basename(str(file)):
                 line = crash.lineno
-        self.report.add(outcome, report.nodeid, file, line, message)
+        self.tally.add(outcome, report.nodeid, file, line, message)
 
 
 class UnittestResult(unittest.TextTestResult):
     """unittest's own result, which also keeps ours."""
 
-    report: Report
+    tally: Tally
 
     def addSuccess(self, test: unittest.TestCase) -> None:
         super().addSuccess(test)
-        self.report.add("passed")
+        self.tally.add("passed")
 
     def addFailure(self, test: unittest.TestCase, err: Any) -> None:
         super().addFailure(test, err)
@@ -110,15 +110,15 @@ class UnittestResult(unittest.TextTestResult):
 
     def addSkip(self, test: unittest.TestCase, reason: str) -> None:
         super().addSkip(test, reason)
-        self.report.add("skipped")
+        self.tally.add("skipped")
 
     def addExpectedFailure(self, test: unittest.TestCase, err: Any) -> None:
         super().addExpectedFailure(test, err)
-        self.report.add("skipped")
+        self.tally.add("skipped")
 
     def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
         super().addUnexpectedSuccess(test)
-        self.report.add("failed", test.id(), None, None, "unexpected success")
+        self.tally.add("failed", test.id(), None, None, "unexpected success")
 
     def _add(self, outcome: str, test: unittest.TestCase, err: Any) -> None:
         file: str | None = None
@@ -131,24 +131,24 @@ class UnittestResult(unittest.TextTestResult):
                 if os.path.basename(name).startswith("test"):
                     break
             step = step.tb_next
-        self.report.add(outcome, test.id(), file, line, f"{err[0].__name__}: {err[1]}")
+        self.tally.add(outcome, test.id(), file, line, f"{err[0].__name__}: {err[1]}")
 
 
 def run_pytest(request: dict[str, Any]) -> int:
     import pytest
 
-    report = Report("pytest")
+    tally = Tally("pytest")
     options = ["-p", "no:cacheprovider", "--color=no", "--tb=short", "-q"]
     if request["pattern"]:
         options += ["-k", request["pattern"]]
-    code = pytest.main([*options, *request["paths"]], plugins=[PytestPlugin(report)])
-    report.say(request["mark"])
+    code = pytest.main([*options, *request["paths"]], plugins=[PytestPlugin(tally)])
+    tally.say(request["mark"])
     return int(code)
 
 
 def run_unittest(request: dict[str, Any]) -> int:
-    report = Report("unittest")
-    UnittestResult.report = report
+    tally = Tally("unittest")
+    UnittestResult.tally = tally
     kept: Any = UnittestResult
     suite = unittest.TestSuite()
     for path in request["paths"] or ["."]:
@@ -162,8 +162,8 @@ def run_unittest(request: dict[str, Any]) -> int:
         suite.addTests(loader.discover(folder, name, top))
     runner = unittest.TextTestRunner(resultclass=kept, stream=sys.stdout)
     done = runner.run(suite)
-    report.say(request["mark"])
-    return 5 if not sum(report.counts.values()) else int(not done.wasSuccessful())
+    tally.say(request["mark"])
+    return 5 if not sum(tally.counts.values()) else int(not done.wasSuccessful())
 
 
 def main() -> None:

@@ -134,8 +134,8 @@ async def _body(response: "httpx.Response", limit: int) -> tuple[bytes, bool]:
     unpack = zlib.decompressobj(wbits=47) if coding in ("gzip", "x-gzip", "deflate") else None
     kept = bytearray()
     async for chunk in response.aiter_raw(_CHUNK):
-        room = limit + 1 - len(kept)
-        kept += unpack.decompress(chunk, room) if unpack else chunk[:room]
+        space = limit + 1 - len(kept)
+        kept += unpack.decompress(chunk, space) if unpack else chunk[:space]
         if len(kept) > limit:
             return bytes(kept[:limit]), True
     return bytes(kept), False

@@ -119,8 +119,8 @@ class _Reading:
         self._line = []
 
 
-def _words(parts: Iterable[str]) -> str:
-    return _SPACES.sub(" ", "".join(parts)).strip()
+def _words(texts: Iterable[str]) -> str:
+    return _SPACES.sub(" ", "".join(texts)).strip()
 
 
 def _whole(href: str, address: str) -> str:

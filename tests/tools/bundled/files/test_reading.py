@@ -7,7 +7,7 @@ import re
 import anyio
 import pytest
 
-from loom_audit.tools.bundled.files.reading import MAX_IMAGE, ROOM
+from loom_audit.tools.bundled.files.reading import MAX_IMAGE, MAX_SHOWN
 from loom_audit.tools.calls.result import MAX_OUTPUT
 from tests.pictures import PNG
 from tests.tools.conftest import Bench
@@ -92,7 +92,7 @@ def test_base64_is_whole_or_refused_with_its_size(bench: Bench) -> None:
     (bench.root / "raw").write_bytes(raw)
     asked = {"path": "raw", "encoding": "base64"}
     refused = bench.call("read_file", asked)
-    most = ROOM * 3 // 4
+    most = MAX_SHOWN * 3 // 4
     assert refused.output == (
         f"[25600 bytes do not fit into an answer as base64: read them in parts, with limit {most} "
         "and from offset 0]"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loom_audit.tools.bundled.project.run_tests import _npm_report
+from loom_audit.tools.bundled.project.run_tests import _npm_tally
 from loom_audit.tools.calls.result import ToolResult
 from tests.tools.conftest import Bench
 
@@ -228,5 +228,5 @@ def test_npm_tests_whose_output_nobody_knows_are_told_by_their_exit(npm: Bench) 
     ],
 )
 def test_summaries_of_other_runners(text: str, expected: tuple[int, ...]) -> None:
-    assert counts(_npm_report(text)) == expected
-    assert _npm_report("nothing of the kind") == {}
+    assert counts(_npm_tally(text)) == expected
+    assert _npm_tally("nothing of the kind") == {}
