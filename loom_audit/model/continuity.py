@@ -61,7 +61,7 @@ class TreeFold:
         """What each path was, while what is done may be undone."""
 
     def follow(self, fact: Fact) -> None:
-        """Make the tree what it is after a fact."""
+        """Change the tree as a fact says."""
         if isinstance(fact, FilesChanged):
             if fact.intention is not None:
                 if fact.intention in self._happened:
@@ -77,9 +77,10 @@ class TreeFold:
             self._list_anew(fact)
 
     def expect(self, changes: Iterable[FileChange]) -> None:
-        """That what changes are to begin with is what the tree has there, where it has something.
+        """Check that each change begins with the state of the tree at its path, if any.
 
-        What is out of scope is changed as well, and is in no tree.
+        A path out of scope may be changed as well; it is in no tree. A difference goes into
+        `broken`.
         """
         for change in changes:
             there = self.states.get(change.path)
@@ -88,7 +89,7 @@ class TreeFold:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Make the tree what it was when the block raises."""
+        """Restore the tree to what it is now when the block raises."""
         kept = self.states, self.untracked, self._inside
         others = self.broken, self._relisted, self._parts
         happened = len(self._happened)

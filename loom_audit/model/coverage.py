@@ -35,7 +35,7 @@ class Coverage(Struct, frozen=True):
     reasons: tuple[str, ...] = ()
 
     def lowered(self, *reasons: str, level: Level = "partial") -> "Coverage":
-        """This coverage lowered to the level for these reasons; unchanged without any."""
+        """Return this coverage lowered to the level for these reasons; unchanged without any."""
         if not reasons:
             return self
         worst: Level = "none" if "none" in (self.level, level) else "partial"
@@ -46,7 +46,7 @@ FULL = Coverage()
 
 
 def status_of(error: BaseException) -> Status:
-    """How a call ended that raised this; what is no `Exception` cancels."""
+    """Return how a call ended that raised this; anything but an `Exception` cancels the call."""
     if isinstance(error, ApprovalDenied):
         return "denied"
     if isinstance(error, ToolTimeout):

@@ -66,6 +66,12 @@ Rules = tuple[tuple[str, str], ...]
 
 
 class WorkspaceAttached(Struct, frozen=True):
+    """A folder was tied to the log, for the first time or after it was `moved_from` another path.
+
+    `ignore` and `max_file_bytes` (bytes) are the scope; `proof` says by what the folder was known
+    again.
+    """
+
     kind: ClassVar[str] = "workspace.attached"
     root: str
     ignore: str
@@ -96,7 +102,7 @@ class ScopeAccepted(Struct, frozen=True):
 
 
 class RulesChanged(Struct, frozen=True):
-    """The rules in force in a session from here on."""
+    """Other rules are in force in a session from here on."""
 
     kind: ClassVar[str] = "rules.changed"
     rules: Rules
@@ -133,6 +139,8 @@ class SessionStarted(Struct, frozen=True):
 
 
 class SessionEnded(Struct, frozen=True):
+    """An agent's run ended."""
+
     kind: ClassVar[str] = "session.ended"
     status: Literal["completed", "failed", "interrupted"] = "completed"
 
@@ -146,6 +154,8 @@ class SessionHeld(Struct, frozen=True):
 
 
 class SessionReleased(Struct, frozen=True):
+    """The session is no longer held; its calls run again."""
+
     kind: ClassVar[str] = "session.released"
     by: str
     reason: str = ""
@@ -336,10 +346,10 @@ class HookFailed(Struct, frozen=True):
 
 
 class ChangesAttributed(Struct, frozen=True):
-    """What was told later of changes that are on record as from outside, or as shared.
+    """A call may have made changes on record as from outside, or as shared: so it was told later.
 
-    The call of this request may have made those of this event at these paths. It adds a candidate
-    and changes no tree, no coverage and no status; `grounds` say why.
+    The call with the request `call` may have made the changes of the event `event` at these paths.
+    The fact adds a candidate and changes no tree, no coverage and no status; `grounds` say why.
     """
 
     kind: ClassVar[str] = "changes.attributed"
@@ -370,6 +380,8 @@ class TreeListed(Struct, frozen=True):
 
 
 class CheckpointMarked(Struct, frozen=True):
+    """A point was given a name; `note` says why."""
+
     kind: ClassVar[str] = "checkpoint.marked"
     name: str
     point: int
@@ -448,6 +460,7 @@ class Event(Struct, frozen=True):
 
     @property
     def kind(self) -> str:
+        """The stored name of the fact: `files.changed`."""
         return self.fact.kind
 
 

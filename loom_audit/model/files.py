@@ -81,14 +81,14 @@ class Move(Struct, frozen=True):
 
 
 def apply(tree: Tree, changes: Iterable[FileChange]) -> dict[str, FileState]:
-    """The tree after the changes; `before` is not checked."""
+    """Return the tree after the changes; `before` of a change is not compared with the tree."""
     result = dict(tree)
     follow(result, changes)
     return result
 
 
 def follow(tree: dict[str, FileState], changes: Iterable[FileChange]) -> None:
-    """Make a tree what it is after the changes; `before` is not checked."""
+    """Change a tree by the changes, in place; `before` of a change is not compared with it."""
     for change in changes:
         if change.after is None:
             tree.pop(change.path, None)
@@ -97,7 +97,7 @@ def follow(tree: dict[str, FileState], changes: Iterable[FileChange]) -> None:
 
 
 def diff(old: Tree, new: Tree) -> tuple[FileChange, ...]:
-    """The changes that lead from the old tree to the new, ordered by path."""
+    """Return the changes that lead from the old tree to the new, ordered by path."""
     changes = [
         FileChange(path, state, new.get(path))
         for path, state in old.items()
@@ -108,17 +108,17 @@ def diff(old: Tree, new: Tree) -> tuple[FileChange, ...]:
 
 
 def is_opaque(state: FileState | None) -> TypeGuard[FileState]:
-    """Whether the inside of what is there is not on record."""
+    """Return whether a state is an opaque entry, whose inside is not on record."""
     return state is not None and state.kind == "opaque"
 
 
 def is_directory(state: FileState | None) -> bool:
-    """Whether what is there is a folder whose inside is on record."""
+    """Return whether a state is a folder whose inside is on record."""
     return state is not None and state.kind == "directory"
 
 
 def mode_after_write(mode: int) -> int:
-    """The mode of a file whose content changes: as in the kernel, it runs as nobody else then.
+    """Return the mode of a file once its content changed, as the kernel sets it.
 
     Set-user-ID falls, set-group-ID where the group may execute the file.
     """
@@ -127,17 +127,17 @@ def mode_after_write(mode: int) -> int:
 
 
 def is_other_file(one: str, other: str) -> bool:
-    """Whether two identities hold in the same boot and mount and are of different files."""
+    """Return whether two identities of the same boot and mount are those of different files."""
     return bool(one) and one[:EPOCH_DIGITS] == other[:EPOCH_DIGITS] and one != other
 
 
 def is_within(path: str, folders: Iterable[str]) -> bool:
-    """Whether a path is one of these, or below one."""
+    """Return whether a path is one of these folders, or below one."""
     return any(path == folder or path.startswith(folder + "/") for folder in folders)
 
 
 def parents(path: str) -> list[str]:
-    """The directories above a path, outermost first, without the root."""
+    """Return the directories above a path, outermost first, without the root."""
     names = path.split("/")[:-1]
     return ["/".join(names[: n + 1]) for n in range(len(names))]
 
@@ -145,10 +145,10 @@ def parents(path: str) -> list[str]:
 def proven_moves(
     changes: Iterable[FileChange], was: Mapping[str, str], now: Mapping[str, str]
 ) -> tuple[Move, ...]:
-    """The changes at whose paths the same file is now that was elsewhere, by the identities.
+    """Return the moves that the identities prove: the same file was at one path and is at another.
 
-    `was` and `now` have those before and after, by path. A folder whose inside is on record on
-    both sides is not listed: what is in it is.
+    `was` and `now` have the identities before and after, by path. A folder whose inside is on
+    record on both sides is not listed: what is in it is.
     """
     gone: dict[str, list[FileChange]] = {}
     created: list[FileChange] = []
@@ -186,20 +186,20 @@ def _may_be_moved(source: FileChange, target: FileChange) -> bool:
 
 
 def moves_among(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
-    """The moves of which both ends are among the changes."""
+    """Return the moves of which both ends are among the changes."""
     return tuple(move for move, _, _ in _with_ends(changes, moves))
 
 
 def opaque_moves(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
-    """The moves of which an end is opaque: the whole folder was renamed, or is to be."""
+    """Return the moves of which an end is opaque: the whole folder was renamed, or is to be."""
     ends = _with_ends(changes, moves)
     return tuple(move for move, was, now in ends if is_opaque(was) or is_opaque(now))
 
 
 def folder_renames(changes: Iterable[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
-    """The moves that rename a whole folder, the outermost of those that go along with each other.
+    """Return the moves that rename a whole folder, without those that go along with an outer one.
 
-    An end is opaque, or it is said of a folder in scope which one it is.
+    An end is opaque, or the folder in scope has an identity on record.
     """
     found = []
     for move, was, now in _with_ends(changes, moves):
@@ -222,13 +222,13 @@ def _with_ends(
 
 
 def goes_along(move: Move, other: Move) -> bool:
-    """Whether what is moved is in a folder that another move renames, and stays in it."""
+    """Return whether a move only follows from another one, which renames a folder around it."""
     inside = move.source.removeprefix(other.source + "/")
     return inside != move.source and move.target == f"{other.target}/{inside}"
 
 
 def with_folders_above(moves: Iterable[Move]) -> Iterator[Move]:
-    """The moves, each followed by those of the folders above it with which it may have moved."""
+    """Yield each move, and the moves of the folders above with which it may have gone along."""
     for move in moves:
         yield move
         source, target = move.source, move.target
@@ -238,7 +238,7 @@ def with_folders_above(moves: Iterable[Move]) -> Iterator[Move]:
 
 
 def paths_inside(folder: str, paths: Sequence[str]) -> list[str]:
-    """Those of the sorted paths that are in a folder, as they go on from there."""
+    """Return the sorted paths that are in a folder, each from the folder's name on."""
     first, last = bisect_left(paths, folder + "/"), bisect_left(paths, folder + "0")
     return [path[len(folder) :] for path in paths[first:last]]
 
@@ -248,7 +248,7 @@ def _name_of(path: str) -> str:
 
 
 def shown_moves(changes: Sequence[FileChange], moves: Iterable[Move]) -> tuple[Move, ...]:
-    """The moves on record, and for display those of equal content among the other changes."""
+    """Return the moves on record and, for display, those of equal content among other changes."""
     known = tuple(moves)
     ends = {path for move in known for path in (move.source, move.target)}
     return (*known, *find_moves(change for change in changes if change.path not in ends))

@@ -42,10 +42,11 @@ class Kind(Struct, frozen=True):
 
     @property
     def text(self) -> str:
+        """The kind in words, of a picture with its size in pixels."""
         return f"{self.name}, {self.width} × {self.height}" if self.media else self.name
 
     def is_shown(self, size: int) -> bool:
-        """Whether a browser is given such a picture of so many bytes."""
+        """Return whether a browser is given such a picture of `size` bytes."""
         small = size <= MOST_BYTES and self.width * self.height <= MOST_PIXELS
         return bool(self.media) and small
 
@@ -54,7 +55,7 @@ BINARY = Kind("binary")
 
 
 def kind_of(content: bytes) -> Kind:
-    """What bytes are by their first ones, whatever their file is called; BINARY when not known."""
+    """Return the kind of bytes by their beginning, whatever the name of the file; else BINARY."""
     for name, media, size in (
         ("PNG image", "image/png", _png(content)),
         ("GIF image", "image/gif", _gif(content)),
@@ -67,10 +68,10 @@ def kind_of(content: bytes) -> Kind:
 
 
 def without_encoded(value: Any, *, said: bool = False) -> Any:
-    """A JSON value in which bytes in base64 are replaced by what they are, their number and hash.
+    """Return a JSON value in which base64 is replaced by kind, size and hash of what it encodes.
 
-    A text counts as that when `said` so beside it (`encoding`, a media type), when it is the
-    address of data, or when what it encodes begins as a known kind does.
+    A text counts as base64 when the value says so beside it (`encoding`, a media type), when it is
+    the address of data, or when what it encodes begins as a known kind does.
     """
     if isinstance(value, str):
         return _described(value, said)

@@ -40,14 +40,14 @@ class SessionHold(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """It in words, on one visible line."""
+        """The hold on one visible line: who holds the session, since when and why."""
         why = f": {one_line(self.reason, 2_000)}" if self.reason.strip() else ""
         since = f"{self.since:%Y-%m-%d %H:%M:%S} UTC"
         return f"session {self.session} is held by {one_line(self.by)} since {since}{why}"
 
     @property
     def refusal(self) -> str:
-        """Why a call does not run, for the model that reads it."""
+        """The reason why a call of the session does not run, for the model that reads it."""
         return f"{self.text}. None of its calls runs until a person releases it."
 
 
@@ -111,6 +111,8 @@ class OutsideChange(Struct, frozen=True):
 
 
 class Checkpoint(Struct, frozen=True):
+    """A checkpoint as lists show it: `point` is the seq that it names, `seq` that of its event."""
+
     name: str
     point: int
     seq: int

@@ -16,7 +16,7 @@ _OLDER = ("1.0", "2.0")
 
 
 class Repeat(Struct, frozen=True):
-    """An event that says once more what another of its call said happened of an intention.
+    """An event that repeats what another event of its call says happened of an intention.
 
     It is `explained` where an earlier release recorded it before a finish that was cancelled.
     """
@@ -27,7 +27,7 @@ class Repeat(Struct, frozen=True):
 
 
 class Repeats:
-    """Finds the repeats of one log, of which it follows the envelopes in order."""
+    """Finds the repeats in a log, whose envelopes it is given in order."""
 
     def __init__(self) -> None:
         self._older = True
@@ -36,9 +36,9 @@ class Repeats:
         self._seqs: set[int] = set()
 
     def follow(self, seq: int, envelope: Mapping[str, Any]) -> Repeat | None:
-        """The repeat that this event, the finish of its call, explains or leaves unexplained.
+        """Return the repeat that an event, the finish of its call, explains or leaves unexplained.
 
-        Also one that is not the first of its call.
+        A repeat that is not the first of its call is returned too.
         """
         self._older = self._older and envelope["v"] in _OLDER
         if envelope["kind"] not in (FilesChanged.kind, CallFinished.kind):
@@ -61,11 +61,14 @@ class Repeats:
         return None
 
     def is_repeat(self, seq: int) -> bool:
-        """Whether this event, which was followed, says once more what the one before it said."""
+        """Return whether the event of this seq, which was followed, is a repeat."""
         return seq in self._seqs
 
     def unfinished(self) -> list[Repeat]:
-        """At the end of the log: those of calls that have not finished, which nothing explains."""
+        """Return, at the end of the log, the repeats of calls without a finish.
+
+        Nothing explains these.
+        """
         left = [Repeat(one.seq, one.intention, explained=False) for one in self._repeats.values()]
         self._repeats.clear()
         return left

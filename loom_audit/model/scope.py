@@ -47,7 +47,7 @@ def _lines(ignore: str) -> list[str]:
 
 
 def bad_lines(ignore: str) -> list[str]:
-    """The lines of a text in gitignore syntax that are not patterns."""
+    """Return the lines of a text in gitignore syntax that are not patterns."""
     lines = _lines(ignore)
     if not any(lines):
         return []
@@ -63,7 +63,7 @@ def bad_lines(ignore: str) -> list[str]:
 
 
 def check_rules(ignore: str) -> None:
-    """InvalidArguments when a line of a text in gitignore syntax is not a pattern."""
+    """Raise InvalidArguments when a line of a text in gitignore syntax is not a pattern."""
     if bad := bad_lines(ignore):
         raise InvalidArguments(
             f"the rules have a line that is not a pattern: {bad[0][:100]}",
@@ -93,7 +93,7 @@ class Scope(Struct, frozen=True, dict=True):
         return GitIgnoreSpec.from_lines(lines)
 
     def excludes(self, path: str, *, directory: bool) -> str | None:
-        """Why this path itself is not recorded, or None; its parents are not looked at."""
+        """Return why the path itself is not recorded, or None; folders above do not count."""
         name = path.rsplit("/", 1)[-1]
         if name in NEVER:
             return "git"
@@ -109,9 +109,9 @@ class Scope(Struct, frozen=True, dict=True):
         return None
 
     def is_opaque(self, path: str) -> bool:
-        """Whether a folder here, or `.git` whatever it is, is recorded by name and identity only.
+        """Return whether only name and identity are recorded of a folder here, or of `.git`.
 
-        That is when it is left out and the folder above it is not.
+        That is when the folder is left out and the folder above it is not.
         """
         above, _, name = path.rpartition("/")
         if name.startswith(TEMPORARY) or self.excludes(path, directory=True) is None:
@@ -119,14 +119,14 @@ class Scope(Struct, frozen=True, dict=True):
         return not above or self.includes(above, directory=True)
 
     def holds(self, path: str, kind: str) -> bool:
-        """Whether what is of this kind at the path is recorded."""
+        """Return whether an entry of this kind at the path is recorded."""
         if kind != "opaque":
             return self.includes(path, directory=kind == "directory")
         above = path.rpartition("/")[0]
         return not above or self.includes(above, directory=True)
 
     def includes(self, path: str, *, directory: bool = False) -> bool:
-        """Whether the path and all its parents are in scope."""
+        """Return whether the path and all folders above it are in scope."""
         above = path.rpartition("/")[0]
         if above:
             inside = self._folders.get(above)

@@ -34,9 +34,9 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 class Named(Struct, frozen=True):
-    """A path as the command names it, from its directory; with `below`, all that is in it as well.
+    """A path as a command names it, from its directory; with `below`, all that is in it too.
 
-    Where it is a folder already, the names `into` are what is meant, in that folder.
+    Where the path is a folder already, the command means the names `into` in that folder.
     """
 
     path: str
@@ -58,13 +58,13 @@ class _Operands(Struct, frozen=True):
 
 
 def named_in(text: str, cwd: str) -> Iterator[Named]:
-    """What a shell text names, from its directory `cwd`; each perhaps more than once."""
+    """Yield what a shell text names, from its directory `cwd`; each path perhaps more than once."""
     budget = Budget(8 * len(text) + 200_000)
     yield from _in_text(text.translate(CLEAN), cwd, budget, 0)
 
 
 def named_by(argv: Sequence[str], cwd: str) -> Iterator[Named]:
-    """What the words of one command name that no shell reads first."""
+    """Yield what the words of one command name, which no shell reads before it runs."""
     budget = Budget(200_000)
     yield from _in_words([word.translate(CLEAN) for word in argv], cwd, budget, 0)
 
@@ -247,5 +247,5 @@ _PROGRAMS: dict[str, tuple[str, Callable[[_Operands], Iterator[Named]]]] = {
 
 
 def most(named: Iterable[Named], limit: int) -> list[Named]:
-    """So many at most, each once."""
+    """Return each of the first `limit` named paths once."""
     return [*dict.fromkeys(islice(named, limit))]

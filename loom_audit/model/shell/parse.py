@@ -56,7 +56,7 @@ def parse(
     stdin: Flow | None = None,
     cwd: str = "",
 ) -> Script:
-    """The commands of `text`; `env` maps variables to their possible values. Never raises."""
+    """Return the commands of a text; `env` maps variables to their possible values. No errors."""
     script = Script(env=dict(env or {}))
     _Reader(text, script, budget, stdin or Flow(), Flow(), cwd).run()
     return script

@@ -40,6 +40,7 @@ class Budget(Struct):
     remaining: int
 
     def spend(self, size: int) -> bool:
+        """Take `size` characters from the budget; return whether there were so many."""
         self.remaining -= size
         return self.remaining >= 0
 
@@ -57,6 +58,7 @@ class Flow(Struct, eq=False):
     texts: list[str] = field(default_factory=list)
 
     def add(self, downloaded: bool, texts: list[str]) -> None:
+        """Note what is written into a pipe, and so into each pipe that it leads to."""
         flow: Flow | None = self
         for _ in range(_LONGEST_CHAIN):
             if flow is None:
@@ -67,6 +69,7 @@ class Flow(Struct, eq=False):
             flow = flow.into
 
     def read(self) -> tuple[bool, list[str]]:
+        """Return whether what a pipe gives was downloaded, and the texts known of it, at most 8."""
         downloaded, texts, flow = False, list[str](), self
         for _ in range(_LONGEST_CHAIN):
             downloaded |= flow.downloaded
@@ -105,7 +108,7 @@ class Script(Struct):
     whole: bool = True
 
     def assign(self, text: str) -> None:
-        """Takes `name=value` for what comes later in the text; other words are ignored."""
+        """Take `name=value` for what comes later in the text; other words are ignored."""
         match = ASSIGNMENT.match(text)
         if match is None:
             return
@@ -115,7 +118,7 @@ class Script(Struct):
         self.env[match[1]] = (value if len(value) <= LONGEST_VALUE else UNKNOWN,)
 
     def value(self, name: str, budget: Budget, *, quoted: bool) -> str:
-        """What `$name` stands for: a known text, alternatives, or `UNKNOWN`."""
+        """Return what `$name` stands for: a known text, alternatives, or `UNKNOWN`."""
         usual = {"HOME": HOME, "IFS": " ", "@": "", "*": ""}.get(name, UNKNOWN)
         values = self.env.get(name, ("" if name.isdecimal() else usual,))
         text = values[0] if len(values) == 1 else OPEN + COMMA.join(values) + CLOSE
@@ -142,7 +145,7 @@ class Frame(Struct, eq=False):
 
 
 def alternatives(word: str) -> list[str]:
-    """The words that brace and variable expansion make of one, at most 64."""
+    """Return the words that brace and variable expansion make of one, at most 64."""
     done: list[str] = []
     todo = [word] if len(word) <= LONGEST_VALUE else []
     while todo and len(todo) + len(done) < MOST_ALTERNATIVES:
@@ -164,7 +167,7 @@ def alternatives(word: str) -> list[str]:
 
 
 def unescaped(text: str) -> str:
-    """The text between $' and ' as bash reads it."""
+    """Return the text between $' and ' as bash reads it."""
     return _ANSI_ESCAPE.sub(_unescaped, text).translate(CLEAN)
 
 

@@ -2,7 +2,8 @@
 
 The leaf is the envelope as canonical JSON (RFC 8785), always under 64 KiB; its stored bytes are
 what is hashed, and they are never encoded again. Everything secret or large is a payload:
-`model.facts` has which field is where, `model.payloads` and `model.manifest` how it is encoded.
+`model/stored/facts.py` has which field is where, `payloads.py` and `manifest.py` beside it have how
+it is encoded.
 """
 
 import json
@@ -56,7 +57,7 @@ Upcaster = Callable[[Record], Record]
 
 
 def upcast_from_2_0(record: Record) -> Record:
-    """The record as format 2.1 has it: what was untracked stayed in the tree."""
+    """Return the record in format 2.1: in 2.0 an untracked path stayed in the tree."""
     envelope = {**record.envelope, "v": "2.1"}
     if envelope.get("kind") == PathsUntracked.kind:
         envelope["kept"] = True
@@ -76,19 +77,19 @@ class EncodedEvent(Struct, frozen=True):
 
     @property
     def leaf_hash(self) -> bytes:
-        """SHA-256(0x00 ‖ leaf), RFC 9162 §2.1."""
+        """SHA-256(0x00 ‖ leaf), as RFC 9162 §2.1 defines it."""
         return leaf_hash(self.leaf)
 
 
 def encode(
     draft: Draft, *, log: str, seq: int, at: datetime, prev: bytes | None, salts: Salts
 ) -> EncodedEvent:
-    """The draft with its place, as it is stored. `prev` is the previous leaf's hash.
+    """Return a draft at its place as it is stored; `prev` is the hash of the leaf before.
 
     An id that was not given is not stored: it follows from the leaf (`id_of`).
 
-    Deterministic in its arguments. NotSerializable for a value that JSON cannot hold, an id
-    over 256 bytes, a time without a zone, or a fact of an unknown kind.
+    Deterministic in its arguments. NotSerializable for a value that JSON cannot hold, an id over
+    256 bytes, a time without a zone, or a fact of an unknown kind.
     """
     split = split_fact(draft.fact)
     envelope: dict[str, Any] = {
@@ -131,18 +132,24 @@ def encode(
 
 
 def intention_of(leaf: bytes) -> int | None:
-    """The seq of the event in whose manifest an event's changes stand, None for its own."""
+    """Return the seq of the event whose manifest holds this event's changes; None for its own.
+
+    Corrupt.
+    """
     return intention_in(read_envelope(leaf)) if b'"intention":' in leaf else None
 
 
 def intention_in(envelope: Mapping[str, Any]) -> int | None:
-    """As `intention_of`, of an envelope; what is equal to an int and is not one names no event."""
+    """Return what `intention_of` returns, from an envelope.
+
+    A value that is equal to an int and is not one names no event.
+    """
     found = envelope.get("intention")
     return found if type(found) is int else None
 
 
 def id_of(seq: int, leaf_hash: bytes) -> str:
-    """The id of an event that was given none: a UUID of version 8 (RFC 9562 §5.8), in hex.
+    """Return the id of an event that was given none: a UUID of version 8 (RFC 9562 §5.8), in hex.
 
     It is made of the first 60 bits of the leaf's hash and, in the last 62 bits, the seq.
     """
@@ -151,7 +158,7 @@ def id_of(seq: int, leaf_hash: bytes) -> str:
 
 
 def seq_of(id: str) -> int | None:
-    """The seq in an id that `id_of` makes; None for another one."""
+    """Return the seq in an id that `id_of` made; None for another id."""
     if len(id) != 32 or id[12] != "8" or id[16] not in "89ab":
         return None
     try:
@@ -161,7 +168,7 @@ def seq_of(id: str) -> int | None:
 
 
 def read_envelope(leaf: bytes) -> dict[str, Any]:
-    """The envelope as it was stored, of any version. Corrupt when it is malformed."""
+    """Return the envelope of a leaf as it was stored, in any version. Corrupt when malformed."""
     try:
         envelope = parse_json(leaf)
         if not isinstance(envelope, dict):
@@ -185,15 +192,18 @@ def decode(
     manifest: Manifest | None = None,
     upcasters: Mapping[str, Upcaster] = UPCASTERS,
 ) -> Event:
-    """The event with its whole fact; `payloads` are the stored bytes by (role, n), keys included.
+    """Return an event with its whole fact; `payloads` are the stored bytes by (role, n).
 
-    `manifest` is the one among them, where it was decoded already. Where `intention_of` the leaf
-    names another event, its manifest and keys are among the payloads.
-    What is missing from `payloads` was erased: arguments and results become
-    `{"$erased": true}`, contents in them too, a file's blob its commitment (see
-    `model.manifest`), and a fact that needs what is missing becomes an UnknownFact.
-    Unknown kinds become UnknownFact. Corrupt when stored bytes are malformed; StorageFailed
-    when a newer major version wrote them.
+    Their keys are among the payloads. `manifest` is the one among them, where it was decoded
+    already. Where `intention_of` the leaf names another event, its manifest and keys are among the
+    payloads.
+
+    What is missing from `payloads` was erased: arguments and results become `{"$erased": true}`,
+    contents in them too, a file's blob its commitment (see `model/stored/manifest.py`), and a fact
+    that needs what is missing becomes an UnknownFact.
+
+    Unknown kinds become UnknownFact. Corrupt when stored bytes are malformed; StorageFailed when a
+    newer major version wrote them.
     """
     envelope: Mapping[str, Any] = read_envelope(leaf)
     kind = str(envelope.get("kind"))
@@ -229,7 +239,10 @@ def decode(
 def decode_fact(
     envelope: Mapping[str, Any], payloads: PayloadBytes, manifest: Manifest | None = None
 ) -> Fact:
-    """Only the fact, of an envelope (and manifest) that was read already; errors as `decode`."""
+    """Return the fact alone, of an envelope (and manifest) that was read already.
+
+    Corrupt, StorageFailed.
+    """
     kind = str(envelope.get("kind"))
     try:
         record = _upcast(Record(envelope, payloads, manifest), UPCASTERS)
@@ -258,14 +271,17 @@ def _upcast(record: Record, upcasters: Mapping[str, Upcaster]) -> Record:
 
 
 def format_time(moment: datetime) -> str:
-    """UTC with microseconds, `2026-11-21T22:41:00.000000Z`. NotSerializable without a zone."""
+    """Return a time in UTC with microseconds:
+
+    `2026-11-21T22:41:00.000000Z`. NotSerializable without a zone.
+    """
     if moment.tzinfo is None:
         raise NotSerializable(f"The time {moment} is without a zone", hint="Use an aware datetime.")
     return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def parse_time(text: str) -> datetime:
-    """The time that `format_time` was given, in UTC. ValueError for another text."""
+    """Return the time that `format_time` was given, in UTC. ValueError for another text."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"the time {text} is without a zone")

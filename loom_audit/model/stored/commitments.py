@@ -19,10 +19,10 @@ _MANIFEST = ("manifest", 0)
 def opened_payloads(
     envelope: Mapping[str, Any], payloads: Iterable[StoredPart]
 ) -> dict[tuple[str, int], bytes]:
-    """The payloads that are on record, by role and number, and the keys; others are left out.
+    """Return the stored payloads that open their commitments, by role and number, and the keys.
 
-    ValueError names one that is missing or is another one than was recorded: this version does not
-    erase any.
+    Payloads that the envelope does not list are left out. ValueError names one that is missing or
+    is another one than was recorded: this version does not erase any.
     """
     stored = {(role, n): (salt, content) for role, n, salt, content in payloads}
     opened: dict[tuple[str, int], bytes] = {}
@@ -42,9 +42,10 @@ def opened_payloads(
 def opened_manifest(
     envelope: Mapping[str, Any], payloads: Mapping[tuple[str, int], bytes]
 ) -> Manifest | None:
-    """The manifest among opened payloads, None where there is none.
+    """Return the manifest among opened payloads; None where there is none.
 
-    ValueError, KeyError, TypeError when it is malformed, or a content in it is not proven.
+    ValueError, KeyError, TypeError when the manifest is malformed, or when a content in it is not
+    proven.
     """
     stored = payloads.get(_MANIFEST)
     if stored is None:
@@ -60,7 +61,7 @@ def opened_manifest(
 
 
 def is_intention_of(intention: Mapping[str, Any], envelope: Mapping[str, Any]) -> bool:
-    """Whether an event may say that exactly that happened: it is earlier, and of the same call."""
+    """Return whether an event may refer to an intention: an earlier one of the same call."""
     return (
         intention.get("kind") == ChangeIntended.kind
         and not is_format_1(intention)

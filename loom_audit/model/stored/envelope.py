@@ -19,7 +19,10 @@ _LISTS = ("reverts", "causes")
 
 
 def fit_envelope(envelope: dict[str, Any], fact_fields: dict[str, Any]) -> None:
-    """Keep the envelope small: what does not fit is moved to `fact_fields`, empty lists dropped."""
+    """Keep an envelope small: move what does not fit to `fact_fields`, drop empty lists.
+
+    NotSerializable for an id over 256 bytes.
+    """
     for name in _IDS:
         value = envelope.get(name)
         if value is not None and _cut(value) != value:

@@ -168,7 +168,7 @@ class Record(Struct, frozen=True):
 
 
 class SplitFact(Struct):
-    """A fact divided into envelope fields and what goes into payloads.
+    """A fact divided into fields of the envelope and contents of payloads.
 
     `args` is a tuple of one value, or None for a fact without arguments; `manifest` the changes,
     the moves and what else stands in the manifest.
@@ -185,7 +185,7 @@ class SplitFact(Struct):
 
 
 def split_fact(fact: Fact) -> SplitFact:
-    """The fact as envelope fields and payloads. NotSerializable for a fact of an unknown kind."""
+    """Return a fact in the parts in which it is stored. NotSerializable for an unknown kind."""
     if isinstance(fact, UnknownFact):
         raise NotSerializable(
             f"A fact of the unknown kind {fact.kind!r} cannot be recorded",
@@ -244,7 +244,7 @@ def _plain(value: Any) -> Any:
 
 
 def payloads_of(split: SplitFact, salts: Salts) -> tuple[Payload, ...]:
-    """The payloads of a fact whose envelope has been fitted."""
+    """Return the payloads of a fact whose envelope has been fitted."""
     texts = SeparateTexts()
     found: list[tuple[Role, bytes]] = []
     if split.args is not None:
@@ -268,7 +268,7 @@ def payloads_of(split: SplitFact, salts: Salts) -> tuple[Payload, ...]:
 
 
 def fact_payload_of(record: Record) -> Mapping[str, Any] | None:
-    """The payload `fact`; None when it was erased or the fact does not have one."""
+    """Return the payload `fact`; None when it was erased or the fact does not have one."""
     stored = record.payloads.get(("fact", 0))
     if stored is None:
         return None
@@ -279,7 +279,7 @@ def fact_payload_of(record: Record) -> Mapping[str, Any] | None:
 
 
 def join_fact(kind: str, record: Record, fact_fields: Mapping[str, Any] | None) -> Fact:
-    """The fact of a record. KeyError, TypeError, ValueError when it is malformed."""
+    """Return the fact of a record. KeyError, TypeError, ValueError when the record is malformed."""
     cls = _KINDS.get(kind)
     if cls is None:
         return _unknown(kind, record)

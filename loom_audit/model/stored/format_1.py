@@ -17,16 +17,17 @@ _SALT_BYTES = 32
 
 
 def is_format_1(envelope: Mapping[str, Any]) -> bool:
+    """Return whether an envelope is of format 1, which release 0.1.0 wrote."""
     return str(envelope["v"]).startswith("1.")
 
 
 def salt_bytes_of(envelope: Mapping[str, Any]) -> int:
-    """How long the salts of an event's payloads and keys are."""
+    """Return how many bytes the salts of an event's payloads and keys have."""
     return _SALT_BYTES if is_format_1(envelope) else SALT_BYTES
 
 
 def upcast_from_1_0(record: Record) -> Record:
-    """The record as format 2.0 has it. ValueError when its manifest is malformed."""
+    """Return the record in format 2.0. ValueError when its manifest is malformed."""
     envelope = {**record.envelope, "v": "2.0"}
     manifest = record.manifest
     stored = record.payloads.get(("manifest", 0))

@@ -18,7 +18,7 @@ class Intentions:
         self._named: dict[tuple[str, str], tuple[int, PayloadBytes]] = {}
 
     def complete(self, seq: int, kind: str, leaf: bytes, payloads: PayloadBytes) -> PayloadBytes:
-        """The next event's payloads, with the manifest it has in common with its intention.
+        """Return the next event's payloads, with the manifest it shares with its intention.
 
         Corrupt when the leaf cannot be read.
         """

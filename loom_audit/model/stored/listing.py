@@ -9,7 +9,9 @@ from loom_audit.model.stored.payloads import wrap
 
 
 def listing_hash(tree: Tree, untracked: Collection[str] = ()) -> str:
-    """SHA-256, in hex, of one line of JSON for each path, in the order of the paths' bytes.
+    """Return the hash of a tree:
+
+    SHA-256, in hex, of a line of JSON a path, in the order of their bytes.
 
     A line is `[path, kind, mode, size, SHA-256 or null]` and, where it is not empty, an object with
     `g` group and `a` access control list, as in a manifest; of an untracked path it is `[path]`.

@@ -58,7 +58,7 @@ class Manifest(Struct, frozen=True):
 def encode_manifest(
     changes: Sequence[FileChange], moves: Sequence[Move], fields: Mapping[str, Any], salts: Salts
 ) -> tuple[bytes, bytes]:
-    """The manifest and its keys. NotSerializable for a file or symlink without a blob."""
+    """Return a manifest and its keys. NotSerializable for a file or symlink without a blob."""
     keys: list[bytes] = []
     rows = [
         [
@@ -83,7 +83,10 @@ def encode_manifest(
 def decode_manifest(
     manifest: bytes, keys: bytes | None, *, salt_bytes: int = SALT_BYTES
 ) -> Manifest:
-    """The manifest of these bytes; missing keys mean erased contents. ValueError if malformed."""
+    """Return the manifest of these bytes; missing keys mean erased contents.
+
+    ValueError if malformed.
+    """
     body = parse_json(manifest)
     rest = keys or b""
     commitments: list[str] = []
@@ -148,7 +151,7 @@ class Content(NamedTuple):
 
 
 def are_proven(manifest: Manifest, keys: bytes | None) -> bool:
-    """Whether there is a key for each content, and each opens its commitment."""
+    """Return whether each content has a key, and each key opens its commitment."""
     rest, salt_bytes = keys or b"", manifest.salt_bytes
     starts = range(0, len(rest), salt_bytes + _DIGEST_BYTES)
     if len(rest) != (salt_bytes + _DIGEST_BYTES) * len(manifest.commitments):
@@ -160,7 +163,7 @@ def are_proven(manifest: Manifest, keys: bytes | None) -> bool:
 
 
 def contents_of(manifest: Manifest, keys: bytes | None) -> Iterator[Content]:
-    """The contents in the manifest's order, each proven when its key opens its commitment.
+    """Yield the contents in the manifest's order, each proven when its key opens its commitment.
 
     ValueError when there are keys for more or for fewer contents.
     """
@@ -194,7 +197,7 @@ def contents_of(manifest: Manifest, keys: bytes | None) -> Iterator[Content]:
 def check_manifest(
     manifest: bytes, keys: bytes | None, *, salt_bytes: int = SALT_BYTES
 ) -> Iterator[tuple[str, str]]:
-    """Each content whose key does not open its commitment, as (code, message).
+    """Yield each content whose key does not open its commitment, as (code, message).
 
     Codes: `keys.mismatch`, `keys.erased`, `keys.length`.
     """

@@ -27,17 +27,17 @@ class Node(NamedTuple):
 
 
 def leaf_hash(leaf: bytes) -> bytes:
-    """SHA-256(0x00 ‖ leaf)."""
+    """Return SHA-256(0x00 ‖ leaf)."""
     return sha256(b"\x00" + leaf).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """SHA-256(0x01 ‖ left ‖ right)."""
+    """Return SHA-256(0x01 ‖ left ‖ right)."""
     return sha256(b"\x01" + left + right).digest()
 
 
 def root(leaf_hashes: Iterable[bytes]) -> bytes:
-    """The root over a sequence of leaf hashes; memory grows with its logarithm."""
+    """Return the root over a sequence of leaf hashes; memory grows with its logarithm."""
     frontier = Frontier()
     for hashed in leaf_hashes:
         frontier.append(hashed)
@@ -54,10 +54,10 @@ class Frontier(Struct):
     hashes: list[bytes] = field(default_factory=list)
 
     def append(self, hashed: bytes, level: int = 0) -> list[Node]:
-        """Add a leaf hash, or the root of 2**level leaves; the nodes above that it completes.
+        """Add a leaf hash, or the root of 2**level leaves; return the nodes it completes.
 
-        Lowest level first. A subtree is added where one of its size may stand: `size` is a
-        multiple of 2**level.
+        Lowest level first, of the levels above. A subtree is added where one of its size may stand:
+        `size` is a multiple of 2**level.
         """
         completed: list[Node] = []
         index, current = self.size >> level, hashed
@@ -71,12 +71,12 @@ class Frontier(Struct):
         return completed
 
     def root(self) -> bytes:
-        """The root over the leaves so far."""
+        """Return the root over the leaves so far."""
         return _fold(self.hashes)
 
 
 def subtree_root(hashes: Sequence[bytes]) -> bytes:
-    """The root over 2**n hashes, quicker than appending them one by one."""
+    """Return the root over 2**n hashes, quicker than by appending them one by one."""
     row = list(hashes)
     while len(row) > 1:
         pairs = iter(row)
@@ -88,12 +88,12 @@ def subtree_root(hashes: Sequence[bytes]) -> bytes:
 
 
 def frontier_at(size: int, node: NodeAt) -> Frontier:
-    """The frontier of an earlier (or the current) size, read from complete nodes."""
+    """Return the frontier of an earlier (or the current) size, read from complete nodes."""
     return Frontier(size, [node(level, index) for level, index in _cover(0, size)])
 
 
 def root_at(size: int, node: NodeAt) -> bytes:
-    """The root over the first `size` leaves, read from complete nodes."""
+    """Return the root over the first `size` leaves, read from complete nodes."""
     return _fold(frontier_at(size, node).hashes)
 
 

@@ -65,23 +65,23 @@ class Payload(Struct, frozen=True):
 
 
 def commit(salt: bytes, role: str, digest: bytes) -> bytes:
-    """SHA-256(salt ‖ role ‖ SHA-256(content)), where `digest` is the content's SHA-256."""
+    """Return SHA-256(salt ‖ role ‖ digest); `digest` is the content's SHA-256, 32 bytes."""
     return sha256(salt + role.encode("ascii") + digest).digest()
 
 
 def commitment_text(commitment: bytes) -> str:
-    """A commitment as an envelope has it: base64url without padding."""
+    """Return a commitment as an envelope has it: base64url without padding."""
     return urlsafe_b64encode(commitment).rstrip(b"=").decode("ascii")
 
 
 def opens(salt: bytes, role: str, digest: bytes, text: str) -> bool:
-    """Whether this content is the one an envelope has committed to; format 1 wrote hexadecimal."""
+    """Return whether an envelope has committed to this content; format 1 wrote hexadecimal."""
     commitment = commit(salt, role, digest)
     return text == (commitment.hex() if len(text) == 64 else commitment_text(commitment))
 
 
 def make_payload(role: Role, n: int, content: bytes, salts: Salts) -> Payload:
-    """The content as a payload, with a salt of its own."""
+    """Return a content as a payload, with a salt of its own."""
     digest = sha256(content)
     if role == "keys":
         return Payload(role, n, b"", content, BlobId(digest.hexdigest()), b"")
@@ -106,10 +106,10 @@ class StoredPayload(Struct, frozen=True):
 def check_payloads(
     listed: Iterable[Mapping[str, Any]], stored: Iterable[StoredPayload]
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong with an event's payloads, as (code, message).
+    """Yield what is wrong with an event's payloads, as (code, message).
 
-    `listed` are those in the envelope, `stored` those in the store; contents are not read, only
-    their hashes are compared. Codes: `payload.missing`, `payload.erased`, `payload.mismatch`,
+    `listed` are the payloads in the envelope, `stored` those in the store; contents are not read,
+    only their hashes are compared. Codes: `payload.missing`, `payload.erased`, `payload.mismatch`,
     `payload.extra`.
     """
     found = {(item.role, item.n): item for item in stored if item.role != "keys"}
@@ -145,10 +145,10 @@ class SeparateTexts:
 
 
 def to_json(value: Any, *, where: str, texts: SeparateTexts | None = None) -> bytes:
-    """The value as stored JSON, keys in their order.
+    """Return a value as stored JSON, keys in their order.
 
-    Tuples are stored as lists. Without `texts` long texts stay inside. NotSerializable names
-    the place of a value that is not JSON.
+    Tuples are stored as lists. Without `texts` long texts stay inside. NotSerializable names the
+    place of a value that is not JSON.
     """
     try:
         return plain_json(_wrap(value, texts, 0))
@@ -162,7 +162,7 @@ def to_json(value: Any, *, where: str, texts: SeparateTexts | None = None) -> by
 
 
 def from_json(data: bytes, content: Callable[[int], bytes | None]) -> Any:
-    """The value that `to_json` was given; `content` gives the separate texts, None if erased.
+    """Return the value that `to_json` was given; `content` gives separate texts, None if erased.
 
     ValueError when the data is not what `to_json` wrote.
     """
@@ -171,7 +171,10 @@ def from_json(data: bytes, content: Callable[[int], bytes | None]) -> Any:
 
 
 def parse_json(data: bytes) -> Any:
-    """JSON as we write it, quicker than `json.loads`. ValueError for anything else."""
+    """Return the value of JSON as we write it, quicker than `json.loads`.
+
+    ValueError for anything else.
+    """
     text = data.decode()
     value, end = _READ(text)
     if end != len(text):
@@ -180,22 +183,22 @@ def parse_json(data: bytes) -> Any:
 
 
 def plain_json(value: Any) -> bytes:
-    """JSON without spaces, keys in their order; UnicodeEncodeError for lone surrogates."""
+    """Return JSON without spaces, keys in their order. UnicodeEncodeError for lone surrogates."""
     return _ENCODER.encode(value).encode()
 
 
 def wrap(value: Any) -> Any:
-    """A value as it stands in stored JSON."""
+    """Return a value as it stands in stored JSON."""
     return _wrap(value, None, 0)
 
 
 def unwrap(value: Any) -> Any:
-    """The value that `wrap` was given. ValueError when it was given none that makes this."""
+    """Return the value that `wrap` was given. ValueError for JSON that `wrap` does not make."""
     return _unwrap(value, lambda n: None)
 
 
 def unwrap_text(value: Any) -> str:
-    """A text as `wrap` was given it. ValueError when the value is not a text."""
+    """Return the text that `wrap` was given. ValueError when the value is not a text."""
     text = value if isinstance(value, str) else unwrap(value)
     if not isinstance(text, str):
         raise ValueError("not a text")

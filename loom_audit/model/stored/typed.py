@@ -20,9 +20,9 @@ class _Allowed(NamedTuple):
 
 
 def check_types(value: Struct) -> None:
-    """TypeError where a field of a struct is of another type.
+    """Raise TypeError when a field of a struct has a value of another type.
 
-    Structs in it are not looked into, where they lie in tuples.
+    Structs in the struct are not looked into, where they lie in tuples.
     """
     for allowed, stored in zip(_fields(type(value)), astuple(value), strict=True):
         types, items = allowed
@@ -34,7 +34,7 @@ def check_types(value: Struct) -> None:
 
 
 def check_texts_of(values: Mapping[str, Any], names: Sequence[str]) -> None:
-    """TypeError where one of these is there and is not a text."""
+    """Raise TypeError when one of these values is there and is not a text."""
     for name in names:
         if type(values.get(name, "")) is not str:
             raise TypeError(f"its {name} cannot be {values[name]!a:.80}")

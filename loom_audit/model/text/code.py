@@ -176,19 +176,19 @@ _SUBWORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 
 
 def language_of(path: str) -> str:
-    """The language by the suffix of the name; empty when definitions in it are not known."""
+    """Return the language by the suffix of the name; empty when definitions in it are not known."""
     return _LANGUAGES.get(path.rpartition("/")[2].rpartition(".")[2].lower(), "")
 
 
 def text_of(content: bytes) -> str | None:
-    """The content as text; None when it is too long, or binary (a NUL in its first 8 KiB)."""
+    """Return a content as text; None when over 1 MiB, or binary (a NUL in its first 8 KiB)."""
     if len(content) > MAX_BYTES or b"\0" in content[:8192]:
         return None
     return content.decode("utf-8", "replace")
 
 
 def definitions(text: str, language: str) -> Iterator[Definition]:
-    """The definitions in the text, in order of lines; at most one of each line."""
+    """Yield the definitions in a text, in order of lines; at most one of each line."""
     rules = _COMPILED.get(language, [])
     if not rules:
         return
@@ -209,7 +209,7 @@ def definitions(text: str, language: str) -> Iterator[Definition]:
 
 
 def chunks(text: str) -> Iterator[Chunk]:
-    """The text in pieces of `CHUNK_LINES` lines, without blank ones."""
+    """Yield a text in pieces of `CHUNK_LINES` lines, without blank pieces."""
     lines = text.split("\n")
     for first in range(0, len(lines), CHUNK_LINES):
         piece = "\n".join(line[:MAX_LINE] for line in lines[first : first + CHUNK_LINES])

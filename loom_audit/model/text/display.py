@@ -29,7 +29,7 @@ _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: str, *, multiline: bool = False) -> str:
-    """The text with control and format characters as escapes.
+    """Return a text with control and format characters as escapes.
 
     With `multiline` newlines and tabs stay; a carriage return is always shown.
     """
@@ -44,17 +44,17 @@ def visible(text: str, *, multiline: bool = False) -> str:
 
 
 def visible_path(path: str) -> str:
-    r"""A path on one line; its bytes that are not UTF-8 as `\xNN`."""
+    r"""Return a path on one line; its bytes that are not UTF-8 as `\xNN`."""
     return visible(path)
 
 
 def visible_bytes(content: bytes, *, multiline: bool = False) -> str:
-    r"""Content as text; its bytes that are not UTF-8 as `\xNN`."""
+    r"""Return a content as text; its bytes that are not UTF-8 as `\xNN`."""
     return visible(content.decode("utf-8", "surrogateescape"), multiline=multiline)
 
 
 def one_line(text: str, limit: int = 120) -> str:
-    """The text on one visible line of at most `limit` characters, cut with an ellipsis.
+    """Return a text on one visible line of at most `limit` characters, cut with an ellipsis.
 
     Every stretch of white space becomes one space.
     """
@@ -68,7 +68,7 @@ def one_line(text: str, limit: int = 120) -> str:
 
 
 def moment(ns: int) -> datetime:
-    """A file's time in nanoseconds since 1970 as UTC; the nearest datetime for one out of range.
+    """Return a file's time in nanoseconds since 1970 as UTC, the nearest that a datetime holds.
 
     Filesystems store years that a datetime cannot hold.
     """
@@ -79,19 +79,19 @@ def moment(ns: int) -> datetime:
 
 
 def first_few(items: Sequence[T], most: int, text: Callable[[T], str] = str) -> str:
-    """The first of them, and how many more there are: `a, b and 3 more`."""
+    """Return the first `most` items in words, and how many more there are: `a, b and 3 more`."""
     more = f" and {len(items) - most} more" if len(items) > most else ""
     return ", ".join(map(text, items[:most])) + more
 
 
 def count_text(n: float, what: str, *, grouped: bool = False) -> str:
-    """A number with its noun: `1 call`, `2 calls`, `0.5 seconds`; grouped: `1,000 calls`."""
+    """Return a number with its noun: `1 call`, `2 calls`, `0.5 seconds`; grouped: `1,000 calls`."""
     shown = f"{n:,}" if grouped else str(n) if isinstance(n, int) else f"{n:g}"
     return f"{shown} {what}" if n == 1 else f"{shown} {what}s"
 
 
 def size_text(n: int) -> str:
-    """A number of bytes for people: `512 B`, `1.5 KiB`, `20 MiB`."""
+    """Return a number of bytes for people: `512 B`, `1.5 KiB`, `20 MiB`."""
     if n < 1024:
         return f"{n} B"
     size = float(n)
@@ -104,7 +104,7 @@ def size_text(n: int) -> str:
 
 
 def duration_text(us: int) -> str:
-    """A number of microseconds for people: `850 µs`, `12 ms`, `3.4 s`, `2 min 5 s`, `3 h 2 min`."""
+    """Return microseconds for people: `850 µs`, `12 ms`, `3.4 s`, `2 min 5 s`, `3 h 2 min`."""
     if us < 1000:
         return f"{us} µs"
     if us < 1_000_000:

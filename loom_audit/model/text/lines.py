@@ -28,7 +28,7 @@ class Edit(NamedTuple):
 
 
 def split_lines(content: bytes) -> list[bytes]:
-    r"""The lines with their endings; only `\n` ends a line, as in git."""
+    r"""Return the lines of a content with their endings; only `\n` ends a line, as in git."""
     lines = [line + b"\n" for line in content.split(b"\n")]
     last = lines.pop()[:-1]
     if last:
@@ -37,10 +37,10 @@ def split_lines(content: bytes) -> list[bytes]:
 
 
 def edits(old: Sequence[bytes], new: Sequence[bytes], *, tidy: bool = False) -> list[Edit]:
-    """The shortest list of edits from old to new, in order, no two of them touching.
+    """Return the shortest list of edits from old to new, in order, no two of them touching.
 
-    Where lines repeat, an insertion or a deletion stands as low as it can, or, when `tidy`,
-    where a reader would put it: at blank lines and at the least indentation.
+    Where lines repeat, an insertion or a deletion stands as low as it can, or, when `tidy`, where a
+    reader would put it: at blank lines and at the least indentation.
     """
     numbers: dict[bytes, int] = {}
     a = [numbers.setdefault(line, len(numbers)) for line in old]

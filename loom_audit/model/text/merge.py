@@ -26,7 +26,7 @@ class MergeResult(Struct, frozen=True):
 
 
 def is_binary(content: bytes) -> bool:
-    """Whether there is a NUL in the first 8,000 bytes (git's rule)."""
+    """Return whether there is a NUL in the first 8,000 bytes (git's rule)."""
     return b"\0" in content[:_SNIFFED]
 
 
@@ -37,11 +37,11 @@ def merge3(
     *,
     labels: tuple[str, str] = ("taken back", "current"),
 ) -> MergeResult | None:
-    """Both sides' changes to the base in one text, or None where they cannot be merged as text.
+    """Merge both sides' changes to the base; None where they cannot be merged as text.
 
-    `base` is None when both sides were created. Where one side equals the base or the other
-    side the other side is the result, whatever the content; otherwise the result is None for
-    binary content and content over `MAX_BYTES`. `labels` name ours and theirs at the markers.
+    `base` is None when both sides were created. Where one side equals the base or the other side
+    the other side is the result, whatever the content; otherwise the result is None for binary
+    content and content over `MAX_BYTES`. `labels` name ours and theirs at the markers.
     """
     if ours == theirs or theirs == base:
         return MergeResult(ours, 0)

@@ -24,13 +24,13 @@ _BETWEEN = re.compile(r"[\s'\"`;|&<>()=,:]+")
 
 
 class Typed(Struct, frozen=True):
-    """What was typed, and how it is read."""
+    """A text that a person typed to find files, and how it is read."""
 
     text: str
     reading: Reading
 
     def finds(self, path: str) -> bool:
-        """Whether a path in the workspace is meant."""
+        """Return whether the text means a path in the workspace."""
         match self.reading:
             case "here":
                 return path == self.text or path.startswith(self.text + "/")
@@ -43,7 +43,7 @@ class Typed(Struct, frozen=True):
         return any(map(matches, names))
 
     def finds_in(self, line: str) -> bool:
-        """Whether a call's summary names such a path, by itself or among other words."""
+        """Return whether the summary of a call names such a path, alone or among other words."""
         shown = Typed(" ".join(plain_text(self.text).split()), self.reading)
         return any(map(shown._is_named, (line, *_BETWEEN.split(line))))
 
@@ -55,7 +55,7 @@ class Typed(Struct, frozen=True):
 
     @property
     def longest(self) -> str:
-        """A text that stands in every summary in which it is found."""
+        """The longest text that stands in every summary which names such a path."""
         text = " ".join(plain_text(self.text).split())
         if self.reading != "pattern":
             return text
@@ -63,7 +63,10 @@ class Typed(Struct, frozen=True):
 
 
 def read_typed(text: str) -> tuple[Typed, ...]:
-    """How a text may be meant, the most exact reading first. InvalidArguments when too long."""
+    """Return how a text may be meant, the most exact reading first.
+
+    InvalidArguments when it is too long.
+    """
     text = text.strip().removeprefix("./").strip("/")
     is_pattern = any(mark in text for mark in "*?[")
     most = MAX_PATTERN if is_pattern else MAX_TYPED
@@ -82,7 +85,7 @@ def read_typed(text: str) -> tuple[Typed, ...]:
 def choose_reading(
     readings: Iterable[Typed], paths: Iterable[str], lines: Callable[[Typed], bool]
 ) -> Typed:
-    """The first reading by which a path is found, or which `lines` says that calls name."""
+    """Return the first reading that finds a path, or that calls name according to `lines`."""
     known = [*paths]
     *rather, last = readings
     for typed in rather:

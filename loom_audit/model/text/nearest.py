@@ -27,14 +27,17 @@ _WAYS: Mapping[str, Callable[[str], str]] = {
 
 
 class Nearest(Struct, frozen=True):
-    """Where it stands (from 1), the lines there, and in what they differ; () in the words."""
+    """The lines nearest to a text, from the number `line` (from 1), and in what they differ.
+
+    `differs` is empty where the words themselves differ.
+    """
 
     line: int
     lines: Sequence[str]
     differs: tuple[str, ...]
 
     def text(self) -> str:
-        """For a model: what to look at, with the numbers of the lines."""
+        """Return the lines with their numbers and how they differ, for a model to read."""
         last = self.line + len(self.lines) - 1
         where = f"line {self.line}" if last == self.line else f"lines {self.line} to {last}"
         differs = " and ".join(self.differs) or "what it says"
@@ -47,7 +50,7 @@ class Nearest(Struct, frozen=True):
 
 
 def nearest(content: bytes, wanted: bytes) -> Nearest | None:
-    """The lines nearest to what was looked for; None where nothing is like it, or it is binary."""
+    """Return the lines nearest to a text; None where no line is like it, or it is binary."""
     if b"\0" in content[:8192]:
         return None
     lines = content[:MAX_BYTES].decode("utf-8", "replace").split("\n")

@@ -7,7 +7,7 @@ _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 def patched(before: str, diff: str) -> str | None:
-    """What a text becomes by the hunks of a diff; None where it is not what the diff is of.
+    """Return the text that a diff's hunks make of a text; None where the diff is of another one.
 
     Lines end with a line feed. A head with names is passed over.
     """
@@ -41,7 +41,7 @@ def patched(before: str, diff: str) -> str | None:
 
 
 def inverted(diff: str) -> str:
-    """The diff that leads back."""
+    """Return the diff that leads back."""
     swapped = [_swapped(line) for line in diff.split("\n")]
     return "\n".join(swapped)
 

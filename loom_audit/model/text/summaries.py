@@ -10,7 +10,7 @@ _FROM_TO = (("source", "target"), ("from", "to"))
 
 
 def summarize(arguments: Any) -> str:
-    """What a call is about, in at most 240 characters: its command, its path, both its names, …"""
+    """Return what a call is about, in at most 240 characters: its command, its path, …"""
     if isinstance(arguments, str):
         return _line(arguments)
     if not isinstance(arguments, Mapping):
@@ -34,7 +34,7 @@ def summarize(arguments: Any) -> str:
 
 
 def failure(status: str, result: Any) -> str:
-    """Why a call did not end well, in one line; empty when it did."""
+    """Return in a line why a call did not end well; empty when it did."""
     if status == "ok" or not isinstance(result, Mapping):
         return ""
     error = result.get("error")
@@ -44,7 +44,7 @@ def failure(status: str, result: Any) -> str:
 
 
 def plain_text(text: str) -> str:
-    """The text as a database can hold it: lone surrogates and NUL escaped."""
+    """Return a text as a database can hold it: lone surrogates and NUL escaped."""
     if text.isascii() and "\x00" not in text:
         return text
     return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")

@@ -60,7 +60,7 @@ class Diff(Struct, frozen=True):
 def diff_lines(
     old: bytes | None, new: bytes | None, context: int = 3, *, words: bool | range = False
 ) -> Diff:
-    """The line diff of two contents; None is an absent file.
+    """Return the line diff of two contents; None is an absent file.
 
     With `words` lines that replace each other have the spans that differ; a range names those of
     which they are wanted, counted over all hunks with a heading before each.
@@ -97,13 +97,12 @@ def unified(
     state_new: FileState | None = None,
     context: int = 3,
 ) -> bytes:
-    """The difference of one file in git's extended diff format; empty when nothing differs.
+    """Return the difference of one file in git's extended diff format; empty when nothing differs.
 
-    A path of None, or content of None, is an absent file; two different paths are a rename.
-    Modes hold all permission bits (git itself knows only 644 and 755); without states they are
-    taken as 644. The result is empty for directories and opaque entries. Binary content is named as
-    different, not
-    included.
+    A path of None, or content of None, is an absent file; two different paths are a rename. Modes
+    hold all permission bits (git itself knows only 644 and 755); without states they are taken as
+    644. The result is empty for directories and opaque entries. Binary content is named as
+    different, not included.
     """
     if any(state and state.kind in ("directory", "opaque") for state in (state_old, state_new)):
         return b""
@@ -218,7 +217,7 @@ def _header(source: str | None, target: str | None, old: int, new: int) -> list[
 
 
 def hunks_text(diff: Diff, *, above: int = 0) -> bytes:
-    """The hunks as in a unified diff, of contents of which so many lines above are left out."""
+    """Return the hunks as a unified diff has them; `above` lines were left out before."""
     return b"".join(part for hunk in diff.hunks for part in _hunk_text(hunk, above))
 
 

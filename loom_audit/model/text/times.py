@@ -16,7 +16,7 @@ _DATED = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?", re.ASCII)
 
 
 def is_time(text: str) -> bool:
-    """Whether a text has the form of a time; an age only where it says `ago`."""
+    """Return whether a text has the form of a time; of an age only where it says `ago`."""
     text = text.strip().lower()
     age = _AGE.fullmatch(text)
     if age:
@@ -27,10 +27,10 @@ def is_time(text: str) -> bool:
 
 
 def read_time(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
-    """The moment that a text names, in UTC: a time, a day and a time, or an age such as `2h`.
+    """Return the moment that a text names, in UTC: a time, a day with a time, or an age (`2h`).
 
-    What has no zone is meant in this one, or where there is none in that of this machine. A time
-    of day without a day is the last one that is not later than now. A day is its beginning.
+    A text without a zone is meant in `zone`, or where there is none in that of this machine. A time
+    of day without a day is the last one that is not later than `now`. A day is its beginning.
     InvalidArguments.
     """
     typed = text.strip()

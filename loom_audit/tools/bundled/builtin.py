@@ -36,12 +36,12 @@ BUNDLED: Mapping[str, str] = {
 
 
 def bundled_tool(name: str) -> Tool:
-    """A new instance of a bundled tool. KeyError for a name that is not one of `BUNDLED`."""
+    """Return a new instance of a bundled tool. KeyError for a name that is not one of `BUNDLED`."""
     module, _, of_class = BUNDLED[name].rpartition(".")
     made: Tool = getattr(import_module(f"{__package__}.{module}"), of_class)()
     return made
 
 
 def builtin_tools() -> list[Tool]:
-    """A new instance of every bundled tool."""
+    """Return a new instance of every bundled tool, in the order of `BUNDLED`."""
     return [bundled_tool(name) for name in BUNDLED]

@@ -21,7 +21,10 @@ SCAN_SECONDS = 600.0
 def process_result(
     what: str, done: CommandResult, seconds: float, fields: Iterable[str], ctx: ToolContext
 ) -> ToolResult:
-    """The result of a process: TIMEOUT, EXECUTION_ERROR for an exit code, or success."""
+    """Return the result of a process: TIMEOUT, EXECUTION_ERROR for an exit code, or success.
+
+    `seconds` is the limit the process had; `fields` are those of the tool's output.
+    """
     text = "\n".join([output_text(done), *changes_text(files_changed(ctx))])
     error: AuditError | None = None
     if done.timed_out:
@@ -35,19 +38,19 @@ def process_result(
 
 
 def result_of(error: AuditError | None, output: str, data: dict[str, Any]) -> ToolResult:
-    """A failure with what was printed all the same, or a success."""
+    """Return a failure that shows the output too when there is an error, else a success."""
     if error is not None:
         return ToolResult.failure(error, output=output, data=data)
     return ToolResult(True, output, data)
 
 
 def killed_error(what: str, seconds: float) -> ToolTimeout:
-    """That a program had no more time; `what` is it with its verb."""
+    """Return the error of a program that was killed after `seconds`; `what` is it with its verb."""
     return ToolTimeout(f"{what} killed after {count_text(seconds, 'second')}")
 
 
 def process_data(done: CommandResult, fields: Iterable[str]) -> dict[str, Any]:
-    """Those of the fields that are a process's own; its duration in milliseconds."""
+    """Return the fields that a process itself fills, by name; `duration` is in milliseconds."""
     exit_code = None if done.timed_out else done.exit_code
     known = {
         "exit_code": exit_code,
@@ -64,17 +67,17 @@ def process_data(done: CommandResult, fields: Iterable[str]) -> dict[str, Any]:
 
 
 def files_changed(ctx: ToolContext) -> list[str]:
-    """What the call has changed so far, sorted."""
+    """Return the paths that the call has changed so far, sorted."""
     return sorted(ctx.call.files_changed) if ctx.call is not None else []
 
 
 def changes_text(paths: Sequence[str]) -> list[str]:
-    """The line that tells a model which files a command changed; none when it changed none."""
+    """Return the line that tells a model which files a command changed; no line for no change."""
     return [f"[changed: {first_few(paths, MOST_NAMED, visible_path)}]"] if paths else []
 
 
 def output_text(done: CommandResult) -> str:
-    """What a command printed, and what must be said about it."""
+    """Return what a command printed, and what else a model must know of how the command ran."""
     parts = [decode(done.stdout)] if done.stdout else []
     if done.stderr:
         parts.append("[stderr]\n" + decode(done.stderr))

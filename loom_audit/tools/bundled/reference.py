@@ -31,12 +31,12 @@ _LIMITS = {
 
 
 def reference() -> str:
-    """The generated part of docs/tools-reference.md."""
+    """Return the generated part of docs/tools-reference.md."""
     return "\n\n".join([MARK, *(section(tool) for tool in builtin_tools())]) + "\n"
 
 
 def section(tool: Tool) -> str:
-    """What there is to know about a tool: what it is, its arguments, the fields of its result."""
+    """Return the section on a tool: what the tool does, its arguments, the fields of its result."""
     facts = (f"{name} `{fact}`" if name else fact for name, fact in facts_of(tool))
     parts = [f"## `{tool.name}`", tool.description, " · ".join(facts)]
     if rows := [_argument_row(one) for one in arguments_of(tool)]:
@@ -59,18 +59,18 @@ class Argument(Struct, frozen=True):
 
 
 def arguments_of(tool: Tool) -> list[Argument]:
-    """The arguments of a tool, in its order."""
+    """Return the arguments of a tool, in the order of its schema."""
     return [_argument(name, given, tool) for name, given in _properties(tool.parameters)]
 
 
 def fields_of(tool: Tool) -> list[tuple[str, str]]:
-    """The fields of a tool's result by path (`entries[].name`), each with its type in words."""
+    """Return the fields of a tool's result by path (`entries[].name`), with their types."""
     schema = tool.output_schema
     return [] if schema is None else [*_fields(schema, schema)]
 
 
 def facts_of(tool: Tool) -> list[tuple[str, str]]:
-    """Its effect, time limit, when it asks, how it is confined: the name of each and the fact."""
+    """Return the effect, the limit, when the tool asks and how it is confined: name and fact."""
     limit = f"{tool.timeout_seconds:g} s"
     if "timeout" in tool.parameters.get("properties", {}):
         limit += " or `timeout`"
@@ -83,7 +83,7 @@ def facts_of(tool: Tool) -> list[tuple[str, str]]:
 
 
 def asks(tool: Tool) -> str:
-    """When the tool asks first, by the reasons it gives."""
+    """Return in words when the tool asks first, by the reasons its code gives."""
     own = tool.requires_approval
     if isinstance(own, bool):
         return "asks always" if own else "does not ask"

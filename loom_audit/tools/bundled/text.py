@@ -19,12 +19,15 @@ _MAX_DIFFED = 1024 * 1024
 
 
 def decode(raw: bytes, *, whole: bool = True) -> str:
-    """UTF-8 with U+FFFD for other bytes; of a part, an incomplete last character is left out."""
+    """Return bytes as UTF-8 text with U+FFFD for other bytes.
+
+    Of a part (`whole` is False), an incomplete last character is left out.
+    """
     return codecs.getincrementaldecoder("utf-8")("replace").decode(raw, final=whole)
 
 
 def encode(text: str, what: str) -> bytes:
-    """The text as UTF-8. InvalidArguments for a lone surrogate, which no file can hold."""
+    """Return the text as UTF-8. InvalidArguments for a lone surrogate, which no file can hold."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -35,6 +38,7 @@ def encode(text: str, what: str) -> bytes:
 
 
 def from_base64(text: str) -> bytes:
+    """Return the bytes that a text encodes in base64. InvalidArguments for another text."""
     try:
         return base64.b64decode(text.encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError) as error:
@@ -56,9 +60,10 @@ class Part(Struct, frozen=True):
 
 
 def read_part(stream: BinaryIO, first: int, last: int | None, limit: int) -> Part:
-    """Lines `first` to `last` (from 1, inclusive), at most `limit` bytes, in bounded memory.
+    """Read lines `first` to `last` (from 1, both included), at most `limit` bytes of them.
 
-    Lines end with LF; every byte is kept. `lines` counts those begun so far.
+    Memory is bounded by `limit`. Lines end with LF; every byte is kept. `lines` of the part counts
+    the lines begun so far.
     """
     kept = bytearray()
     line, begun, start, before = 1, False, 0, 0
@@ -84,7 +89,7 @@ def read_part(stream: BinaryIO, first: int, last: int | None, limit: int) -> Par
 
 
 def read_bytes(stream: BinaryIO, start: int, limit: int, size: int) -> Part:
-    """At most `limit` bytes of a file of `size`, from `start`."""
+    """Read at most `limit` bytes of a file of `size` bytes, from the byte `start`."""
     stream.seek(start)
     raw = stream.read(limit)
     return Part(raw, start + len(raw) < size, 0, start)
@@ -99,10 +104,10 @@ class TextEdit(Struct, frozen=True):
 
 
 def apply_edits(path: str, content: bytes | None, steps: Sequence[TextEdit]) -> bytes:
-    """The content after all steps, each on the result of the one before; None for an absent file.
+    """Return the content after all steps, each made on the result of the one before.
 
-    An empty `old` appends. FileNotFound, InvalidArguments when an `old` is not there, or more
-    than once.
+    A content of None is an absent file; an empty `old` appends. FileNotFound, InvalidArguments when
+    an `old` is not there, or more than once.
     """
     current = content
     for number, step in enumerate(steps, 1):
@@ -160,7 +165,7 @@ def _excerpt(raw: bytes) -> str:
 
 
 def diff_text(old: bytes, new: bytes) -> str:
-    """The difference of two contents as unified hunks; for what is not shown, why.
+    """Return the difference of two contents as unified hunks; where it is not shown, why.
 
     Only what is between the ends they have in common, and some lines around it, is compared.
     """

@@ -34,7 +34,10 @@ _COMPARED = 2_000
 
 
 class Entry(Struct, frozen=True):
-    """A path as listings show it; `modified` in UTC, `size` in bytes (0 for directories)."""
+    """A file, directory or link as listings show it:
+
+    `modified` in UTC, `size` in bytes (0 for directories).
+    """
 
     path: str
     type: EntryType
@@ -43,9 +46,11 @@ class Entry(Struct, frozen=True):
 
     @property
     def name(self) -> str:
+        """The last name of the path."""
         return self.path.rsplit("/", 1)[-1]
 
     def to_dict(self, name: str | None = None) -> dict[str, str | int]:
+        """Return the entry as JSON, under its own name or the one given."""
         return {
             "name": self.name if name is None else name,
             "type": self.type,
@@ -55,7 +60,7 @@ class Entry(Struct, frozen=True):
 
 
 def type_of(mode: int) -> EntryType:
-    """The type by `st_mode`; FIFOs, sockets and devices are `other`."""
+    """Return the type by `st_mode`; FIFOs, sockets and devices are `other`."""
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISDIR(mode):
@@ -64,7 +69,10 @@ def type_of(mode: int) -> EntryType:
 
 
 def scratch_relative(disk: Workspace, text: str) -> str:
-    """What follows `scratch://`, relative to the scratch directory. InvalidPath outside of it."""
+    """Return the path behind `scratch://`, relative to the scratch directory.
+
+    InvalidPath outside of it.
+    """
     if normpath(text).split("/")[0] == "..":
         written = f"{SCRATCH}{text}".encode("utf-8", "backslashreplace").decode()
         raise InvalidPath(
@@ -83,11 +91,14 @@ class Area(Struct, frozen=True):
     prefix: str = ""
 
     def path(self, text: str) -> str:
-        """A path as the caller wrote it, relative to the place. InvalidPath outside of it."""
+        """Return a path that a caller wrote, relative to the area. InvalidPath outside of it."""
         return scratch_relative(self.disk, text) if self.prefix else self.disk.relative(text)
 
     def directory(self, text: str) -> str:
-        """The directory behind a path, symlinks followed. FileNotFound, InvalidPath."""
+        """Return the directory behind a path, symlinks followed.
+
+        FileNotFound, InvalidPath, NotADirectory.
+        """
         target = self.disk.resolve(self.path(text))
         if target:
             stamp = self.disk.stamp(target)
@@ -101,7 +112,7 @@ class Area(Struct, frozen=True):
         return target
 
     def stat(self, text: str) -> Entry:
-        """The file or directory behind a path, symlinks followed. FileNotFound."""
+        """Return what is behind a path, symlinks followed. FileNotFound, InvalidPath."""
         target = self.disk.resolve(self.path(text))
         stamp = self.disk.stamp(target)
         if stamp is None:
@@ -110,7 +121,7 @@ class Area(Struct, frozen=True):
 
     @contextmanager
     def open(self, text: str) -> Iterator[BinaryIO]:
-        """A regular file's content. FileNotFound, InvalidPath."""
+        """Open the content of a regular file for reading. FileNotFound, InvalidPath."""
         try:
             with self.disk.open(self.path(text)) as stream:
                 yield stream
@@ -132,7 +143,7 @@ class Area(Struct, frozen=True):
         return FileNotFound(f"File not found: {self.prefix}{text}", hint=hint)
 
     def list(self, directory: str) -> Iterator[Entry]:
-        """A directory's entries, sorted by name, symlinks not followed."""
+        """Yield the entries of a directory, sorted by name, symlinks not followed."""
         for name, stamp in self.disk.list(directory):
             try:
                 yield self._entry(f"{directory}/{name}" if directory else name, stamp)
@@ -142,7 +153,11 @@ class Area(Struct, frozen=True):
     def walk(
         self, directory: str, enter: Callable[[Entry, int], bool], depth: int = 1
     ) -> Iterator[Entry]:
-        """Entries below a directory, parents first; those of a folder `enter` says yes to."""
+        """Yield the entries below a directory, parents before what is in them.
+
+        `enter` says whether the walk goes into a directory, which it is given with its depth from
+        1.
+        """
         for entry in self.list(directory):
             yield entry
             if entry.type == "directory" and enter(entry, depth):

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class HookOutcome(Struct, frozen=True):
-    """What a hook said after a batch; `ok` is False when it failed, `text` then says why."""
+    """What a hook answered after a batch; `text` of one that failed (`ok` is False) says why."""
 
     name: str
     ok: bool
@@ -46,24 +46,29 @@ class BatchOutcome(Struct, frozen=True):
     def messages(
         self, dialect: MessageDialect = "openai", *, images: bool = False
     ) -> list[dict[str, Any]]:
-        """The results for the model: see `tool_messages`."""
+        """Return the results as messages for the model, in the form `tool_messages` describes."""
         return tool_messages(self.calls, self.results, dialect, images=images)
 
 
 class Caller(Protocol):
-    """Makes recorded calls for a hook."""
+    """Makes the recorded calls of a hook."""
 
     async def __call__(self, tool: str, arguments: dict[str, Any]) -> ToolResult: ...
 
 
 class PostToolsHook(Protocol):
-    """Something to do once after each batch that mutated."""
+    """Acts once after each batch of which a call changed something."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name under which an outcome and a warning name the hook."""
+        ...
 
     async def __call__(self, outcome: BatchOutcome, call: Caller) -> str:
-        """Do it and say what was done. An exception is reported and fails nothing."""
+        """Act on a finished batch and say what was done.
+
+        A batch reports an exception and does not fail.
+        """
         ...
 
 
@@ -96,11 +101,11 @@ class ToolBatch:
 
     @property
     def status(self) -> dict[str, CallStatus]:
-        """Each call's id with how far it is, in order."""
+        """The state of each call by its id, in the order of the calls."""
         return dict(self._status)
 
     async def run(self) -> BatchOutcome:
-        """Run all of them. Cancellation passes through; calls then under way are finished."""
+        """Run all calls. A cancellation passes through once the calls under way are finished."""
         for alone, group in groupby(self.calls, self._mutates):
             if alone:
                 for call in group:

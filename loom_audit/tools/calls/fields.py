@@ -8,22 +8,25 @@ from msgspec import Struct, ValidationError
 
 
 class Fields(Struct, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """A tool's input: named fields, nothing else allowed."""
+    """The input of a tool as a struct: named fields, no others allowed."""
 
     def given(self) -> Mapping[str, Any]:
-        """The arguments as the caller gave them, by the names of the schema."""
+        """Return the arguments as the caller gave them, by the names of the schema."""
         kept: Mapping[str, Any] | None = self.__dict__.get("_given")
         return msgspec.to_builtins(self) if kept is None else kept
 
 
 class Output(Struct, kw_only=True):
-    """The `data` of a tool's success."""
+    """The `data` of a tool's success as a struct."""
 
 
 def fit_struct(
     struct: type[Struct], value: Any, *, strict: bool = True
 ) -> tuple[Struct | None, list[str]]:
-    """The value as a struct, and what does not fit. A whole float is an int unless `strict`."""
+    """Convert a value into a struct; return that, or None and every flaw.
+
+    A whole float is an int unless `strict`.
+    """
     try:
         made = msgspec.convert(value, struct, strict=strict)
     except ValidationError as error:
@@ -34,7 +37,7 @@ def fit_struct(
 
 
 def struct_schema(struct: type[Struct]) -> dict[str, Any]:
-    """The JSON Schema of a struct without titles."""
+    """Return the JSON Schema of a struct, without titles and descriptions of structs."""
     _, named = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
     for schema in named.values():
         schema.pop("title", None)

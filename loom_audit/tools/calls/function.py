@@ -21,7 +21,7 @@ from loom_audit.tools.calls.values import as_json
 
 
 class FunctionTool(Tool):
-    """A tool made by `@tool`; calling it calls the function."""
+    """A tool that `@tool` made of a function; calling the tool calls the function."""
 
     isolate = False
 
@@ -84,7 +84,7 @@ class FunctionTool(Tool):
         return value_of(completed, self.name)
 
     def check_isolated(self) -> None:
-        """InvalidArguments when the function cannot be called in another process."""
+        """Raise InvalidArguments when the function cannot be called in another process."""
         flaw = ""
         if inspect.iscoroutinefunction(self.function):
             flaw = "it is a coroutine function, which stops at its limit"

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 
 class Decision(Struct, frozen=True):
-    """A gate's answer, by whom and why; `arguments` replace the caller's when given.
+    """The answer of a gate: by whom and why; `arguments` replace the caller's when given.
 
-    A `lasting` one holds for the session. `recorded` says that it is on record already, and
-    `states` what it is bound to, by path. With `flaw` nobody decided: the call cannot work.
+    A `lasting` answer holds for the session. `recorded` says that the answer is on record already,
+    and `states` to which files, by path, the answer is bound. With `flaw` nobody decided: the call
+    cannot work.
     """
 
     decision: Literal["allowed", "denied"]
@@ -35,20 +36,21 @@ class Decision(Struct, frozen=True):
 
 
 class ApprovalGate(Protocol):
-    """Says whether a call may run. May wait for a person; denies when it cannot ask."""
+    """Decides whether a call may run; may wait for a person, and denies when it cannot ask."""
 
     async def decide(
         self, tool: "Tool", args: Any, ctx: "ToolContext", *, asked: str = ""
     ) -> Decision:
-        """Decide on valid arguments; `asked` is why the tool itself wants somebody asked.
+        """Decide on valid arguments; `asked` is why the tool itself wants a person to be asked.
 
-        An exception counts as a denial. Arguments it puts in place are validated again.
+        An exception of a gate counts as a denial. Arguments that a gate puts in place are validated
+        again.
         """
         ...
 
 
 async def approval_reason(tool: "Tool", args: Any, ctx: "ToolContext") -> str:
-    """Why the tool itself wants a person to be asked; empty when it does not."""
+    """Return why the tool itself wants a person to be asked; empty when the tool does not."""
     own = tool.requires_approval
     wanted: object = own
     if not isinstance(own, bool):
@@ -73,7 +75,7 @@ def _taken(approval: Callable[..., Any]) -> int:
 
 
 class AllowAll:
-    """Lets every call run: there is no gate. Nobody is asked, and no decision is recorded."""
+    """Lets every call run without asking anybody and without a decision on record."""
 
     async def decide(
         self, tool: "Tool", args: Any, ctx: "ToolContext", *, asked: str = ""
@@ -82,9 +84,9 @@ class AllowAll:
 
 
 class UnlessHeld:
-    """Another gate, of a session that may be held: then it denies.
+    """Denies every call of a session while it is held; else another gate decides.
 
-    Also what the other one allowed once somebody had answered, when it was held meanwhile.
+    A call that a person allowed is denied too when the session was held while the person thought.
     """
 
     def __init__(self, gate: ApprovalGate, held: Callable[[], SessionHold | None]) -> None:
@@ -103,7 +105,7 @@ class UnlessHeld:
 
 
 class DenyAll:
-    """Lets no call run, or none of the effects it is given."""
+    """Denies every call, or every call of the given effects."""
 
     def __init__(self, *effects: str, reason: str = "Nobody could be asked") -> None:
         self._effects = effects

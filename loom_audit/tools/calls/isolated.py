@@ -21,9 +21,10 @@ _PROGRAM = "import sys; sys.path[:] = {path!r}; from {module} import main; main(
 def isolated_call(
     function: Callable[..., Any], named: Mapping[str, Any]
 ) -> tuple[tuple[str, ...], bytes]:
-    """The command that calls a function, and its standard input. InvalidArguments.
+    """Return the command that calls a function in another process, and its input, a pickle.
 
-    The function is found by its module and name, the main module as `multiprocessing` finds it.
+    The process finds the function by module and name, the main module as `multiprocessing` finds
+    it. InvalidArguments when the arguments cannot be pickled.
     """
     path = [entry or str(Path.cwd()) for entry in sys.path]
     program = _PROGRAM.format(path=path, module=__name__)
@@ -39,7 +40,11 @@ def isolated_call(
 
 
 def value_of(completed: CommandResult, name: str) -> Any:
-    """What the function gave back; what it raised is raised again. ExecutionFailed, TooLarge."""
+    """Return what the function returned in its process, or raise what the function raised there.
+
+    ExecutionFailed when the process ended without a result, TooLarge for one over `MAX_VALUE`
+    bytes.
+    """
     if completed.truncated and completed.stdout_bytes > MAX_VALUE:
         raise TooLarge(f"{name} gave back {completed.stdout_bytes} bytes, more than {MAX_VALUE}")
     try:
@@ -56,7 +61,7 @@ def value_of(completed: CommandResult, name: str) -> Any:
 
 
 def main() -> None:
-    """Call the function that standard input names, and write what came of it to the output."""
+    """Call the function that standard input names, and write its result to standard output."""
     answer = os.fdopen(os.dup(1), "wb")  # not inherited by what the function starts
     os.dup2(2, 1)  # what the function prints is not its result
     value, raised = None, None

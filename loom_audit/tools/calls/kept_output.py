@@ -14,9 +14,10 @@ FOLDER = "output"
 
 
 def with_rest_kept(result: ToolResult, call: OpenCall) -> ToolResult:
-    """The result; one whose output is cut says in which file all of it is, and is `truncated`.
+    """Return the result, and keep the whole of an output that is cut in the scratch directory.
 
-    Where the scratch directory cannot be written, it is cut and says so.
+    The cut names the file, and the data is marked `truncated`. Where the scratch directory cannot
+    be written, the cut says so.
     """
     if result.output == result.full_output:
         return result

@@ -23,10 +23,10 @@ NAMELESS = "(no name)"
 
 
 class ToolCall(Struct, frozen=True):
-    """A call as a model asked for it.
+    """A call that a model asked for.
 
-    `arguments` is a text where the model's JSON could not be read: calling it records that
-    text and fails with INVALID_ARGUMENTS. `answers` is the model's id where `id` is another.
+    `arguments` is a text where the model's JSON could not be read: calling it records that text and
+    fails with INVALID_ARGUMENTS. `answers` is the model's id where `id` is another.
     """
 
     id: str

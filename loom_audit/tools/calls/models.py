@@ -11,7 +11,7 @@ NonEmpty = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})]
 
 
 class Arguments(BaseModel):
-    """A tool's input: named fields, nothing else allowed."""
+    """The input of a tool as a pydantic model: named fields, no others allowed."""
 
     model_config = ConfigDict(
         extra="forbid", validate_by_name=True, validate_by_alias=True, defer_build=True
@@ -19,7 +19,7 @@ class Arguments(BaseModel):
 
 
 class Output(BaseModel):
-    """The `data` of a tool's success. What validates it is built when that is first needed."""
+    """The `data` of a tool's success as a pydantic model; its validator is built when needed."""
 
     model_config = ConfigDict(defer_build=True)
 
@@ -27,7 +27,10 @@ class Output(BaseModel):
 def parameters_of(
     model: type[BaseModel], mode: Literal["validation", "serialization"] = "validation"
 ) -> dict[str, Any]:
-    """The model's JSON Schema without titles; extra fields are refused unless it allows them."""
+    """Return the JSON Schema of a model, without titles.
+
+    Extra fields are refused unless the model allows them.
+    """
     schema: dict[str, Any] = model.model_json_schema(by_alias=True, mode=mode)
     _drop_titles(schema)
     schema.pop("description", None)
@@ -53,7 +56,7 @@ def _drop_titles(schema: Any) -> None:
 
 
 def fit_model(model: type[BaseModel], value: Any) -> tuple[BaseModel | None, list[str]]:
-    """The value as a model, and each flaw it finds, with its place."""
+    """Convert a value into a model; return that, or None and every flaw with its place."""
     try:
         return model.model_validate(value), []
     except ModelError as error:
@@ -69,7 +72,10 @@ def _flaws(error: ModelError) -> Iterator[str]:
 
 
 def given(args: Any) -> Any:
-    """Arguments as the caller gave them, by the names of the schema; no model is left as it is."""
+    """Return the arguments as the caller gave them, by the names of the schema.
+
+    Arguments that are no model are returned as they are.
+    """
     if isinstance(args, BaseModel):
         return args.model_dump(by_alias=True, exclude_unset=True)
     return args

@@ -17,7 +17,7 @@ MAX_KEPT = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ToolError:
-    """Why a tool did not succeed: a code of `loom_audit.errors`; `str()` is the message."""
+    """Why a tool did not succeed: a code of `loom_audit.errors`; `str()` gives the message."""
 
     code: str
     message: str
@@ -29,9 +29,11 @@ class ToolError:
 
     @classmethod
     def of(cls, error: AuditError) -> "ToolError":
+        """Make the error of a result from an exception of ours."""
         return cls(error.code, error.message, dict(error.details), error.hint)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the error as JSON, without an empty hint and empty details."""
         body: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.hint:
             body["hint"] = self.hint
@@ -42,7 +44,7 @@ class ToolError:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture for a model that takes pictures: its media type, and the file's bytes."""
+    """A picture for a model that takes pictures: its media type and the bytes of its file."""
 
     media: str
     content: bytes = field(repr=False)
@@ -80,7 +82,7 @@ class ToolResult:
     def failure(
         cls, error: AuditError, *, output: str = "", data: dict[str, Any] | None = None
     ) -> "ToolResult":
-        """The error as a result; its output is `Error: MESSAGE`, the hint, then `output`."""
+        """Make a result of an error; its output is `Error: MESSAGE`, the hint, then `output`."""
         lines = [f"Error: {error.message}"]
         lines += [error.hint] if error.hint else []
         lines += [output] if output else []
@@ -88,7 +90,10 @@ class ToolResult:
 
     @classmethod
     def of(cls, value: Any, error: AuditError | None = None) -> "ToolResult":
-        """A value, as the JSON nearest to it: a text as output, a dict as data, others in one."""
+        """Make a result of any value: a text becomes the output, a dict the data.
+
+        Any other value becomes the data `{"result": value}`, as the JSON nearest to it.
+        """
         plain = nearest_json(value)
         failed = ToolError.of(error) if error else None
         if plain is None or isinstance(plain, str):
@@ -98,6 +103,7 @@ class ToolResult:
 
     @property
     def ok(self) -> bool:
+        """Whether the call succeeded, under the name of another specification."""
         return self.success
 
     @property
@@ -106,6 +112,7 @@ class ToolResult:
         return self.data if self.success else None
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON, with the output that is cut to 10 KB."""
         return {
             "success": self.success,
             "output": self.output,
@@ -115,19 +122,22 @@ class ToolResult:
         }
 
     def to_json(self) -> str:
-        """The result as one line of ASCII JSON for a model."""
+        """Return the result as one line of ASCII JSON, for a model."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def to_record(self) -> dict[str, Any]:
-        """The result as the log keeps it, with the full output. NotSerializable."""
+        """Return the result as the log keeps it, with the full output.
+
+        NotSerializable for other data than JSON.
+        """
         body: dict[str, Any] = as_json({**self.to_dict(), "output": self.full_output}, "result")
         return body
 
 
 def cut(text: str, limit: int, way_on: str = "") -> str:
-    """At most `limit` bytes of UTF-8: the whole, or head and tail with the cut named.
+    """Return a text within `limit` bytes of UTF-8: the whole, or head and tail with the cut named.
 
-    `way_on` says there how to see the rest.
+    `way_on` says at the cut how to see the rest.
     """
     if len(text) * 4 <= limit:
         return text
@@ -142,10 +152,10 @@ def cut(text: str, limit: int, way_on: str = "") -> str:
 
 
 def ends_of(raw: bytes, head: int, tail: int) -> tuple[int, int]:
-    """Where the first `head` bytes or fewer end, and the last `tail` or fewer begin.
+    """Return where the first `head` bytes or fewer end, and where the last `tail` or fewer begin.
 
-    At the ends of lines, so that no part of one looks like a whole; where these are far, between
-    characters of UTF-8.
+    Both are ends of lines, so that a part of a line does not look like a whole one; where lines are
+    long, both lie between characters of UTF-8.
     """
     end, begin = head, len(raw) - tail
     if (at := raw.rfind(b"\n", end - head // 4, end)) >= 0:

@@ -14,9 +14,9 @@ _OBJECT_WORDS = frozenset({"type", "properties", "required", "additionalProperti
 
 
 def surely_fits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
-    """Whether arguments certainly are as a simple schema says: spares most calls the long check.
+    """Return whether arguments certainly fit a simple schema: spares most calls the long check.
 
-    False says nothing.
+    False says nothing about the arguments.
     """
     if schema.keys() - _OBJECT_WORDS or schema.get("additionalProperties") is not False:
         return False
@@ -35,7 +35,7 @@ def surely_fits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool
 
 
 def schema_flaws(errors: Iterator["ValidationError"]) -> Iterator[str]:
-    """Each flaw a JSON Schema finds, with its place."""
+    """Yield each flaw that a JSON Schema finds, with its place, ordered by place."""
     for error in map(_closest_error, sorted(errors, key=lambda e: [*map(str, e.absolute_path)])):
         place = ".".join(str(part) for part in error.absolute_path)
         text = error.message if len(error.message) <= 300 else error.message[:300] + "…"
@@ -51,7 +51,7 @@ def _closest_error(error: "ValidationError") -> "ValidationError":
 
 
 def why_not_object(arguments: Any) -> str:
-    """Why arguments are not a JSON object; of a model's broken JSON, where it breaks."""
+    """Return why arguments are not a JSON object; of a model's broken JSON, where it breaks."""
     if isinstance(arguments, str):
         try:
             json.loads(arguments)
@@ -63,7 +63,11 @@ def why_not_object(arguments: Any) -> str:
 
 
 def signature(parameters: Mapping[str, Any]) -> str:
-    """The arguments: `?` after those that may be left out, and the values where there are few."""
+    """Return the arguments of a schema in a line, for a hint.
+
+    `?` marks one that may be left out; where an argument is one of a few values, they stand in
+    brackets.
+    """
     required = parameters.get("required", [])
     names = []
     for name, schema in parameters.get("properties", {}).items():

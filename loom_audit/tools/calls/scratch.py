@@ -28,7 +28,11 @@ def write(
     mode: int | None = None,
     create: bool = True,
 ) -> FileChange:
-    """Put a content, or what `new` makes of the old, at a path of the scratch directory."""
+    """Put a content, or what `new` makes of the old content, at a path of the scratch directory.
+
+    IsADirectory, InvalidPath; FileNotFound without `create` when a parent is missing, NotADirectory
+    when a parent is a file.
+    """
     target = scratch.resolve(scratch_relative(scratch, path))
     stamp = scratch.stamp(target) if target else None
     if not target or (stamp and S_ISDIR(stamp.mode)):
@@ -44,7 +48,10 @@ def write(
 
 
 def delete(scratch: Workspace, path: str, *, recursive: bool) -> tuple[str, ...]:
-    """Delete a path and, `recursive`, all below it; what is gone, with `scratch://` before."""
+    """Delete a path and, when `recursive`, all below; return what is gone, after `scratch://`.
+
+    FileNotFound, InvalidPath; NotEmpty for a directory with something in it unless `recursive`.
+    """
     target = scratch_relative(scratch, path)
     stamp = _stamp(scratch, target)
     doomed = [target]
@@ -64,7 +71,10 @@ def delete(scratch: Workspace, path: str, *, recursive: bool) -> tuple[str, ...]
 def move(
     scratch: Workspace, source: str, target: str, *, overwrite: bool
 ) -> tuple[FileChange, ...]:
-    """Move a file within the scratch directory. Conflict when the target exists."""
+    """Move a file within the scratch directory; return both changes.
+
+    FileNotFound, InvalidPath; Conflict when the target exists, unless `overwrite` replaces a file.
+    """
     old, new = scratch_relative(scratch, source), scratch_relative(scratch, target)
     stamp = _stamp(scratch, old)
     if S_ISDIR(stamp.mode) or S_ISLNK(stamp.mode):

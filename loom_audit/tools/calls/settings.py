@@ -41,7 +41,7 @@ class ToolSettings(Struct, frozen=True):
 
     @property
     def limits(self) -> Limits:
-        """What each process of a confined command may use."""
+        """The resources that each process of a confined command may use."""
         return Limits(
             cpu=self.cpu_seconds or None,
             memory=self.memory_mib * MIB or None,
@@ -51,7 +51,10 @@ class ToolSettings(Struct, frozen=True):
 
 
 def tool_settings(table: Mapping[str, Any]) -> ToolSettings:
-    """The settings of a parsed file. InvalidArguments names the key and what it must be."""
+    """Return the settings that a parsed `tools.toml` makes.
+
+    InvalidArguments names the key and what it must be.
+    """
     known = set(ToolSettings.__struct_fields__)
     for key, value in table.items():
         if key not in known:

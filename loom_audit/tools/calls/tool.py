@@ -32,10 +32,10 @@ Dialect = Literal["openai", "openai-flat", "anthropic", "mcp"]
 
 
 class Preview(Struct, frozen=True):
-    """What a call would change: a text for people, and what stood at each path it is about.
+    """What a call would change: a text for people, and the state of each path it is about.
 
-    An approval is bound to the states (None: absent); nothing else may be changed by the
-    approved call.
+    An approval is bound to the states (None: absent); nothing else may be changed by the approved
+    call.
     """
 
     text: str = ""
@@ -110,17 +110,22 @@ class Tool(ABC):
 
     @abstractmethod
     async def execute(self, args: Any, ctx: "ToolContext") -> ToolResult:
-        """Do it. An AuditError becomes an error result, any other exception EXECUTION_ERROR."""
+        """Do what the tool does.
+
+        An AuditError becomes an error result, any other exception EXECUTION_ERROR.
+        """
 
     def preview(self, args: Any, ctx: "ToolContext") -> Preview:
-        """What the call would change, for whoever is asked. Sync; runs in a worker thread.
+        """Return what the call would change, for the person who is asked.
 
-        An error says that the call cannot work; it is then the call's result.
+        Sync; runs in a worker thread.
+
+        An AuditError says that the call cannot work; the call then ends with that error.
         """
         return Preview()
 
     def limit(self, args: Any) -> float:
-        """Seconds this call may take; by default `timeout_seconds`."""
+        """Return how many seconds this call may take; by default `timeout_seconds`."""
         return self.timeout_seconds
 
     @cached_property
@@ -130,7 +135,7 @@ class Tool(ABC):
         return Draft202012Validator(dict(self.parameters))
 
     def check_schemas(self) -> None:
-        """InvalidArguments when one of both schemas is not the JSON Schema of an object."""
+        """Raise InvalidArguments when one of both schemas is not the JSON Schema of an object."""
         from jsonschema import Draft202012Validator
         from jsonschema.exceptions import SchemaError
 
@@ -147,7 +152,7 @@ class Tool(ABC):
                 raise InvalidArguments(f"{what} of {self.name}: not of type object")
 
     def parse(self, arguments: Any) -> Any:
-        """The arguments as `execute` takes them. InvalidArguments lists every flaw."""
+        """Return the arguments as `execute` takes them. InvalidArguments lists every flaw."""
         if not isinstance(arguments, dict):
             raise InvalidArguments(
                 f"The arguments of {self.name} {why_not_object(arguments)}",
@@ -172,7 +177,7 @@ class Tool(ABC):
         return made
 
     def check_output(self, data: Any) -> None:
-        """ExecutionFailed when the data of a success is not what the tool says it gives."""
+        """Raise ExecutionFailed when the data of a success does not fit the declared output."""
         flaws: list[str] = []
         if self.output is not None:
             _, flaws = _fit(self.output, data)
@@ -189,7 +194,10 @@ class Tool(ABC):
             )
 
     def schema(self, dialect: Dialect = "openai") -> dict[str, Any]:
-        """The tool as a model API wants it: OpenAI (nested or flat), Anthropic or MCP."""
+        """Return the tool as a model API takes it:
+
+        OpenAI (nested or flat), Anthropic or MCP. InvalidArguments for another dialect.
+        """
         parameters = deepcopy(dict(self.parameters))
         named: dict[str, Any] = {"name": self.name, "description": self.description}
         if dialect == "openai":
@@ -239,7 +247,7 @@ Execute = TypeVar("Execute", bound=Callable[..., Any])
 
 
 def one_thread(execute: Execute) -> Execute:
-    """Marks an `execute` that awaits nothing but steps of its context.
+    """Mark an `execute` that awaits nothing but steps of its context.
 
     Such a call runs in one worker thread from its first step to its finish on record.
     """
@@ -248,4 +256,5 @@ def one_thread(execute: Execute) -> Execute:
 
 
 def runs_in_one_thread(tool: Tool) -> bool:
+    """Return whether the tool's `execute` is marked by `one_thread`."""
     return getattr(tool.execute, "one_thread", False)

@@ -12,11 +12,11 @@ _SHOWN = 500
 
 
 def as_json(value: Any, where: str = "value") -> Any:
-    """A copy made of None, bool, int, float, str, list and str-keyed dict; tuples become lists.
+    """Return a copy of None, bool, int, float, str, list and str-keyed dict; tuples become lists.
 
-    NotSerializable names the place of anything else, of NaN and infinities, of values nested
-    deeper than 64, and is raised for more than two million values (an object that holds
-    itself many times over has no end).
+    NotSerializable names the place of anything else, of NaN and infinities, of values nested deeper
+    than 64, and is raised for more than two million values (an object that holds itself many times
+    over has no end).
     """
     return _copy(value, [where], [MAX_VALUES])
 
@@ -71,7 +71,7 @@ def _path_text(trail: list[str | int]) -> str:
 
 
 def nearest_json(value: Any) -> Any:
-    """The JSON value nearest to any value: what has no place in JSON stands as a short text."""
+    """Return the JSON nearest to any value; a short text stands for what has no place in JSON."""
     return _nearest(value, 0, [MAX_NEAREST])
 
 

@@ -63,6 +63,7 @@ _ALL_MODES = re.compile(r"0*[0-7]?[0-7]{2}[267]|(.*,)?([ugo]*[ao][ugoa]*)?[+=][r
 
 
 def destroys(name: str, args: list[str], cwd: str) -> str | None:
+    """Return what a program destroys with these arguments from the directory `cwd`, or None."""
     if name in REMOVERS:
         return _removes(args, cwd)
     if name.split(".")[0] in MAKERS and not {*args} <= {"--help", "-V", "--version", "-h"}:
@@ -120,7 +121,7 @@ def _is_recursive(options: list[str]) -> bool:
 
 
 def find_start(args: list[str], cwd: str) -> str:
-    """Where `find` begins when that is protected and no test on names narrows what it finds."""
+    """Return where `find` begins when that place is protected and no test narrows it, else ""."""
     behind = dropwhile(_BEFORE_STARTS.fullmatch, args)
     starts = [*takewhile(lambda word: word[:1] not in ("-", "(", "!"), behind)]
     for place, word in enumerate(args[:-1]):
@@ -132,6 +133,7 @@ def find_start(args: list[str], cwd: str) -> str:
 
 
 def is_device(path: str) -> bool:
+    """Return whether a path is a device other than the harmless ones, such as /dev/null."""
     names = _names_in(path)
     return len(names) > 1 and names[:2] == ["", "dev"] and _device(names)
 
@@ -184,6 +186,7 @@ def _is_everything(part: str) -> bool:
 
 
 def shown(words: list[str]) -> str:
+    """Return words as one short line that a message can show."""
     text = " ".join(words[:40])[:200].translate(LITERAL)
     text = "".join(char if char.isprintable() else "?" for char in text)
     return text if len(text) <= 120 else text[:119] + "…"

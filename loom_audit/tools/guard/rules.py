@@ -115,13 +115,16 @@ Env = dict[str, tuple[str, ...]]
 
 
 def blocked(command: str) -> str | None:
-    """Why the command is refused, for a person to read, or None. Never raises; linear in length."""
+    """Return why the command is refused, for a person to read, or None.
+
+    Never raises; linear in length.
+    """
     cleaned = command.translate(CLEAN)
     return _Judge(Budget(8 * len(cleaned) + 200_000)).script(cleaned, Flow())
 
 
 def check_command(command: str) -> None:
-    """Raises BLOCKED_COMMAND when the blocklist of this module refuses the command."""
+    """Raise BlockedCommand when the blocklist of this module refuses the command."""
     reason = blocked(command)
     if reason is not None:
         raise BlockedCommand(

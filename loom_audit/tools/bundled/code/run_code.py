@@ -50,6 +50,8 @@ class CodeOutput(Output):
 
 
 class RunCode(Tool):
+    """Runs a program that the model wrote, in a sandbox or not at all."""
+
     name = "run_code"
     description = (
         "Run Python or bash code in the workspace, in a sandbox: no network, and nothing outside "
@@ -62,7 +64,10 @@ class RunCode(Tool):
     confinement = "required"
 
     def parse(self, arguments: Any) -> CodeInput:
-        """The arguments; nobody is asked about what is refused anyway. BlockedCommand."""
+        """Return the arguments.
+
+        BlockedCommand comes here, so that nobody is asked about a refused program.
+        """
         args: CodeInput = super().parse(arguments)
         if args.language == "bash" and len(args.code) <= MAX_CODE:
             check_command(args.code)

@@ -32,7 +32,7 @@ class WriteInput(Fields):
     )
 
     def raw(self) -> bytes:
-        """The bytes to write. InvalidArguments."""
+        """Return the bytes to write. InvalidArguments for a content that is not in its encoding."""
         if self.encoding == "base64":
             return from_base64(self.content)
         return encode(self.content, "content")
@@ -45,6 +45,8 @@ class WriteOutput(Output):
 
 
 class WriteFile(Tool):
+    """Replaces the whole content of a file, or creates the file."""
+
     name = "write_file"
     description = "Create a file, or replace all of its content. What was there can be restored."
     input = WriteInput
@@ -103,6 +105,7 @@ class EditInput(Fields):
             raise ValueError("old_str and new_str are both needed, or edits")
 
     def steps(self) -> list[TextEdit]:
+        """Return the edits in order, as bytes. InvalidArguments for a lone surrogate."""
         alone = Edit(
             old_str=self.old_str or "", new_str=self.new_str or "", replace_all=self.replace_all
         )
@@ -121,6 +124,8 @@ class EditOutput(Output):
 
 
 class EditFile(Tool):
+    """Replaces texts in a file, all of them or none."""
+
     name = "edit_file"
     description = (
         "Replace text in a file. old_str must stand in it exactly once, white space included, or "
@@ -175,6 +180,8 @@ class DeleteOutput(Output):
 
 
 class DeleteFile(Tool):
+    """Deletes a file, a symlink or a directory."""
+
     name = "delete_file"
     description = "Delete a file, a symlink (not what it points to), or a directory."
     input = DeleteInput
@@ -206,6 +213,8 @@ class MoveOutput(Output):
 
 
 class MoveFile(Tool):
+    """Renames a file, a symlink or a directory."""
+
     name = "move_file"
     description = "Move or rename a file, a symlink or a directory; parents are created."
     input = MoveInput

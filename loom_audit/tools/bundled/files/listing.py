@@ -45,6 +45,8 @@ class ListOutput(Output):
 
 
 class ListDirectory(Tool):
+    """Lists a directory as a tree of two levels, or as entries."""
+
     name = "list_directory"
     description = (
         "List a directory: as a tree of two levels, or with `recursive` as entries with name, "
@@ -126,6 +128,8 @@ class FilesOutput(Output):
 
 
 class ListFiles(Tool):
+    """Lists the paths below a directory with their sizes."""
+
     name = "list_files"
     description = (
         "List the files and directories in a directory, with size, or with `recursive` all "

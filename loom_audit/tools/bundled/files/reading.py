@@ -61,10 +61,11 @@ class ReadInput(Fields):
 
     @property
     def in_bytes(self) -> bool:
+        """Whether bytes were asked for, not lines."""
         return self.offset is not None or self.limit is not None
 
     def read(self, stream: BinaryIO, entry: Entry) -> "FilePart":
-        """The part that is asked for; of what is not text, the hash of the whole."""
+        """Return the part that was asked for; of what is not text, the hash of the file too."""
         if self.in_bytes:
             most = min(self.limit or MAX_SHOWN, self.max_bytes)
             part = read_bytes(stream, self.offset or 0, most, entry.size)
@@ -83,7 +84,7 @@ class ReadInput(Fields):
 
 
 class FilePart(Struct, frozen=True):
-    """A part of a file; `digest` is the SHA-256 of one that is not text, or why it is not told."""
+    """A part of a file; `digest` is the SHA-256 of one that is not text, or why there is none."""
 
     entry: Entry
     part: Part
@@ -105,6 +106,8 @@ class ReadOutput(Output):
 
 
 class ReadFile(Tool):
+    """Reads a file, some of its lines or some of its bytes."""
+
     name = "read_file"
     description = (
         "Read a file, a range of its lines, or bytes of it from an offset. Text is UTF-8; of a "

@@ -46,6 +46,8 @@ class CommitOutput(Output):
 
 
 class GitCommit(Tool):
+    """Commits to the workspace's repository."""
+
     name = "git_commit"
     description = (
         "Commit what is staged, the given paths, or all changes of tracked files. Hooks do not "

@@ -57,7 +57,10 @@ class AutoCommit:
 
 
 def message_of(outcome: BatchOutcome, paths: list[str], head: TreeHead) -> str:
-    """A subject of at most 72 columns, a line for each call, and the trailer."""
+    """Return the message of a commit: a subject, a line for each call, the trailer.
+
+    The subject has at most 72 columns, as git's tools show it.
+    """
     pairs = [*zip(outcome.calls, outcome.results, strict=True)]
     changing = [pair for pair in pairs if pair[1].files_changed]
     names = ", ".join(dict.fromkeys(_plain(call.name) for call, _ in changing))

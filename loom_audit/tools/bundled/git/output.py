@@ -49,7 +49,7 @@ COUNTED = ("--raw", "--numstat", "-z")
 
 
 def status_of(raw: bytes) -> dict[str, Any]:
-    """`git status --porcelain=v2 --branch -z`; other bytes than UTF-8 in paths as surrogates."""
+    """Return what git printed for `STATUS`; bytes of paths that are not UTF-8 are surrogates."""
     found: dict[str, Any] = dict.fromkeys(("branch", "commit", "upstream", "ahead", "behind"))
     entries: list[dict[str, Any]] = []
     records = iter(raw.split(b"\0"))
@@ -92,7 +92,7 @@ def _entry(index: str, worktree: str, path: bytes, *, unmerged: bool = False) ->
 
 
 def changes_of(raw: bytes) -> list[dict[str, Any]]:
-    """`git diff --raw --numstat -z`; the counts of a binary file are None."""
+    """Return each file in what git printed for `COUNTED`; the counts of a binary file are None."""
     files: dict[str, dict[str, Any]] = {}
     parts = iter(raw.split(b"\0"))
     for part in parts:
@@ -117,7 +117,7 @@ def changes_of(raw: bytes) -> list[dict[str, Any]]:
 
 
 def commits_of(raw: bytes) -> Iterator[dict[str, Any]]:
-    """Each commit in what `git` printed for `LOG`."""
+    """Yield each commit in what git printed for `LOG`."""
     fields = [part.decode("utf-8", "replace") for part in raw.split(b"\0")]
     count = len(_LOG_FIELDS)
     for n in range(0, len(fields) - count + 1, count):

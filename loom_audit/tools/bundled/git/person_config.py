@@ -18,7 +18,7 @@ _NAMED = frozenset({"core.excludesfile", "core.attributesfile", "commit.template
 
 
 class Setting(Struct, frozen=True):
-    """One setting as git lists it: who set it and in which file, its key and its value."""
+    """One setting as git lists it: its scope and its file, its key and its value."""
 
     scope: str
     origin: str
@@ -27,12 +27,12 @@ class Setting(Struct, frozen=True):
 
     @property
     def own(self) -> bool:
-        """Whether the repository set it."""
+        """Whether the repository itself made the setting."""
         return self.scope in ("local", "worktree")
 
 
 def settings_of(listing: bytes) -> Iterator[Setting]:
-    """`git config --list --show-scope --show-origin -z`; a line's end parts key and value."""
+    """Yield each setting in what `git config --list --show-scope --show-origin -z` printed."""
     parts = listing.split(b"\0")
     for scope, origin, entry in zip(parts[::3], parts[1::3], parts[2::3], strict=False):
         key, _, value = entry.partition(b"\n")
@@ -40,16 +40,16 @@ def settings_of(listing: bytes) -> Iterator[Setting]:
 
 
 def person_variables() -> dict[str, str]:
-    """By which a confined git finds the person's configuration, and trusts their files."""
+    """Return the variables by which a confined git finds and trusts the person's configuration."""
     names = (*sorted(KEPT_VARIABLES), "XDG_CONFIG_HOME", "SUDO_UID")
     ours = {name: os.environ[name] for name in names if name in os.environ}
     return {"GIT_CONFIG_NOSYSTEM": "0", **ours, "HOME": str(Path.home())}
 
 
 def person_files(listed: Iterable[Setting]) -> tuple[str, ...]:
-    """Files of the person's and the machine's configuration, those they name included.
+    """Return the files of the person's and the machine's configuration, and the files they name.
 
-    By name: beside them may lie credentials.
+    Each is named by itself, not by its folder: credentials may lie beside it.
     """
     home = str(Path.home())
     own = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"

@@ -63,6 +63,8 @@ class PushOutput(Output):
 
 
 class GitPush(Tool):
+    """Pushes one branch or tag to a remote."""
+
     name = "git_push"
     description = "Push one branch or tag to a remote, under the same name. Never by force."
     input = PushInput

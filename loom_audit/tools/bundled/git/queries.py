@@ -57,6 +57,8 @@ class StatusOutput(Output):
 
 
 class GitStatus(Tool):
+    """Lists the files that differ from the last commit."""
+
     name = "git_status"
     description = (
         "The branch of the workspace's git repository, and the files that differ from its last "
@@ -123,6 +125,8 @@ class DiffOutput(Output):
 
 
 class GitDiff(Tool):
+    """Compares files, index and commits."""
+
     name = "git_diff"
     description = (
         "What differs: the files from the index; with staged the index from HEAD; with from, and "
@@ -161,6 +165,7 @@ class GitDiff(Tool):
 
 
 def diff_line(file: dict[str, Any]) -> str:
+    """Return a changed file as one line: kind, counts of lines, path."""
     count = "binary" if file["added"] is None else f"+{file['added']} -{file['removed']}"
     source = f" from {file['from']}" if file["from"] else ""
     return f"{file['kind']} ({count}): {file['path']}{source}"
@@ -190,6 +195,8 @@ class LogOutput(Output):
 
 
 class GitLog(Tool):
+    """Lists commits, the newest first."""
+
     name = "git_log"
     description = "The commits that lead to a revision, newest first, or those that changed paths."
     input = LogInput

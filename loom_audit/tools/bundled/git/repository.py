@@ -120,7 +120,7 @@ class Repository:
         hooks: bool = False,
         other: Mapping[str, str] | None = None,
     ) -> tuple[str, ...]:
-        """A git command with the environment it needs, and none of ours.
+        """Return the words of a git command with the environment it needs, and none of ours.
 
         `other` are variables that lead to another repository than the workspace's.
         """
@@ -147,7 +147,10 @@ class Repository:
         return ("env", *options, *given, "git", "--no-pager", *words)
 
     async def ask(self, *words: str, stdin: bytes = b"", limit: int = MAX_LISTING) -> CommandResult:
-        """A command that only reads. ExecutionFailed when git cannot be run or is too slow."""
+        """Run a command that only reads.
+
+        ExecutionFailed when git cannot be run, ToolTimeout after `SECONDS`.
+        """
         done = await self.ctx.compute(
             *self.argv(*words),
             stdin=stdin,
@@ -161,7 +164,10 @@ class Repository:
         return check_ran(done)
 
     async def read(self, *words: str, stdin: bytes = b"") -> bytes:
-        """The whole output of a command that only reads and must succeed."""
+        """Return the whole output of a command that only reads.
+
+        ExecutionFailed, TooLarge over `MAX_LISTING` bytes.
+        """
         done = await self.ask(*words, stdin=stdin)
         if done.exit_code:
             raise git_error(done)
@@ -178,7 +184,10 @@ class Repository:
         stdin: bytes = b"",
         hooks: bool = False,
     ) -> CommandResult:
-        """A command that changes the repository; hooks see nothing of the person's own."""
+        """Run a command that changes the repository; hooks see nothing of the person's own.
+
+        PermissionDenied for a link in the repository's folders; else the errors of `ask`.
+        """
         await self.ctx.in_thread(self._check_links)
         done = await self.ctx.run(
             *self.argv(*words, locks=True, hooks=hooks),
@@ -208,7 +217,10 @@ class Repository:
             )
 
     async def commit_id(self, revision: str) -> str:
-        """The commit a revision means. InvalidArguments for an option, NotFound for none."""
+        """Return the id of the commit that a revision names.
+
+        InvalidArguments for an option, NotFound for no commit.
+        """
         check_name(revision, "revision")
         done = await self.ask(
             "rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{commit}"
@@ -220,16 +232,16 @@ class Repository:
         return decode(done.stdout).strip()
 
     async def has_commits(self) -> bool:
-        """Whether the current branch has any."""
+        """Return whether the current branch has a commit."""
         return not (await self.ask("rev-parse", "--verify", "--quiet", "HEAD")).exit_code
 
 
 async def repository(ctx: ToolContext) -> Repository:
-    """The workspace's repository, with what its configuration may not do.
+    """Return the workspace's repository, with what its configuration may not do.
 
-    NotFound when the workspace is not one; a repository above it is never used.
-    PermissionDenied when its data lies outside the workspace and is not that of a worktree linked
-    to it.
+    NotFound when the workspace is not one; a repository above it is never used. PermissionDenied
+    when its data lies outside the workspace and is not that of a worktree linked to it.
+    ExecutionFailed when git fails.
     """
     root = os.path.realpath(str(ctx.workspace))
     bare = Repository(ctx, root=root)
@@ -264,19 +276,19 @@ async def repository(ctx: ToolContext) -> Repository:
 
 
 def check_name(name: str, what: str) -> None:
-    """InvalidArguments for what git could take for an option, or for more than a name."""
+    """Raise InvalidArguments for a name that git could take for an option, or for several."""
     if not name or name.startswith("-") or len(name) > 1_000 or re.search(r"[\0-\x1f\x7f]", name):
         raise InvalidArguments(f"{name!r:.100} is not a {what}", hint="It may not begin with -.")
 
 
 def paths_of(ctx: ToolContext, paths: Sequence[str] | None) -> list[str]:
-    """The paths as they are in the workspace. InvalidPath outside of it."""
+    """Return the paths relative to the workspace. InvalidPath outside of the workspace."""
     assert ctx.writer is not None
     return [ctx.writer.workspace.relative(path) or "." for path in paths or ()]
 
 
 def git_error(done: CommandResult) -> ExecutionFailed:
-    """Git's own words as an error."""
+    """Return git's own words as an error, with a hint where the cause is known."""
     said = decode(done.stderr).strip() or decode(done.stdout).strip()
     hint = ""
     if "index.lock" in said:
@@ -295,7 +307,10 @@ def git_error(done: CommandResult) -> ExecutionFailed:
 
 
 def check_ran(done: CommandResult) -> CommandResult:
-    """What git did, when it ran. ToolTimeout, ExecutionFailed."""
+    """Return a result of git that ran to its end.
+
+    ToolTimeout, ExecutionFailed where git is missing.
+    """
     if done.timed_out:
         raise ToolTimeout(f"git was stopped after {done.duration / 1e6:.0f} seconds")
     if done.exit_code == 127:

@@ -81,6 +81,8 @@ class FormatOutput(Output):
 
 
 class FormatCode(Tool):
+    """Formats files by the program that fits their type."""
+
     name = "format_code"
     description = (
         "Format files with ruff, black or prettier as the project configures them; with check "

@@ -115,6 +115,8 @@ class InstallOutput(Output):
 
 
 class InstallPackage(Tool):
+    """Installs packages into the workspace's own environment."""
+
     name = "install_package"
     description = (
         "Install packages by name into the workspace's own environment: pip into its .venv "

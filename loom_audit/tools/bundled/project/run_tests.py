@@ -79,6 +79,8 @@ class TestsOutput(Output):
 
 
 class RunTests(Tool):
+    """Runs the tests of the project."""
+
     name = "run_tests"
     description = (
         "Run the project's tests with pytest, unittest or `npm test`; gives counts and each "
@@ -142,7 +144,7 @@ class RunTests(Tool):
 
 
 async def python_of(ctx: ToolContext) -> str:
-    """The Python of the workspace's own environment, else ours."""
+    """Return the path of the Python in the workspace's own environment, else of ours."""
     for folder in (".venv", "venv"):
         if await ctx.in_thread(partial(ctx.exists, f"{folder}/bin/python")):
             return f"{ctx.workspace}/{folder}/bin/python"

@@ -18,7 +18,7 @@ MAX_TEXT = 1000
 
 
 class Tally:
-    """How many tests ended how, and what is known of those that did not pass."""
+    """Counts how many tests ended how, and keeps what is known of the ones that did not pass."""
 
     def __init__(self, framework: str) -> None:
         self.framework = framework
@@ -34,6 +34,7 @@ class Tally:
         line: int | None = None,
         message: str = "",
     ) -> None:
+        """Count one test; of one that did not pass keep name, place and message, up to 200."""
         self.counts[outcome] += 1
         if outcome in ("failed", "errors"):
             if len(self.failures) == MAX_FAILURES:
@@ -47,6 +48,7 @@ class Tally:
             )
 
     def say(self, mark: str) -> None:
+        """Print the tally as one line of JSON behind the mark of the request."""
         body = {"framework": self.framework, "failures": self.failures, "left_out": self.left_out}
         sys.stdout.flush()
         sys.stderr.flush()
@@ -54,7 +56,7 @@ class Tally:
 
 
 class PytestPlugin:
-    """Hears of every phase of every test: `pytest_runtest_logreport` in pytest's reference."""
+    """Adds each phase of each test to a tally: `pytest_runtest_logreport` in pytest's reference."""
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
@@ -86,7 +88,7 @@ class PytestPlugin:
 
 
 class UnittestResult(unittest.TextTestResult):
-    """unittest's own result, which also keeps ours."""
+    """The result class of unittest that also fills a tally."""
 
     tally: Tally
 
@@ -135,6 +137,7 @@ class UnittestResult(unittest.TextTestResult):
 
 
 def run_pytest(request: dict[str, Any]) -> int:
+    """Run the tests by pytest; return its exit code."""
     import pytest
 
     tally = Tally("pytest")
@@ -147,6 +150,7 @@ def run_pytest(request: dict[str, Any]) -> int:
 
 
 def run_unittest(request: dict[str, Any]) -> int:
+    """Run the tests by unittest; return 0, 1 for failures, or as pytest does 5 for no tests."""
     tally = Tally("unittest")
     UnittestResult.tally = tally
     kept: Any = UnittestResult
@@ -167,6 +171,7 @@ def run_unittest(request: dict[str, Any]) -> int:
 
 
 def main() -> None:
+    """Run the tests that the request in the first argument names, and exit with their exit code."""
     request = json.loads(sys.argv[1])
     sys.argv = ["tests"]
     framework = request["framework"]

@@ -48,6 +48,8 @@ class CodeSearchOutput(Output):
 
 
 class SearchCode(Tool):
+    """Finds definitions and lines by the code index."""
+
     name = "search_code"
     description = (
         "Find definitions (functions, classes, …) by name and text by words in the recorded "

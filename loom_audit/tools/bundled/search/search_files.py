@@ -53,6 +53,8 @@ class SearchOutput(Output):
 
 
 class SearchFiles(Tool):
+    """Searches files by a regular expression, in a process that can be killed."""
+
     name = "search_files"
     description = (
         "Search files line by line for a regular expression, as of Python's re; gives "

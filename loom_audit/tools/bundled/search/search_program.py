@@ -31,7 +31,7 @@ _PART = re.compile(
 
 
 def main() -> None:
-    """Answer one request: with `invalid` an invalid pattern, with `moved` a path that is gone."""
+    """Answer one request; of an invalid pattern print `invalid`, of a path that is gone `moved`."""
     request = json.load(sys.stdin)
     try:
         pattern = re.compile(request["pattern"])
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 class Search:
-    """Prints the matches of one file after the other, and counts in `end`."""
+    """Prints the matches of one file after the other, and counts the files in `end`."""
 
     def __init__(self, request: dict[str, Any], pattern: re.Pattern[str]) -> None:
         self._request, self._pattern = request, pattern
@@ -67,7 +67,10 @@ class Search:
         signal.signal(signal.SIGALRM, too_long)
 
     def file(self, path: str, descriptor: int) -> bool:
-        """Print a file's matches. False when there are too many, or one line takes too long."""
+        """Print the matches of a file.
+
+        False when there are too many, or when one line takes too long.
+        """
         if not self._fits(descriptor):
             self.end["skipped"] += 1
             return True
@@ -106,9 +109,9 @@ class Search:
 
 
 def required_texts(pattern: str) -> list[list[bytes]]:
-    """For each alternative, texts that a line which it matches holds.
+    """Return for each alternative of a pattern the texts that every line holds which it matches.
 
-    With them most files need no look at their lines. Only ASCII texts, and only of a pattern
+    With these texts most files need no look at their lines. Only ASCII texts, and only of a pattern
     without groups: of any other one alternative that requires nothing.
     """
     found: list[list[bytes]] = [[]]
@@ -134,11 +137,12 @@ class Moved(Exception):
 
 
 def too_long(number: int, frame: FrameType | None) -> None:
+    """Stop a search when the alarm of the file has rung: a handler for `signal.SIGALRM`."""
     raise TooLong
 
 
 def content(descriptor: int, limit: int) -> bytes:
-    """What a file is in the moment; nothing when it cannot be read."""
+    """Return at most `limit` bytes of what a file holds now; none when it cannot be read."""
     parts, position = [], 0
     try:
         while position < limit and (part := os.pread(descriptor, _CHUNK, position)):
@@ -150,13 +154,17 @@ def content(descriptor: int, limit: int) -> bytes:
 
 
 def print_json(item: dict[str, Any]) -> None:
+    """Print an item as one line of JSON."""
     sys.stdout.write(json.dumps(item) + "\n")
 
 
 def walk(
     path: str, skip: frozenset[str], wanted: Callable[[str], bool]
 ) -> Iterator[tuple[str, int]]:
-    """Paths and descriptors of the regular files at or below the path, in order of names."""
+    """Yield path and descriptor of each regular file at or below the path, in order of names.
+
+    Moved.
+    """
     names = [name for name in path.split("/") if name]
     try:
         current = os.open(".", _DIRECTORY)
@@ -177,7 +185,7 @@ def walk(
 def below(
     directory: int, prefix: str, skip: frozenset[str], wanted: Callable[[str], bool]
 ) -> Iterator[tuple[str, int]]:
-    """What is below a directory, whose descriptor is closed in the end; no depth is too deep."""
+    """Yield what is below a directory, and close its descriptor in the end; any depth is walked."""
     inside = [(directory, prefix, entries(directory))]
     try:
         while inside:
@@ -204,12 +212,13 @@ def below(
 
 
 def entries(directory: int) -> Iterator[os.DirEntry[str]]:
-    """In order of their names as bytes."""
+    """Return the entries of a directory, in the order of their names as bytes."""
     with os.scandir(directory) as listing:
         return iter(sorted(listing, key=lambda entry: os.fsencode(entry.name)))
 
 
 def open_inner(directory: int, name: str) -> int:
+    """Open a directory in a directory, whose descriptor is closed. OSError."""
     try:
         return os.open(name, _DIRECTORY, dir_fd=directory)
     finally:
@@ -217,7 +226,7 @@ def open_inner(directory: int, name: str) -> int:
 
 
 def open_regular(name: str, directory: int) -> int | None:
-    """A descriptor of a regular file, None when it is anything else or cannot be read."""
+    """Return a descriptor of a regular file; None for anything else, or an unreadable one."""
     try:
         descriptor = os.open(name, _FILE, dir_fd=directory)
     except OSError:
@@ -229,7 +238,7 @@ def open_regular(name: str, directory: int) -> int | None:
 
 
 def matcher(glob: str | None) -> Callable[[str], bool]:
-    """Whether a path fits: by its name when the glob has no slash, else as a whole."""
+    """Return a test of whether a path fits a glob: its name when the glob has no slash."""
     if glob is None:
         return lambda path: True
     whole = "/" in glob
@@ -238,7 +247,7 @@ def matcher(glob: str | None) -> Callable[[str], bool]:
 
 
 def expand_braces(glob: str) -> list[str]:
-    """`*.{js,ts}` as `*.js` and `*.ts`."""
+    """Return the globs that a glob with braces stands for: `*.js` and `*.ts` for `*.{js,ts}`."""
     found = re.search(r"\{([^{}]*,[^{}]*)\}", glob)
     if not found:
         return [glob]
@@ -249,7 +258,10 @@ def expand_braces(glob: str) -> list[str]:
 
 
 def to_regex(glob: str) -> str:
-    """The glob as a regular expression: `**/` any directories, `**` anything, `*` within a name."""
+    """Return a glob as a regular expression:
+
+    `**/` any directories, `**` anything, `*` within a name.
+    """
     parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", glob)
     rules = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     out = []

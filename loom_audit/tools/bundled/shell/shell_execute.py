@@ -43,6 +43,8 @@ class ShellOutput(Output):
 
 
 class ShellExecute(Tool):
+    """Runs a shell command in the workspace."""
+
     name = "shell_execute"
     description = (
         "Run a shell command in the workspace. The command and everything it started is killed "
@@ -55,7 +57,10 @@ class ShellExecute(Tool):
     confinement = "preferred"
 
     def parse(self, arguments: Any) -> ShellInput:
-        """The arguments; nobody is asked about what is refused anyway. BlockedCommand."""
+        """Return the arguments.
+
+        InvalidArguments; BlockedCommand comes here, so that nobody is asked.
+        """
         args: ShellInput = super().parse(arguments)
         if "\0" in args.command:
             raise InvalidArguments("command holds a NUL character", hint="Remove it.")
@@ -88,7 +93,7 @@ class ShellExecute(Tool):
 
 
 class Bash(ShellExecute):
-    """The same, for models that know it by this name."""
+    """The tool `shell_execute`, for models that know it by this name."""
 
     name = "bash"
 

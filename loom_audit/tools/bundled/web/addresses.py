@@ -22,7 +22,7 @@ _UNICAST = IPv6Network("2000::/3")
 
 
 class Target(Struct, frozen=True):
-    """A URL that may be asked for: its host as it is resolved, and the port."""
+    """A URL that may be fetched: its host as the host is resolved, and its port."""
 
     url: "httpx.URL"
     host: str
@@ -30,7 +30,9 @@ class Target(Struct, frozen=True):
 
 
 def parse_target(text: str) -> Target:
-    """The URL of a text. InvalidArguments for anything else, or a URL no browser would write.
+    """Return the URL of a text.
+
+    InvalidArguments for anything else, or a URL no browser would write.
 
     Refused are other schemes than http and https, user names and passwords, and hosts that are
     numbers in another form than an address is written in (WHATWG URL §3.5 "ends in a number").
@@ -62,7 +64,7 @@ def parse_target(text: str) -> Target:
 
 
 def is_listed(host: str, patterns: Iterable[str]) -> bool:
-    """Whether a host is in a list of names; `*.example.org` is all below example.org."""
+    """Return whether a list of names holds a host; `*.example.org` is all below example.org."""
     for pattern in patterns:
         name = pattern.lower().rstrip(".")
         if name.startswith("*."):
@@ -74,10 +76,10 @@ def is_listed(host: str, patterns: Iterable[str]) -> bool:
 
 
 def check_address(host: str, text: str, *, private: bool) -> None:
-    """PermissionDenied for an address that is not of the public internet.
+    """Raise PermissionDenied for an address that is not of the public internet.
 
-    `private` lets private and loopback addresses pass; link-local ones (where clouds keep
-    their credentials), multicast and unspecified ones never do.
+    `private` lets private and loopback addresses pass; link-local ones (where clouds keep their
+    credentials), multicast and unspecified ones never do.
     """
     address = _embedded_ipv4(ip_address(text.split("%", 1)[0]))
     known = isinstance(address, IPv4Address) or address in _UNICAST

@@ -20,7 +20,7 @@ _CHUNK = 64 * 1024
 
 
 class HttpRequest(Struct, frozen=True):
-    """What is asked of a server."""
+    """A request as a server gets it."""
 
     method: str
     headers: Mapping[str, str]
@@ -28,7 +28,7 @@ class HttpRequest(Struct, frozen=True):
 
 
 class HttpAnswer(Struct, frozen=True):
-    """What a server said, decoded; `truncated` when more was sent than was kept."""
+    """The answer of a server, decoded; `truncated` when not all of its body was kept."""
 
     status: int
     headers: Mapping[str, str]
@@ -39,7 +39,7 @@ class HttpAnswer(Struct, frozen=True):
 
 @asynccontextmanager
 async def client(tls: ssl.SSLContext) -> "AsyncIterator[httpx.AsyncClient]":
-    """A client that asks no proxy of the environment and follows nothing by itself."""
+    """Open a client that asks no proxy of the environment and follows no redirect by itself."""
     import httpx
 
     async with httpx.AsyncClient(
@@ -52,7 +52,7 @@ async def client(tls: ssl.SSLContext) -> "AsyncIterator[httpx.AsyncClient]":
 
 
 async def addresses_of(target: Target, *, private: bool) -> Sequence[str]:
-    """The addresses of a host, in the system's order: every one of them may be fetched from.
+    """Return the addresses of a host, in the system's order: every one of them may be fetched from.
 
     ExecutionFailed when there is none, PermissionDenied when any of them is not public.
     """
@@ -77,7 +77,7 @@ async def exchange(
     sent: HttpRequest,
     limit: int,
 ) -> HttpAnswer:
-    """Ask the first address that takes the connection; at most `limit` bytes of body are kept.
+    """Ask the first address that takes the connection; keep at most `limit` bytes of the body.
 
     The certificate is checked against the host's name. ExecutionFailed names what went wrong.
     """

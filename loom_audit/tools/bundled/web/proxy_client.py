@@ -18,13 +18,14 @@ _TRANSIENT = frozenset({408, 425, 429, 502, 503, 504})
 
 
 class TransientFailure(ExecutionFailed):
-    """A failure that may not happen again."""
+    """A failure of the proxy that another attempt may not meet."""
 
 
 async def ask(url: str, path: str, body: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The proxy's answer to a JSON body, within `seconds` for each attempt.
+    """Return the proxy's answer to a JSON body, within `seconds` for each attempt.
 
-    ExecutionFailed when no proxy is set, when it refuses, and when every attempt failed.
+    ExecutionFailed, an AuditError, when no proxy is set, when it refuses, and when every attempt
+    failed.
     """
     import httpx
 

@@ -26,9 +26,9 @@ _UNSEEN = re.compile("[\0\ufffe\uffff\ud800-\udfff]")
 
 
 class Page(Struct, frozen=True):
-    """What a page says; a link is the text it stands on and its whole address.
+    """A page in words; a link is the text that leads on and a whole address.
 
-    `truncated` when it has more tags than are looked at, or more links than are named.
+    `truncated` when the page has more tags than are looked at, or more links than are named.
     """
 
     title: str
@@ -38,7 +38,7 @@ class Page(Struct, frozen=True):
 
 
 def readable(markup: str, address: str) -> Page:
-    """The page as text, its links relative to its `address`; whatever the markup is like."""
+    """Return a page as text, its links relative to its `address`; any markup is read."""
     from lxml import etree
 
     beyond = next(islice(_TAG.finditer(markup), MAX_TAGS, None), None)

@@ -84,6 +84,8 @@ class FetchOutput(Output):
 
 
 class WebFetch(Tool):
+    """Fetches one page of the public web."""
+
     name = "web_fetch"
     description = (
         "Fetch a URL of the public web; gives status, headers and the first MiB of the body, of a "
@@ -240,6 +242,7 @@ def _is_token(name: str) -> bool:
 
 
 def is_page(answer: HttpAnswer) -> bool:
+    """Return whether an answer is a page of HTML, by its type."""
     kind = answer.headers.get("content-type", "").lower().partition(";")[0].strip()
     return kind in ("text/html", "application/xhtml+xml")
 

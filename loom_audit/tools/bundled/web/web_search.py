@@ -49,7 +49,7 @@ class SearchOutput(Output):
 
 
 class WebSearch(Tool):
-    """Asks whichever provider the proxy has; those below ask one of them."""
+    """Searches the web by any provider that the proxy has; the classes below name one."""
 
     name = "web_search"
     description = "Search the web; gives title, url and snippet of each result."
@@ -78,12 +78,16 @@ class WebSearch(Tool):
 
 
 class WebSearchToolGoogle(WebSearch):
+    """Searches the web by Google."""
+
     name = "web_search_google"
     description = "Search the web with Google; gives title, url and snippet of each result."
     provider = "google"
 
 
 class WebSearchToolSerper(WebSearch):
+    """Searches the web by Serper."""
+
     name = "web_search_serper"
     description = "Search the web with Serper; gives title, url and snippet of each result."
     provider = "serper"
@@ -106,6 +110,8 @@ class OracleOutput(Output):
 
 
 class Oracle(Tool):
+    """Asks a second model a question."""
+
     name = "oracle"
     description = "Ask a second model for advice. It sees only the question and the context."
     input = OracleInput
