@@ -54,7 +54,7 @@ class TreeFold:
         self._inside: dict[str, int] | None = None
         """How many paths are directly in each folder, once that was needed."""
         self._relisted: dict[str, FileState] = {}
-        self._parts = 0
+        self._last_part = 0
         self._happened: dict[int, None] = {}
         """The intentions of which it was followed that they happened."""
         self._undone: list[tuple[str, FileState | None, bool]] | None = None
@@ -91,7 +91,7 @@ class TreeFold:
     def attempt(self) -> Iterator[None]:
         """Restore the tree to what it is now when the block raises."""
         kept = self.states, self.untracked, self._inside
-        others = self.broken, self._relisted, self._parts
+        others = self.broken, self._relisted, self._last_part
         happened = len(self._happened)
         undone: list[tuple[str, FileState | None, bool]] = []
         self._undone, self.left_out = undone, set()
@@ -100,7 +100,7 @@ class TreeFold:
         except BaseException:
             self._undone = None
             self.states, self.untracked, self._inside = kept
-            self.broken, self._relisted, self._parts = others
+            self.broken, self._relisted, self._last_part = others
             for _ in range(len(self._happened) - happened):
                 self._happened.popitem()
             for path, state, marked in reversed(undone):
@@ -178,18 +178,18 @@ class TreeFold:
     def _list_anew(self, fact: TreeRelisted) -> None:
         """A part of a whole listing; with its last part the tree is what was listed."""
         if fact.part == 1:
-            self._relisted, self._parts = {}, 0
-        if fact.part != self._parts + 1:
-            self._parts = -1  # a part is missing: the listing is not whole
+            self._relisted, self._last_part = {}, 0
+        if fact.part != self._last_part + 1:
+            self._last_part = -1  # a part is missing: the listing is not whole
             return
         listed = {one.path: one.after for one in fact.changes if one.after is not None}
-        self._relisted, self._parts = {**self._relisted, **listed}, fact.part
+        self._relisted, self._last_part = {**self._relisted, **listed}, fact.part
         if fact.last:
             whole = TreeFold(self._relisted)
             whole._leave(one.path for one in fact.untracked)
             self.states, self.untracked = whole.states, whole.untracked
             self._inside, self.broken = None, None
-            self._relisted, self._parts = {}, 0
+            self._relisted, self._last_part = {}, 0
             if self._undone is not None:
                 self._undone = []  # what was is not changed from here on
             for path in sorted(self.states):

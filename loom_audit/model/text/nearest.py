@@ -83,13 +83,13 @@ def _written_otherwise(lines: Sequence[str], asked: Sequence[str]) -> Nearest | 
     return None
 
 
-def _detail(way: str, found: Sequence[str], asked: Sequence[str]) -> str:
+def _detail(way: str, lines: Sequence[str], asked: Sequence[str]) -> str:
     """How each side begins, or ends, where a model cannot see it."""
     if way == "line ends":
         return " (the file: CRLF, old_str: LF)"
     if way != "indentation":
         return ""
-    pairs = [*zip(map(_indentation, found), map(_indentation, asked), strict=False)]
+    pairs = [*zip(map(_indentation, lines), map(_indentation, asked), strict=False)]
     pairs = [*pairs[1:], *pairs[:1]]  # the first may begin within a line
     return next((f" (the file: {a}, old_str: {b})" for a, b in pairs if a != b), "")
 

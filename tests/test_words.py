@@ -1,0 +1,208 @@
+"""Names and docstrings keep to the words of docs/architecture.md, in the rooms that are ready."""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TypeGuard
+
+import pytest
+
+import loom_audit.errors
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "loom_audit"
+SECTION = (ROOT / "docs" / "architecture.md").read_text("utf-8").split("## Words")[1]
+
+NOT_YET = (
+    "api/",
+    "cli/",
+    "clients/",
+    "disk/",
+    "history/",
+    "mcp_server/",
+    "ports/",
+    "sandbox/",
+    "sql/",
+    "web/",
+    "wiring/",
+    "model/plans/",
+    "model/calls.py",
+    "model/conversation.py",
+    "model/imported.py",
+    "tools/approvals/",
+    "tools/calls/call.py",
+    "tools/calls/context.py",
+    "tools/calls/thread.py",
+    "config.py",
+    "daemon.py",
+    "demo.py",
+    "errors.py",
+    "hook_client.py",
+    "names.py",
+    "proxy.py",
+    "public.py",
+    "verify_alone.py",
+)
+"""Rooms whose names and docstrings were not gone through yet: this list only becomes shorter."""
+
+ALONE = ("migrations/", "__main__.py", "__init__.py")
+"""What nothing imports: Alembic names its functions."""
+
+OF_TOOLS = {"execute", "preview", "requires_approval", "limit", "decide"}
+"""Methods that `Tool` and `ApprovalGate` describe; the errors of each tool are in docs/tools.md."""
+
+OF_OTHERS = re.compile(r"pytest_\w+|add(Success|Failure|Error|SubTest|Skip|\w+(Failure|Success))")
+"""Methods that pytest and unittest name and describe."""
+
+FIELDS = {"Arguments", "Fields", "Output"}
+"""Classes whose fields have descriptions, and whose docstrings would go into a tool's schema."""
+
+ERRORS = {
+    name
+    for name, value in vars(loom_audit.errors).items()
+    if isinstance(value, type) and issubclass(value, loom_audit.errors.AuditError)
+}
+
+
+Named = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def rows(head: str) -> list[list[str]]:
+    """The rows of a table of the section on words, by the head of its first column."""
+    _, table = SECTION.split(f"| {head} |", 1)
+    lines = table.split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def quoted(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+ONE_MEANING = {quoted(word)[0]: quoted(places) for word, _, places in rows("name")}
+NEVER = [quoted(word)[0] for word, _ in rows("never in a name")]
+
+
+def is_ready(path: str) -> bool:
+    return not path.startswith(NOT_YET) and not path.endswith(ALONE) and "migrations/" not in path
+
+
+MODULES = sorted(
+    name for path in PACKAGE.rglob("*.py") if is_ready(name := path.relative_to(PACKAGE).as_posix())
+)
+
+
+@cache
+def parsed(module: str) -> ast.Module:
+    return ast.parse((PACKAGE / module).read_text("utf-8"), module)
+
+
+def names(module: str) -> Iterator[str]:
+    """The names that others read: of the module, its classes, functions, parameters and fields."""
+    yield Path(module).stem
+    tree = parsed(module)
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            yield from (one.id for one in ast.walk(statement) if is_stored(one))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+            fields = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
+            yield from (one.id for one in fields if isinstance(one, ast.Name))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+            given = node.args
+            yield from (one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs))
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+def is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def words(name: str) -> list[str]:
+    """The words of a name, small: of `left_out` and of `LeftOut` left and out."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", name)]
+
+
+def holds(name: str, phrase: str) -> bool:
+    wanted, found = words(phrase), words(name)
+    return any(found[n : n + len(wanted)] == wanted for n in range(len(found)))
+
+
+def is_allowed(name: str, module: str, places: Sequence[str]) -> bool:
+    """Whether one of the places is this name, this module or a room of it."""
+    return any(module.startswith(p) if "/" in p else holds(name, p) for p in places)
+
+
+def test_the_tables_name_each_word_once() -> None:
+    assert len(ONE_MEANING) >= 7 and len(NEVER) >= 10
+    assert len({*ONE_MEANING, *NEVER}) == len(ONE_MEANING) + len(NEVER)
+
+
+def test_the_rooms_to_come_are_still_there() -> None:
+    assert [name for name in NOT_YET if not (PACKAGE / name).exists()] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_word_of_one_meaning_stands_where_the_table_says(module: str) -> None:
+    assert {
+        name
+        for name in names(module)
+        for word, places in ONE_MEANING.items()
+        if holds(name, word) and not is_allowed(name, module, places)
+    } == set()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_name_is_a_riddle(module: str) -> None:
+    assert {name for name in names(module) if any(holds(name, word) for word in NEVER)} == set()
+
+
+def public(tree: ast.Module) -> Iterator[tuple[Named, str]]:
+    """The public classes and functions, and the methods of the classes, each with its name."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            if not {one.id for one in node.bases if isinstance(one, ast.Name)} & FIELDS:
+                yield node, node.name
+            for inner in node.body:
+                if not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
+                    continue
+                if not inner.name.startswith("_") and inner.name not in OF_TOOLS:
+                    yield inner, f"{node.name}.{inner.name}"
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            marks = [mark.id for mark in node.decorator_list if isinstance(mark, ast.Name)]
+            if not node.name.startswith("_") and "overload" not in marks:
+                yield node, node.name
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_what_is_public_has_a_sentence(module: str) -> None:
+    assert [
+        name
+        for node, name in public(parsed(module))
+        if not ast.get_docstring(node) and not OF_OTHERS.fullmatch(node.name)
+    ] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_function_names_the_errors_it_raises(module: str) -> None:
+    assert [
+        (name, error)
+        for node, name in public(parsed(module))
+        if not isinstance(node, ast.ClassDef)
+        for error in sorted(raised(node))
+        if not re.search(rf"\b{error}\b", ast.get_docstring(node) or "")
+    ] == []
+
+
+def raised(function: ast.AST) -> set[str]:
+    """The errors of ours that a function raises itself."""
+    calls = (
+        node.exc.func
+        for node in ast.walk(function)
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)
+    )
+    return {call.id for call in calls if isinstance(call, ast.Name) and call.id in ERRORS}
