@@ -213,24 +213,21 @@ def split_fact(fact: Fact) -> SplitFact:
     if layout.result:
         split.result = {name: getattr(fact, name) for name in layout.result}
     if layout.manifest:
-        split.manifest = _manifest_of(fact)
+        split.manifest = _manifest_of(fact, layout)
     return split
 
 
 def _manifest_of(
-    fact: Fact,
+    fact: Any, layout: Layout
 ) -> tuple[Sequence[FileChange], Sequence[Any], Mapping[str, Any]] | None:
+    """What goes into the manifest; None where that of its intention says what happened."""
     if isinstance(fact, ContentFound):
         return (FileChange(fact.path, None, fact.state),), (), {}
-    if isinstance(fact, ChangeIntended):
-        beside = {"temporaries": fact.temporaries, "opened": fact.opened}
-        more = {name: _plain(items) for name, items in beside.items() if items}
-        return fact.changes, fact.moves, more
-    if isinstance(fact, FilesChanged) and fact.intention is None:
-        return fact.changes, fact.moves, {}
-    if isinstance(fact, TreeRelisted):
-        return fact.changes, (), {}
-    return None
+    if isinstance(fact, FilesChanged) and fact.intention is not None:
+        return None
+    beside = {name: getattr(fact, name) for name in layout.manifest if name not in _CHANGES}
+    more = {name: _plain(items) for name, items in beside.items() if items}
+    return fact.changes, fact.moves if "moves" in layout.manifest else (), more
 
 
 def _plain(value: Any) -> Any:
@@ -333,11 +330,10 @@ def _stored_elsewhere(cls: type[Any], layout: Layout, record: Record) -> dict[st
     if cls is ContentFound:
         [change] = manifest.changes
         return {**values, "path": change.path, "state": change.after}
-    if cls is TreeRelisted:
-        return {**values, "changes": manifest.changes}
-    values.update(changes=manifest.changes, moves=manifest.moves)
-    for name in layout.manifest[len(_CHANGES) :]:
-        if name in manifest.fields:
+    for name in layout.manifest:
+        if name in _CHANGES:
+            values[name] = getattr(manifest, name)
+        elif name in manifest.fields:
             values[name] = _typed(_ITEMS.get((cls, name)), manifest.fields[name])
     return values
 

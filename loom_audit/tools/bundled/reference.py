@@ -31,12 +31,12 @@ _LIMITS = {
 
 
 def reference() -> str:
-    """Return the generated part of docs/tools-reference.md."""
+    """The generated part of docs/tools-reference.md."""
     return "\n\n".join([MARK, *(section(tool) for tool in builtin_tools())]) + "\n"
 
 
 def section(tool: Tool) -> str:
-    """Return the section on a tool: what the tool does, its arguments, the fields of its result."""
+    """What there is to know about a tool: what it is, its arguments, the fields of its result."""
     facts = (f"{name} `{fact}`" if name else fact for name, fact in facts_of(tool))
     parts = [f"## `{tool.name}`", tool.description, " · ".join(facts)]
     if rows := [_argument_row(one) for one in arguments_of(tool)]:
