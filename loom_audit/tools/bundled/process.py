@@ -1,7 +1,9 @@
 """What a program came to, as the tools that run programs say it."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, ToolTimeout
 from loom_audit.model.text.display import count_text, first_few, visible_path
@@ -16,6 +18,11 @@ MOST_NAMED = 20
 """Changed files that a model is told by name."""
 SCAN_SECONDS = 600.0
 """Seconds allowed for looking at a large workspace before and after the command."""
+
+Timeout = Annotated[
+    int | None,
+    Field(ge=1, le=MAX_SECONDS, description="Seconds until it is killed; 60 by default"),
+]
 
 
 def process_result(

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.tools.bundled.process import (
-    MAX_SECONDS,
     MAX_STREAM,
     SCAN_SECONDS,
+    Timeout,
     process_result,
 )
 from loom_audit.tools.bundled.text import encode
@@ -31,10 +31,7 @@ class CodeInput(Arguments):
     code: Annotated[NonEmpty, Field(description="The program's text")]
     args: Annotated[list[str] | None, Field(description="Its command-line arguments")] = None
     env: Annotated[dict[str, str] | None, Field(description="Further environment variables")] = None
-    timeout: Annotated[
-        int | None,
-        Field(ge=1, le=MAX_SECONDS, description="Seconds until it is killed; 60 by default"),
-    ] = None
+    timeout: Timeout = None
 
 
 class CodeOutput(Output):

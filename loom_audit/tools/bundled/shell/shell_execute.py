@@ -6,9 +6,9 @@ from pydantic import Field
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.tools.bundled.process import (
-    MAX_SECONDS,
     MAX_STREAM,
     SCAN_SECONDS,
+    Timeout,
     process_result,
 )
 from loom_audit.tools.calls.context import ToolContext
@@ -26,10 +26,7 @@ class ShellInput(Arguments):
         str | None,
         Field(description="Directory of the workspace to run in; the session's, else its root"),
     ] = None
-    timeout: Annotated[
-        int | None,
-        Field(ge=1, le=MAX_SECONDS, description="Seconds until it is killed; 60 by default"),
-    ] = None
+    timeout: Timeout = None
 
 
 class ShellOutput(Output):
