@@ -118,6 +118,7 @@ def encode(
     listed = [
         {"role": p.role, "n": p.n, "size": len(p.content), "commit": commitment_text(p.commitment)}
         for p in payloads
+        # a key is checked against its commitment in the manifest, and may be erased alone
         if p.role != "keys"
     ]
     if listed:
@@ -261,6 +262,7 @@ def _upcast(record: Record, upcasters: Mapping[str, Upcaster]) -> Record:
             break
         record = upcast(record)
         version = record.envelope["v"]
+    # a newer minor version only adds what this one may pass over
     if version != FORMAT and _major(record.envelope) > _major({"v": FORMAT}):
         raise StorageFailed(
             f"Event {record.envelope.get('seq')} is in format {version}, newer than {FORMAT}",

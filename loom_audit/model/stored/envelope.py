@@ -68,6 +68,7 @@ def _is_small(values: Sequence[str | int]) -> bool:
         if isinstance(value, str):
             if _cut(value) != value:
                 return False
+            # JSON writes a character in six bytes at most
             size += len(value) * 6
         elif abs(value) >= _MAX_INTEGER:
             return False

@@ -204,6 +204,7 @@ def split_fact(fact: Fact) -> SplitFact:
         if name in layout.envelope:
             if isinstance(value, Coverage):
                 value = {"level": value.level, "reasons": value.reasons}
+            # what says nothing is left out, as in events of before the field
             if value is not None and value is not False and not (value == "" == default):
                 split.envelope[layout.envelope[name]] = value
         elif name == layout.args:

@@ -73,6 +73,7 @@ def encode_manifest(
         body["moves"] = [[wrap(move.source), wrap(move.target)] for move in moves]
     try:
         encoded = plain_json(body)
+    # a path is not UTF-8: rare, so the paths are wrapped only when it happens
     except UnicodeEncodeError:
         for row in rows:
             row[0] = wrap(row[0])

@@ -62,6 +62,7 @@ class Frontier(Struct):
         completed: list[Node] = []
         index, current = self.size >> level, hashed
         self.size += 1 << level
+        # the node before this one is complete too, so that both make the node above
         while index & 1:
             current = sha256(b"\x01" + self.hashes.pop() + current).digest()
             index >>= 1

@@ -233,6 +233,7 @@ def _wrap(value: Any, texts: SeparateTexts | None, depth: int) -> Any:
 def _is_odd_key(key: Any) -> bool:
     if not isinstance(key, str):
         raise TypeError
+    # a key with `$` would be read back as a wrapper
     return key.startswith("$") or not (key.isascii() or _is_utf8(key))
 
 
@@ -245,6 +246,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def _wrap_text(text: str, texts: SeparateTexts | None) -> Any:
+    # nearly every text is such a one, and needs no wrapper
     if len(text) <= MAX_INLINE and text.isascii():
         return text
     form, raw = _text_bytes(text)

@@ -51,6 +51,7 @@ def merge3(
         if len(content) > MAX_BYTES or is_binary(content):
             return None
     sides = _Sides(split_lines(base or b""), split_lines(ours), split_lines(theirs))
+    # the markers end as the lines around them do
     newline = b"\r\n" if any(s and s[0].endswith(b"\r\n") for s in sides) else b"\n"
     start = b"<<<<<<< " + _label(labels[0]) + newline
     middle = b"=======" + newline

@@ -51,6 +51,7 @@ def plain_text(text: str) -> str:
 
 
 def _line(text: str) -> str:
+    # enough text even where most of it is white space; a command may have a megabyte
     first = " ".join(text[: 4 * MAX_SUMMARY].split())
     cut = first if len(first) <= MAX_SUMMARY else first[: MAX_SUMMARY - 1] + "…"
     return plain_text(cut)

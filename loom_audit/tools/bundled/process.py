@@ -61,6 +61,7 @@ def process_data(done: CommandResult, fields: Iterable[str]) -> dict[str, Any]:
     exit_code = None if done.timed_out else done.exit_code
     known = {
         "exit_code": exit_code,
+        # the name that `run_code` is specified with
         "exitCode": exit_code,
         "stdout": decode(done.stdout),
         "stderr": decode(done.stderr),

@@ -129,6 +129,7 @@ def _apply_edit(path: str, content: bytes | None, step: TextEdit, which: str) ->
         )
     if step.everywhere:
         return content.replace(step.old, step.new)
+    # one that overlaps the first counts: either could be meant
     if content.find(step.old, at + 1) >= 0:
         lines = _lines_of(content, step.old)
         shown = first_few(lines, 10)

@@ -28,6 +28,7 @@ def with_rest_kept(result: ToolResult, call: OpenCall) -> ToolResult:
     if call.writer.scratch is not None:
         path = f"{FOLDER}/{re.sub(r'[^A-Za-z0-9_-]', '_', call.call_id)[:80]}.txt"
         try:
+            # a lone surrogate stays visible, since no file can hold it
             content = result.full_output.encode("utf-8", "backslashreplace")
             scratch.write(call.writer.scratch, path, content)
             way_on = f"; all of it is {SCRATCH}{path}, for read_file and search_files"

@@ -96,6 +96,7 @@ def tool_messages(
     given = [(call.answers or call.id, result) for call, result in zip(calls, results, strict=True)]
     if dialect == "openai":
         told = [{"role": "tool", "tool_call_id": id, "content": r.output} for id, r in given]
+        # a message of a tool is text there: pictures follow as one of the user
         shown = [_openai_picture(id, r.image) for id, r in given if images and r.image]
         return [*told, *shown]
     if dialect == "openai-flat":

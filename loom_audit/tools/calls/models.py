@@ -51,6 +51,7 @@ def _drop_titles(schema: Any) -> None:
             if key in ("properties", "$defs"):
                 for inner in item.values():
                     _drop_titles(inner)
+            # these hold values, in which a title is the caller's
             elif key not in ("default", "const", "enum", "examples"):
                 _drop_titles(item)
 

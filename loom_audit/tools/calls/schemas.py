@@ -25,6 +25,7 @@ def surely_fits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool
         said, kind = properties.get(name), type(value)
         if not isinstance(said, dict) or said.keys() - _PLAIN_WORDS:
             return False
+        # by identity: to Python a bool is an int too, to JSON Schema it is not
         if kind is not _PLAIN_TYPES.get(str(said.get("type"))):
             return False
         if kind is str and len(value) < said.get("minLength", 0):

@@ -43,6 +43,7 @@ def write(
     before = None if old is None or stamp is None else _file_state(old, S_IMODE(stamp.mode))
     bits = mode if mode is not None else (before.mode if before else 0o644)
     after = _file_state(content, bits)
+    # nothing here can be taken back, so what was displaced need not be kept
     scratch.replace(FileChange(target, None, after), BytesIO(content)).discard()
     return FileChange(SCRATCH + target, before, after)
 

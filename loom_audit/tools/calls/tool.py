@@ -159,6 +159,7 @@ class Tool(ABC):
                 hint=f"Arguments of {self.name}: {signature(self.parameters)}.",
             )
         made: Any = None
+        # the quick way; what it refuses goes the long one, which names every flaw
         if isinstance(self.input, type) and issubclass(self.input, Fields):
             made, _ = fit_struct(self.input, arguments)
         if made is not None:

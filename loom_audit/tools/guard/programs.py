@@ -150,6 +150,7 @@ def _names_in(path: str) -> list[str]:
     names = [head]
     for part in rest.split("/"):
         if part == "..":
+            # above a home lies the folder of all homes, above the root the root
             names = names[:-1] if len(names) > 1 else ["", "home"] if head else [""]
         elif part not in ("", "."):
             names.append(part)

@@ -88,6 +88,7 @@ async def _entries(
     def enter(entry: Entry, level: int) -> bool:
         return level < depth and entry.name not in IGNORED and shown(entry)
 
+    # twice as many: those that are not shown count in a walk
     found = [*await ctx.walk(path, enter=enter, limit=2 * MAX_ENTRIES)]
     entries = [entry for entry in found if shown(entry)]
     cut = len(found) > 2 * MAX_ENTRIES or len(entries) > MAX_ENTRIES

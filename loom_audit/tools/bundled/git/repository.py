@@ -124,6 +124,7 @@ class Repository:
 
         `other` are variables that lead to another repository than the workspace's.
         """
+        # hooks may ask who commits, and see nothing of the person's own configuration
         again = [(s.key, s.value) for s in self.listed if s.key in IDENTITY]
         settings = (*self.settings, *(again if hooks else (NO_HOOKS,)))
         ours = sorted({*os.environ, *self.ctx.environment})

@@ -106,6 +106,7 @@ class RunTests(Tool):
             await ctx.stat(file)
         framework = await self._framework(args, ctx)
         seconds = args.timeout or self.timeout_seconds
+        # the tests print too, and cannot know this mark beforehand
         mark = f"report-{uuid4().hex}"
         done = await ctx.run(
             *(await _argv(framework, args, ctx, mark)),
@@ -170,6 +171,7 @@ def _result(
         error = killed_error("The tests were", seconds)
     elif bad:
         error = ExecutionFailed(f"{bad} of {_total(data)} tests did not pass")
+    # what pytest exits with when there are no tests, and so our program for unittest
     elif done.exit_code == 5 and framework != "npm" and tally:
         error = NotFound("no tests were found", hint="Check paths and pattern.")
     elif done.exit_code:

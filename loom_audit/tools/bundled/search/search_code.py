@@ -82,6 +82,7 @@ class SearchCode(Tool):
             lines = await ctx.in_thread(lambda: index.text(words, below, args.limit + 1))
             there = {(one.path, one.line) for one in found}
             found += [one for one in lines if (one.path, one.line) not in there]
+        # each search was asked for one more, which tells whether there are more
         matches = [asdict(one) for one in found[: args.limit]]
         data: dict[str, Any] = {
             "matches": matches,

@@ -107,6 +107,7 @@ async def _send(
 ) -> HttpAnswer:
     request = opened.build_request(
         sent.method,
+        # the address that was checked: asking by name would resolve the name once more
         target.url.copy_with(host=address),
         headers={
             "User-Agent": "loom-audit",
@@ -134,6 +135,7 @@ async def _body(response: "httpx.Response", limit: int) -> tuple[bytes, bool]:
     unpack = zlib.decompressobj(wbits=47) if coding in ("gzip", "x-gzip", "deflate") else None
     kept = bytearray()
     async for chunk in response.aiter_raw(_CHUNK):
+        # one byte more than is kept tells whether there was more
         space = limit + 1 - len(kept)
         kept += unpack.decompress(chunk, space) if unpack else chunk[:space]
         if len(kept) > limit:
