@@ -47,7 +47,7 @@ LEASE_SECONDS = 3600
 
 
 class Lease(Struct, frozen=True):
-    """By which process a foreign session lives, and for how long where it cannot be seen.
+    """The process that a foreign session lives by, and its time where none can be seen.
 
     `started` is when process `pid` started, in clock ticks since boot; `boot` and `namespace` name
     the boot of the machine and the process namespace in which both count. `seconds` are counted
@@ -182,7 +182,7 @@ class CallRequested(Struct, frozen=True):
 
 
 class ApprovalRequested(Struct, frozen=True):
-    """A question whether a call may run, and the preview it was shown with.
+    """A gate asked whether a call may run, and showed a preview of what the call would do.
 
     `rule` names what asks: a rule of the policy, or "" for the tool itself; `preview` is what
     would change, `state` the hash that the answer is bound to; `number` counts from 1 when the
@@ -201,7 +201,7 @@ class ApprovalRequested(Struct, frozen=True):
 
 
 class CallDecided(Struct, frozen=True):
-    """A gate's answer; `arguments` are the modified ones, or None when they were kept.
+    """A gate answered; `arguments` are the modified ones, or None when they were kept.
 
     A `lasting` one also answers later questions for the same reason in the session.
     """
@@ -229,7 +229,7 @@ OPENED = 0o300
 
 
 class OpenedFolder(Struct, frozen=True):
-    """A folder that forbids its owner to work in it and is opened meanwhile: the mode it has else.
+    """A folder that forbids its owner to change it and is opened for a change; `mode` comes back.
 
     `identity` says which folder it is, "" for one that is made.
     """
@@ -240,7 +240,7 @@ class OpenedFolder(Struct, frozen=True):
 
 
 class ChangeIntended(Struct, frozen=True):
-    """The changes that will be made next; contents before and after are durable with this event."""
+    """Changes will be made next; their contents before and after are durable with this event."""
 
     kind: ClassVar[str] = "change.intended"
     call_id: str
@@ -252,7 +252,7 @@ class ChangeIntended(Struct, frozen=True):
 
 
 class FilesChanged(Struct, frozen=True):
-    """What is on disk now. Trees are folded from these events only.
+    """Files changed: the states on disk now. Trees are folded from these events only.
 
     `call_id` is None for the baseline and for changes from outside. `causes` are the seqs of
     the requests of the calls that may have done it, of any session, when there are several (their
@@ -274,7 +274,7 @@ class FilesChanged(Struct, frozen=True):
 
 
 class TreeRelisted(Struct, frozen=True):
-    """A part of a listing of all that is on disk, as from outside, after what could not be.
+    """A part of a listing of all that is on disk, taken where the log contradicted itself.
 
     Trees begin anew with its `last` part: they hold what its parts list, and nothing else. Each
     change is from null, which says nothing of what was there before.
@@ -288,7 +288,7 @@ class TreeRelisted(Struct, frozen=True):
 
 
 class ContentFound(Struct, frozen=True):
-    """A content that a late writer left and that is not in the tree; trees do not fold it."""
+    """A late writer left a content, which is kept here; trees do not fold it."""
 
     kind: ClassVar[str] = "content.found"
     path: str
@@ -298,7 +298,7 @@ class ContentFound(Struct, frozen=True):
 
 
 class CallFinished(Struct, frozen=True):
-    """The one finish of a call; a call's number is the seq of this event.
+    """A call finished, which happens once; the call's number is the seq of this event.
 
     `result` is the ToolResult as JSON; `duration` is in microseconds. An `inferred` status is what
     was made of it where nobody told or saw how the call ended.
@@ -318,7 +318,7 @@ class CallFinished(Struct, frozen=True):
 
 
 class CallReported(Struct, frozen=True):
-    """What was reported about a call after its finish.
+    """A client reported how a call ended after its finish was on record.
 
     It changes no status, unless it `replaces` that of the call with this number, which was
     `inferred` as this one: the first such report of a call counts.
@@ -334,7 +334,7 @@ class CallReported(Struct, frozen=True):
 
 
 class HookFailed(Struct, frozen=True):
-    """Hooks of a client could not be handed over, which is all that is known from this.
+    """Hooks of a client could not be handed over; nothing else is known of them.
 
     The event happened when the first of so many did; `session` is as they named it.
     """
@@ -360,7 +360,7 @@ class ChangesAttributed(Struct, frozen=True):
 
 
 class CoverageLowered(Struct, frozen=True):
-    """What was found later lowers the coverage of finished calls, by their numbers."""
+    """What came out later lowered the coverage of finished calls; `calls` are their numbers."""
 
     kind: ClassVar[str] = "coverage.lowered"
     calls: tuple[int, ...]
@@ -368,7 +368,7 @@ class CoverageLowered(Struct, frozen=True):
 
 
 class TreeListed(Struct, frozen=True):
-    """SHA-256, in hex, of the listing of the whole tree after event `point`.
+    """The whole tree after event `point` was listed; `listing` is the SHA-256 of the list, in hex.
 
     `continuous`: every change up to it applied to the tree, so that one may begin here.
     """
@@ -465,7 +465,7 @@ class Event(Struct, frozen=True):
 
 
 class TreeHead(Struct, frozen=True):
-    """Merkle root over the first `size` leaves of a log (RFC 9162 §2.1.1)."""
+    """The Merkle root, 32 bytes, over the first `size` leaves of a log (RFC 9162 §2.1.1)."""
 
     log: str
     size: int

@@ -25,7 +25,7 @@ EPOCH_DIGITS = 12
 
 
 class FileState(Struct, frozen=True):
-    """What a path is at one moment.
+    """The state of a path at one moment.
 
     `mode` holds the permission bits only (0o7777); a symlink's blob is its target's bytes and
     its mode 0o777; a directory's blob is None and its size 0; of an opaque one mode is 0 too.
@@ -71,7 +71,7 @@ class FileChange(Struct, frozen=True):
 
 
 class Move(Struct, frozen=True):
-    """What was at one path is at the other since the same event: the same file, not only equal.
+    """A file that was at one path and is at another since the same event; not only an equal one.
 
     In events of before 0.3.0 it may be a guess by equal content.
     """

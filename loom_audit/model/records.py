@@ -27,7 +27,7 @@ class Session(Struct, frozen=True):
 
 
 class SessionHold(Struct, frozen=True):
-    """That no call of a session runs: by whom, why, since when, and the event that says so.
+    """A hold, under which no call of a session runs: by whom, why, since when, by which event.
 
     `session` is the one that was held; the sessions within it are held with it.
     """
@@ -81,7 +81,7 @@ class Call(Struct, frozen=True):
 
 
 class RecordedChange(Struct, frozen=True):
-    """One path's change with the event that holds it; `number` is its call's, when finished.
+    """The change of a path with its event; `number` is that of its call, when finished.
 
     `requested` is the seq of its call's request. `causes` are those of all calls that may have
     done it, when there are several; 0 stands for one of format 1 that is not known. `told_later`
@@ -102,7 +102,7 @@ class RecordedChange(Struct, frozen=True):
 
 
 class OutsideChange(Struct, frozen=True):
-    """What one event says was changed without a call; `paths` are the first of the `changed`."""
+    """Paths that one event says changed without a call; `paths` are the first of `changed` many."""
 
     seq: int
     at: datetime

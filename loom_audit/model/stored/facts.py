@@ -59,7 +59,7 @@ PayloadBytes = Mapping[tuple[str, int], bytes]
 
 
 class Layout(Struct, frozen=True):
-    """Where the fields of one kind are stored; those that are not named here are in `fact`.
+    """The places in which the fields of a kind are stored; the payload `fact` holds the others.
 
     `envelope` pairs a field with its name there. `manifest` fields are in the manifest, beside
     its changes and moves. A fact with an `optional` argument has the payload when it is not None.
@@ -156,7 +156,7 @@ _PLACES = {kind: [*_places(fact)] for kind, fact in _KINDS.items()}
 
 
 class Record(Struct, frozen=True):
-    """A stored event before decoding: what upcasters change into the next version's.
+    """A stored event before decoding, which an upcaster turns into one of the next version.
 
     `envelope["v"]` is the version it is in. `manifest` is the payload of this role where it was
     decoded already.

@@ -42,7 +42,7 @@ _KINDS: Mapping[str, Kind] = {"f": "file", "l": "symlink"}
 
 
 class Manifest(Struct, frozen=True):
-    """What a manifest says; `fields` are the fact's own beside changes and moves.
+    """A decoded manifest; `fields` are the fact's own beside changes and moves.
 
     `commitments` are those to the contents, in the order of their keys; `salt_bytes` is how long
     the salts in these are.
