@@ -4,7 +4,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.imported import is_imported
+from loom_audit.model.plans.request import Choice, PlanRequest
 from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.records import Call, Checkpoint
 from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from loom_audit.history.check.verification import Verification
     from loom_audit.history.record.recovery import RecoveredCall
     from loom_audit.history.undo.undo import Undo, UndoResult
-    from loom_audit.model.plans.planning import Choice, Plan, Verb
+    from loom_audit.model.plans.planning import Plan
     from loom_audit.tools.approvals.asking_gate import AskCallback
     from loom_audit.tools.calls.gate import ApprovalGate
 
@@ -338,50 +339,47 @@ class AuditedWorkspace:
 
     # --- taking back ----------------------------------------------------------------------
 
+    def plan(self, request: PlanRequest) -> "Plan":
+        """What taking back as requested would do; nothing is changed.
+
+        NotFound, InvalidArguments; Conflict for a call that is open.
+        """
+        inside = tuple(self.attachment.workspace.relative(path) for path in request.paths)
+        return self._undo.planner.plan(replace(request, paths=inside))
+
     def plan_undo(
-        self, *, session: str | None = None, choices: "Mapping[str, Choice] | None" = None
+        self, *, session: str | None = None, choices: Mapping[str, Choice] | None = None
     ) -> "Plan":
-        return self._plan("undo", session=session, choices=choices)
+        return self.plan(PlanRequest("undo", session=session, choices=choices or {}))
 
     def plan_redo(
-        self, *, session: str | None = None, choices: "Mapping[str, Choice] | None" = None
+        self, *, session: str | None = None, choices: Mapping[str, Choice] | None = None
     ) -> "Plan":
-        return self._plan("redo", session=session, choices=choices)
+        return self.plan(PlanRequest("redo", session=session, choices=choices or {}))
 
     def plan_revert(
-        self, targets: Sequence[int | str], *, choices: "Mapping[str, Choice] | None" = None
+        self, targets: Sequence[int | str], *, choices: Mapping[str, Choice] | None = None
     ) -> "Plan":
-        return self._plan("revert", tuple(targets), choices=choices)
+        return self.plan(PlanRequest("revert", tuple(targets), choices=choices or {}))
 
     def plan_rollback(
         self,
         point: str | int,
         *,
         paths: Sequence[str] = (),
-        choices: "Mapping[str, Choice] | None" = None,
-        outside: bool = False,
-        running: bool = False,
+        choices: Mapping[str, Choice] | None = None,
+        **flags: bool,
     ) -> "Plan":
         """A plan to bring the workspace (or the paths) to a point.
 
-        What came from outside after it stays, unless `outside` or a choice says otherwise; so does
-        what somebody else than a call may have done, but with `running` for calls that are open.
+        `flags` are those of a `PlanRequest`. What came from outside after the point stays, unless
+        `outside` or a choice says otherwise; so does what somebody else than a call may have done,
+        but with `running` for calls that are open.
         """
-        inside = tuple(self.attachment.workspace.relative(path) for path in paths)
-        more = {"paths": inside, "outside": outside, "running": running}
-        return self._plan("rollback", (point,), choices=choices, **more)
-
-    def _plan(
-        self,
-        verb: "Verb",
-        targets: tuple[int | str, ...] = (),
-        *,
-        choices: "Mapping[str, Choice] | None",
-        **more: Any,
-    ) -> "Plan":
-        from loom_audit.model.plans.planning import Request
-
-        return self._undo.planner.plan(Request(verb, targets, choices=choices or {}, **more))
+        request = PlanRequest(
+            "rollback", (point,), session=None, paths=tuple(paths), choices=choices or {}, **flags
+        )
+        return self.plan(request)
 
     def carry_out(
         self,

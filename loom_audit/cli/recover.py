@@ -8,10 +8,11 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, half_move_lines
 from loom_audit.cli.shared.lookup import event_id
 from loom_audit.cli.shared.parameters import option
-from loom_audit.cli.shared.plans import CODES, kept_lines
+from loom_audit.cli.shared.plans import CODES, list_lines
 from loom_audit.cli.shared.records import call_record, note_record
 from loom_audit.errors import Conflict, InvalidArguments
-from loom_audit.model.plans.planning import Verb
+from loom_audit.model.plans.lists import KEPT
+from loom_audit.model.plans.request import Verb
 from loom_audit.model.text.display import visible_path
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def recover(
     mode: Literal["auto", "continue", "abandon"] = (
         "continue" if go_on else "abandon" if abandon else "auto"
     )
-    from loom_audit.api.control.holding import put_right
+    from loom_audit.api.ground.held import agree
 
     with invocation.workspace() as workspace:
         if relist:
@@ -61,7 +62,7 @@ def recover(
             else:
                 output.line(f"all that is on disk is on record anew, with event {event.seq}")
             return exits.OK
-        put_right(workspace)
+        agree(workspace)
         recovered = workspace.recover(mode)
         for one in recovered:
             _print(invocation, workspace, one)
@@ -100,4 +101,4 @@ def _print(invocation: Invocation, workspace: "AuditedWorkspace", one: "Recovere
     for path, outcome in one.outcomes:
         output.line(f"  {visible_path(path)}: {outcome}")
     output.lines(half_move_lines(one.halves))
-    output.lines(kept_lines(one.kept))
+    output.lines(list_lines(KEPT, one.kept))

@@ -9,8 +9,9 @@ from loom_audit.cli.shared.options import (
     YesOption,
     read_choices,
 )
-from loom_audit.cli.shared.plans import CODES, close_interrupted, show_and_carry_out
+from loom_audit.cli.shared.plans import CODES, close_interrupted, take_back
 from loom_audit.cli.shared.points import session_id
+from loom_audit.model.plans.request import PlanRequest
 
 
 @command(examples=("loom-audit redo",), codes=CODES)
@@ -26,5 +27,5 @@ def redo(
         close_interrupted(workspace, dry_run=dry_run)
         choices = read_choices(workspace.root, choose)
         chosen = None if session is None else session_id(workspace, session)
-        plan = workspace.plan_redo(session=chosen, choices=choices)
-        return show_and_carry_out(invocation, workspace, plan, dry_run=dry_run, yes=yes)
+        request = PlanRequest("redo", session=chosen, choices=choices)
+        return take_back(invocation, workspace, request, dry_run=dry_run, yes=yes)

@@ -6,8 +6,9 @@ from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import ChooseOption, DryRunOption, YesOption, read_choices
 from loom_audit.cli.shared.parameters import argument
-from loom_audit.cli.shared.plans import CODES, close_interrupted, show_and_carry_out
+from loom_audit.cli.shared.plans import CODES, close_interrupted, take_back
 from loom_audit.cli.shared.points import SESSION, call_number, named_point
+from loom_audit.model.plans.request import PlanRequest
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
@@ -37,9 +38,9 @@ def revert(
     with invocation.workspace() as workspace:
         close_interrupted(workspace, dry_run=dry_run)
         choices = read_choices(workspace.root, choose)
-        named = list(dict.fromkeys(_target(workspace, text) for text in targets))
-        plan = workspace.plan_revert(named, choices=choices)
-        return show_and_carry_out(invocation, workspace, plan, dry_run=dry_run, yes=yes)
+        named = dict.fromkeys(_target(workspace, text) for text in targets)
+        request = PlanRequest("revert", tuple(named), choices=choices)
+        return take_back(invocation, workspace, request, dry_run=dry_run, yes=yes)
 
 
 def _target(workspace: "AuditedWorkspace", text: str) -> int | str:

@@ -8,12 +8,14 @@ from loom_audit.cli.shared.options import (
     ChooseOption,
     DryRunOption,
     YesOption,
+    flag_option,
     read_choices,
     workspace_path,
 )
-from loom_audit.cli.shared.parameters import argument, option
-from loom_audit.cli.shared.plans import CODES, close_interrupted, show_and_carry_out
+from loom_audit.cli.shared.parameters import argument
+from loom_audit.cli.shared.plans import CODES, close_interrupted, take_back
 from loom_audit.cli.shared.points import named_point
+from loom_audit.model.plans.request import HOLD, OUTSIDE, PlanRequest
 
 
 @command(
@@ -28,12 +30,8 @@ def rollback(
     invocation: Invocation,
     point: Annotated[str, argument("POINT", help="42, head~3, a time, @name or session:ID.")],
     paths: Annotated[list[str] | None, argument("PATH", help="Only these, and below.")] = None,
-    outside: Annotated[
-        bool, option("--outside", help="Take back what came from outside, too.")
-    ] = False,
-    hold: Annotated[
-        bool, option("--hold", help="Now, while agents run: hold their sessions first.")
-    ] = False,
+    outside: Annotated[bool, flag_option(OUTSIDE)] = False,
+    hold: Annotated[bool, flag_option(HOLD)] = False,
     choose: ChooseOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -55,11 +53,12 @@ def rollback(
 
             hold_all(workspace, f"rolled back to {point}"[:200])
         close_interrupted(workspace, dry_run=dry_run)
-        plan = workspace.plan_rollback(
-            named_point(workspace, point),
-            paths=[workspace_path(workspace.root, path) for path in paths or ()],
+        request = PlanRequest(
+            "rollback",
+            (named_point(workspace, point),),
+            paths=tuple(workspace_path(workspace.root, path) for path in paths or ()),
             choices=read_choices(workspace.root, choose),
             outside=outside,
             running=hold,
         )
-        return show_and_carry_out(invocation, workspace, plan, dry_run=dry_run, yes=yes, held=hold)
+        return take_back(invocation, workspace, request, dry_run=dry_run, yes=yes)

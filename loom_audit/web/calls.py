@@ -13,7 +13,7 @@ from loom_audit.api.face import AuditedWorkspace, CallDetail, Timeline
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import Status
 from loom_audit.model.kinds import without_encoded
-from loom_audit.model.plans.planning import Verb
+from loom_audit.model.plans.request import Verb
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter
 from loom_audit.web.budget import Budget, Part, weight

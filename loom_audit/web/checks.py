@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from loom_audit.api.agents.failed_hooks import waiting_in
-from loom_audit.api.control.holding import put_right
+from loom_audit.api.ground.held import agree
 from loom_audit.api.upkeep.drift import accept_drift, content_of_drift
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.plans.planning import Verb
+from loom_audit.model.plans.request import Verb
 from loom_audit.web.budget import Budget
 from loom_audit.web.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.dependencies import Form, Query, Render, SignedIn, Workspace
@@ -73,7 +73,7 @@ def recover(request: Request, workspace: Workspace, form: Form, visitor: SignedI
     mode = first(form, "mode")
     if mode not in ("continue", "abandon"):
         raise InvalidArguments(f"{mode!r} is neither continue nor abandon")
-    put_right(workspace)
+    agree(workspace)
     known: Literal["continue", "abandon"] = "continue" if mode == "continue" else "abandon"
     for one in workspace.recover(known, actor=visitor.actor):
         if one.kept and one.call.seq:

@@ -2,19 +2,19 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast, get_args
 
 from fastapi import APIRouter, Request
-from msgspec import Struct, field
+from msgspec import Struct
+from msgspec.structs import replace
 from starlette.responses import Response
 
+from loom_audit.api.control import holding
 from loom_audit.api.control.holding import (
     calls_left_open,
     has_to_be_told,
     hold_all,
-    roll_back_held,
     settle,
     why_not_now,
 )
@@ -22,7 +22,9 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.upkeep.drift import content_of_drift
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.plans.planning import Choice, Note, Plan, Verb
+from loom_audit.model.plans.lists import BLOCKED, DECIDED, KEPT, MERGED, TOLD
+from loom_audit.model.plans.planning import Note, Plan
+from loom_audit.model.plans.request import FLAGS, Choice, PlanRequest, Verb
 from loom_audit.model.text.display import visible
 from loom_audit.web.admission import Visitor
 from loom_audit.web.budget import Budget, Part, row_weight, weight
@@ -49,51 +51,13 @@ CHOICE = "choice:"
 WISH = "wish"
 """A field that holds others, as a query; those of the same name beside it count."""
 
-PLAN_LISTS = (
-    "blocked",
-    "merged",
-    "kept",
-    "decided",
-    "irreversible",
-    "inexact",
-    "passed_over",
-    "already",
-    "reverts",
-)
+ASKED = (BLOCKED, MERGED, KEPT, DECIDED)
+"""The lists of which each path is chosen for."""
+PLAN_LISTS = (*(one.name for one in (*ASKED, *TOLD)), "already", "reverts")
 DECIDING, NOTING = 5_000, 2_000
 """What a list of questions and one of notes may weigh beside the others."""
 SHOWN_CALLS = 8
 """Calls that a note of a plan shows."""
-
-
-class Wish(Struct, frozen=True):
-    """What a person asks to be taken back, as it stands in the URL of its plan."""
-
-    verb: Verb
-    targets: tuple[str, ...]
-    paths: tuple[str, ...] = ()
-    choices: Mapping[str, Choice] = field(default_factory=dict)
-    outside: bool = False
-    hold: bool = False
-
-    @property
-    def fields(self) -> tuple[tuple[str, str], ...]:
-        """As form fields and query parameters; every name of a file percent-encoded."""
-        return (
-            ("verb", self.verb),
-            *(("target", target) for target in self.targets),
-            *(("path.q", quoted(path, safe="/")) for path in self.paths),
-            *((CHOICE + quoted(path, safe="/"), chosen) for path, chosen in self.choices.items()),
-            *((("outside", "1"),) if self.outside else ()),
-            *((("hold", "1"),) if self.hold else ()),
-        )
-
-    @property
-    def hidden(self) -> tuple[tuple[str, str], ...]:
-        """The same in few form fields: paths and choices, of which there are many, in one."""
-        many = [pair for pair in self.fields if pair[0].startswith(("path.q", CHOICE))]
-        few = [pair for pair in self.fields if pair not in many]
-        return (*few, *(((WISH, encoded(many)),) if many else ()))
 
 
 class LastPlans:
@@ -105,16 +69,16 @@ class LastPlans:
     def __init__(self) -> None:
         self._plans: OrderedDict[tuple[str, str, int], Plan] = OrderedDict()
 
-    def get(self, workspace: AuditedWorkspace, wish: Wish) -> Plan | None:
-        return self._plans.get(self._key(workspace, wish))
+    def get(self, workspace: AuditedWorkspace, asked: PlanRequest) -> Plan | None:
+        return self._plans.get(self._key(workspace, asked))
 
-    def put(self, workspace: AuditedWorkspace, wish: Wish, plan: Plan) -> None:
-        self._plans[self._key(workspace, wish)] = plan
+    def put(self, workspace: AuditedWorkspace, asked: PlanRequest, plan: Plan) -> None:
+        self._plans[self._key(workspace, asked)] = plan
         while len(self._plans) > KEPT_PLANS:
             self._plans.popitem(last=False)
 
-    def _key(self, workspace: AuditedWorkspace, wish: Wish) -> tuple[str, str, int]:
-        return workspace.id, encoded(wish.fields), workspace.log.head()
+    def _key(self, workspace: AuditedWorkspace, asked: PlanRequest) -> tuple[str, str, int]:
+        return workspace.id, encoded(fields_of(asked)), workspace.log.head()
 
 
 @router.get("/w/{workspace}/plan")
@@ -125,27 +89,27 @@ def plan(
 
     A page that shows why it cannot be carried out now asks by `stopped` whether that is still so.
     """
-    wish = read_wish(query)
+    asked = read_request(query)
     was = first(query, "stopped")
     if was and wants_fragment(request):
-        same = was == name_of(why_not_now(workspace, held=wish.hold))
+        same = was == name_of(why_not_now(workspace, held=asked.running))
         return Response(status_code=204) if same else Response(headers={"HX-Refresh": "true"})
     # its parts are of the plan that was shown; what is carried out is made again and compared
     shown: LastPlans = request.app.state.plans
     part = bool(first(query, "of") or first(query, "diff"))
-    plan = shown.get(workspace, wish) if part else None
+    plan = shown.get(workspace, asked) if part else None
     if plan is None:
-        plan = make_plan(workspace, wish)
-        shown.put(workspace, wish, plan)
-    return _show(request, workspace, pages, visitor, wish, plan, query)
+        plan = workspace.plan(asked)
+        shown.put(workspace, asked, plan)
+    return _show(request, workspace, pages, visitor, asked, plan, query)
 
 
 @router.post("/w/{workspace}/look-again")
 def look_again(request: Request, workspace: Workspace, form: Form) -> Response:
     """Put on record how open calls ended, as far as their clients have told it; then the plan."""
-    wish = read_wish(form)
+    asked = read_request(form)
     settle(workspace)
-    return redirect(request, address("w", workspace.id, "plan", query=wish.fields))
+    return redirect(request, plan_address(workspace, asked))
 
 
 @router.post("/w/{workspace}/carry-out")
@@ -157,27 +121,27 @@ def carry_out(
     With `hold` every open session is held first; what these changed since is taken back, too.
     """
     form = unfolded(form)
-    wish = read_wish(form)
-    if wish.hold:
-        why = f"rolled back to {wish.targets[0]}"[:200]
+    asked = read_request(form)
+    if asked.running:
+        why = f"rolled back to {asked.targets[0]}"[:200]
         hold_all(workspace, why, actor=visitor.actor, label=visitor.label)
     else:
         settle(workspace)
-    plan = make_plan(workspace, wish)
+    plan = workspace.plan(asked)
     if first(form, "quick"):
         if not is_clean(plan):
-            return redirect(request, address("w", workspace.id, "plan", query=wish.fields))
-    elif first(form, "plan") != identity(plan) and not wish.hold:
+            return redirect(request, plan_address(workspace, asked))
+    elif first(form, "plan") != identity(plan) and not asked.running:
         problem = Conflict(
             "Nothing was changed: the workspace has moved on since the plan was shown.",
             hint="This is the new plan. Look through it and carry it out if it is right.",
         )
-        return _show(request, workspace, pages, visitor, wish, plan, form, problem)
+        return _show(request, workspace, pages, visitor, asked, plan, form, problem)
     try:
-        do = partial(roll_back_held, workspace) if wish.hold else workspace.carry_out
         works: Works = request.app.state.works
         with works.telling(form) as report:
-            done = do(
+            done = holding.carry_out(
+                workspace,
                 plan,
                 actor=visitor.actor,
                 label=visitor.label,
@@ -185,9 +149,8 @@ def carry_out(
                 report=report,
             )
     except Conflict as problem:
-        return _show(
-            request, workspace, pages, visitor, wish, make_plan(workspace, wish), form, problem
-        )
+        plan = workspace.plan(asked)
+        return _show(request, workspace, pages, visitor, asked, plan, form, problem)
     new = done.call.seq or done.call.requested
     if wants_fragment(request) and first(form, "row"):
         undone = workspace.timeline.call(number(form, "row") or new).call
@@ -208,17 +171,15 @@ def unfolded(fields: Fields) -> Fields:
     return {**read_fields(inner), **fields} if inner else fields
 
 
-def read_wish(fields: Fields) -> Wish:
+def read_request(fields: Fields) -> PlanRequest:
     """InvalidArguments names what is missing or not understood."""
     fields = unfolded(fields)
     verb = first(fields, "verb")
     if verb not in get_args(Verb):
         raise InvalidArguments(f"{verb!r} is not one of {', '.join(get_args(Verb))}")
-    targets = tuple(target for target in fields.get("target", ()) if target)
+    targets = [target for target in fields.get("target", ()) if target]
     if not targets and verb in ("revert", "rollback"):
         raise InvalidArguments(f"{verb} needs a target", hint="A call's number, or a point.")
-    if verb == "rollback":
-        targets = (point_text(targets[0]), *targets[1:])
     choices: dict[str, Choice] = {}
     for name, values in fields.items():
         if name.startswith(CHOICE) and values:
@@ -227,28 +188,38 @@ def read_wish(fields: Fields) -> Wish:
                     f"{values[-1]!r} is not one of {', '.join(get_args(Choice))}"
                 )
             choices[unquoted(name.removeprefix(CHOICE))] = cast(Choice, values[-1])
+    request = PlanRequest(cast(Verb, verb), choices=choices)
+    if verb == "revert":
+        return replace(request, targets=tuple(int(t) if is_number(t) else t for t in targets))
+    if verb != "rollback":
+        return replace(request, session=next(iter(targets), None))
     paths = tuple(path.strip("/") for path in fields.get("path", ()) if path.strip("/"))
-    hold = verb == "rollback" and bool(first(fields, "hold"))
-    return Wish(cast(Verb, verb), targets, paths, choices, bool(first(fields, "outside")), hold)
+    flags = {flag.field: True for flag in FLAGS if first(fields, flag.name)}
+    return replace(request, targets=(point_text(targets[0]),), paths=paths, **flags)
 
 
-def make_plan(workspace: AuditedWorkspace, wish: Wish) -> Plan:
-    match wish.verb:
-        case "undo":
-            return workspace.plan_undo(session=next(iter(wish.targets), None), choices=wish.choices)
-        case "redo":
-            return workspace.plan_redo(session=next(iter(wish.targets), None), choices=wish.choices)
-        case "revert":
-            targets = [int(t) if is_number(t) else t for t in wish.targets]
-            return workspace.plan_revert(targets, choices=wish.choices)
-        case "rollback":
-            return workspace.plan_rollback(
-                wish.targets[0],
-                paths=wish.paths,
-                choices=wish.choices,
-                outside=wish.outside,
-                running=wish.hold,
-            )
+def fields_of(request: PlanRequest) -> tuple[tuple[str, str], ...]:
+    """A request as form fields and query parameters; every name of a file percent-encoded."""
+    targets = request.targets or filter(None, [request.session])
+    return (
+        ("verb", request.verb),
+        *(("target", str(target)) for target in targets),
+        *(("path.q", quoted(path, safe="/")) for path in request.paths),
+        *((CHOICE + quoted(path, safe="/"), chosen) for path, chosen in request.choices.items()),
+        *((flag.name, "1") for flag in request.flags),
+    )
+
+
+def hidden_fields(asked: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The fields of a request in few: paths and choices, of which there are many, in one."""
+    many = [pair for pair in asked if pair[0].startswith(("path.q", CHOICE))]
+    few = [pair for pair in asked if pair not in many]
+    return (*few, *(((WISH, encoded(many)),) if many else ()))
+
+
+def plan_address(workspace: AuditedWorkspace, asked: PlanRequest) -> str:
+    """Where the plan of a request is shown."""
+    return address("w", workspace.id, "plan", query=fields_of(asked))
 
 
 def identity(plan: Plan) -> str:
@@ -310,14 +281,13 @@ def plan_parts(
         for path, chosen in choices.items()
         if path not in listed
     ]
-    noted = {"irreversible": plan.irreversible, "inexact": plan.inexact}
-    noted["passed_over"] = plan.passed_over
+    told = {one.name: one.notes(plan) for one in TOLD}
     return {
         **{
             name: budget.part(name, found, _with_weight, most=DECIDING)
             for name, found in asked.items()
         },
-        **{name: budget.part(name, found, _noted, most=NOTING) for name, found in noted.items()},
+        **{name: budget.part(name, found, _noted, most=NOTING) for name, found in told.items()},
         "already": budget.part("already", plan.already, lambda p: (p, row_weight(2, p)), most=0),
         "reverts": budget.part("reverts", plan.reverts, lambda n: (n, weight(3)), most=NOTING),
     }
@@ -343,7 +313,7 @@ def _show(
     workspace: AuditedWorkspace,
     pages: Pages,
     visitor: Visitor,
-    wish: Wish,
+    asked: PlanRequest,
     plan: Plan,
     fields: Fields,
     problem: AuditError | None = None,
@@ -356,18 +326,17 @@ def _show(
         return there(state) if merged is None else merged
 
     status = 409 if problem else 200
-    base = address("w", workspace.id, "plan", query=wish.fields)
+    base = plan_address(workspace, asked)
     if problem and wants_fragment(request):
         links = (("Look at the plan", base), *obstacles(request, problem))
         return pages.refusal(
             request, status, problem.code, problem.message, problem.hint, links=links
         )
-    stopped = why_not_now(workspace, held=wish.hold)
+    stopped = why_not_now(workspace, held=asked.running)
     if stopped and problem and name_of(problem) == name_of(stopped):
         problem = None
     budget = Budget(fields, (*PLAN_LISTS, *LISTS), fragment=wants_fragment(request))
-    lists = plan_parts(budget, plan, wish.choices)
-    values: dict[str, Any] = {"base": base, "wish": wish, "plan": plan, "lists": lists}
+    lists = plan_parts(budget, plan, asked.choices)
     changes = show_changes(plan.changes, content, fields, budget, base, moves=plan.moves)
     if answer := fragment_of(request, pages, changes, budget):
         return answer
@@ -378,10 +347,18 @@ def _show(
         request,
         "plan.html",
         status,
-        **values,
+        base=base,
+        asked=asked,
+        fields=fields_of(asked),
+        hidden=hidden_fields(fields_of(asked)),
+        boxes=[flag for flag in FLAGS if flag.box],
+        plan=plan,
+        lists=lists,
+        asked_lists=ASKED,
+        told_lists=TOLD,
         changes=changes,
-        held=workspace.timeline.holds() if wish.hold else (),
-        left_open=calls_left_open(workspace) if wish.hold else (),
+        held=workspace.timeline.holds() if asked.running else (),
+        left_open=calls_left_open(workspace) if asked.running else (),
         identity=identity(plan),
         person=visitor.shown,
         problem=problem,

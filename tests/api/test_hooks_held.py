@@ -96,7 +96,7 @@ def test_a_rollback_that_holds_leaves_a_call_of_a_client_open_and_its_end_is_tol
     claude.before("c1", "Bash", {"command": "work"})
     (root / "b").write_text("one\n")
     holding.hold_all(workspace, "back")
-    done = holding.roll_back_held(workspace, workspace.plan_rollback("session:s1", running=True))
+    done = holding.carry_out(workspace, workspace.plan_rollback("session:s1", running=True))
     assert [call.call_id for call in done.left_open] == ["c1"] and not (root / "b").exists()
     (root / "b").write_text("two\n")
     claude.after("c1", "Bash", {"command": "work"}, {"stdout": "", "stderr": ""})

@@ -88,7 +88,7 @@ def rollback(workspace: AuditedWorkspace, order: Order) -> None:
 def rollback_held(workspace: AuditedWorkspace, order: Order) -> None:
     """With a foreign call open, begun before."""
     holding.hold_all(workspace, "going back")
-    holding.roll_back_held(workspace, workspace.plan_rollback("@start", running=True))
+    holding.carry_out(workspace, workspace.plan_rollback("@start", running=True))
 
 
 def reports(workspace: AuditedWorkspace, order: Order) -> None:

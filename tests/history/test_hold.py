@@ -278,15 +278,15 @@ def test_what_differs_from_the_log_is_repaired_by_the_log(
 ) -> None:
     """As after a kill between an event and its file."""
     workspace.start_foreign_session("client", id="child", parent="s", pid=client.pid)
-    assert agree(store.adapters) == []
+    assert agree(store) == []
     by(workspace).record(SessionHeld("person:ana", "killed"))
-    assert agree(store.adapters) == ["child", "s"]
+    assert agree(store) == ["child", "s"]
     assert told(home) == told(home, "child") and "killed" in (told(home) or "")
     assert [held.reason for held in workspace.timeline.holds()] == ["killed"]
     by(workspace).record(SessionReleased("person:ana"))
-    assert agree(store.adapters) == ["child", "s"]
+    assert agree(store) == ["child", "s"]
     assert told(home) is None and told(home, "child") is None
-    assert agree(store.adapters) == [] == [*workspace.timeline.holds()]
+    assert agree(store) == [] == [*workspace.timeline.holds()]
 
 
 @pytest.mark.parametrize("reason", ["two\nlines", "x" * 1001, "hidden \u202e"])

@@ -31,7 +31,7 @@ def foreign(workspace: AuditedWorkspace, client: subprocess.Popen[bytes]) -> For
 
 def roll_back(workspace: AuditedWorkspace, point: str) -> UndoResult:
     holding.hold_all(workspace, "going back")
-    return holding.roll_back_held(workspace, workspace.plan_rollback(point, running=True))
+    return holding.carry_out(workspace, workspace.plan_rollback(point, running=True))
 
 
 def owners(workspace: AuditedWorkspace, path: str) -> list[tuple[str | None, set[str]]]:
@@ -119,7 +119,7 @@ def test_a_call_of_a_session_that_is_not_held_is_still_in_the_way(
     (root / "made").touch()
     before = tree_of(root)
     with pytest.raises(Conflict, match="of session late is still open"):
-        holding.roll_back_held(workspace, workspace.plan_rollback("session:s", running=True))
+        holding.carry_out(workspace, workspace.plan_rollback("session:s", running=True))
     assert tree_of(root) == before
 
 
@@ -143,7 +143,7 @@ def test_what_the_agent_wrote_since_the_plan_was_made_is_taken_back_too(
     holding.hold_all(workspace)
     plan = workspace.plan_rollback("session:s", running=True)
     (root / "more").write_text("two\n")
-    done = holding.roll_back_held(workspace, plan)
+    done = holding.carry_out(workspace, plan)
     assert set(done.changed) == {"made", "more"} and tree_of(root) == before
 
 

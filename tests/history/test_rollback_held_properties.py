@@ -116,7 +116,7 @@ def acting(due: list[tuple[int, Act]], account: Account) -> Iterator[None]:
 def go_back(workspace: AuditedWorkspace, point: int) -> bool:
     """Whether it was done; else agents wrote faster than plans are made, or a choice is needed."""
     try:
-        holding.roll_back_held(workspace, workspace.plan_rollback(point, running=True))
+        holding.carry_out(workspace, workspace.plan_rollback(point, running=True))
     except Conflict:
         return False
     return True

@@ -18,8 +18,7 @@ from fastapi.testclient import TestClient
 
 from loom_audit.api.face import AuditedWorkspace, open_store
 from loom_audit.model.plans.planning import Plan
-from loom_audit.web import undo
-from loom_audit.web.undo import Wish, make_plan
+from loom_audit.model.plans.request import PlanRequest
 from loom_audit.web.urls import address
 from tests.web.conftest import Recorded, asking, in_thread
 
@@ -269,11 +268,13 @@ def test_the_parts_of_a_plan_are_of_the_plan_that_was_shown(
 ) -> None:
     made = list[object]()
 
-    def counted(workspace: AuditedWorkspace, wish: Wish) -> Plan:
-        made.append(wish)
-        return make_plan(workspace, wish)
+    original = AuditedWorkspace.plan
 
-    monkeypatch.setattr(undo, "make_plan", counted)
+    def counted(workspace: AuditedWorkspace, asked: PlanRequest) -> Plan:
+        made.append(asked)
+        return original(workspace, asked)
+
+    monkeypatch.setattr(AuditedWorkspace, "plan", counted)
     path = pages(hostile)["a plan of 5,000 files"]
     part = next(one for one in Shape(asker.get(path).text).parts if "of=files" in one)
     assert asker.get(part, headers=HX).status_code == 200

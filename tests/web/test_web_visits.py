@@ -15,10 +15,10 @@ from fastapi.testclient import TestClient
 
 from loom_audit.api.face import AuditedWorkspace, person
 from loom_audit.model.plans.planning import Plan
+from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Session as Listed
-from loom_audit.web import admission, undo
+from loom_audit.web import admission
 from loom_audit.web.admission import Admission
-from loom_audit.web.undo import Wish
 from tests.web.conftest import Recorded, asking
 from tests.web.test_web_undo import HX, carry_out, fields, plan
 
@@ -91,17 +91,17 @@ def test_a_visit_is_no_secret_of_the_cookie() -> None:
 def test_the_second_of_two_browsers_that_press_at_once_leaves_no_session(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, first_plans = undo.make_plan, [1, 2]
+    original, first_plans = AuditedWorkspace.plan, [1, 2]
     both_have_one = threading.Barrier(2, timeout=60)
 
-    def make_plan(workspace: AuditedWorkspace, wish: Wish) -> Plan:
-        made = original(workspace, wish)
+    def slowly(workspace: AuditedWorkspace, asked: PlanRequest) -> Plan:
+        made = original(workspace, asked)
         if first_plans:
             first_plans.pop()
             both_have_one.wait()
         return made
 
-    monkeypatch.setattr(undo, "make_plan", make_plan)
+    monkeypatch.setattr(AuditedWorkspace, "plan", slowly)
     form = {"verb": "revert", "target": str(recorded.numbers["notes"]), "quick": "1"}
 
     def work(client: TestClient) -> Any:

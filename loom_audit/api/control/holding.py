@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from loom_audit.api.ground.held import agree, other_logs
+from loom_audit.api.ground.held import other_logs
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidArguments
 from loom_audit.history.ground.attachment import Attachment, is_undo
@@ -18,7 +18,8 @@ from loom_audit.history.record import hold as holding
 from loom_audit.history.record.open_calls import calls_in_the_way, open_call_error
 from loom_audit.history.record.recovery import decision_needed
 from loom_audit.history.undo.undo import UndoResult
-from loom_audit.model.plans.planning import Choice, Plan
+from loom_audit.model.plans.planning import Plan
+from loom_audit.model.plans.request import Choice
 from loom_audit.model.records import Call, SessionHold
 from loom_audit.model.text.display import visible
 from loom_audit.ports import Report
@@ -148,7 +149,7 @@ def left_open_by(detail: CallDetail) -> Sequence[int]:
     return [seq for seq in listed if isinstance(seq, int)] if isinstance(listed, list) else []
 
 
-def roll_back_held(
+def carry_out(
     workspace: AuditedWorkspace,
     plan: Plan,
     *,
@@ -157,18 +158,19 @@ def roll_back_held(
     visit: str = "",
     report: Report | None = None,
 ) -> UndoResult:
-    """Carry out the plan of a rollback while calls of held sessions go on changing files.
+    """Carry out a plan; where it was made for that, while calls of held sessions change files.
 
     Where they do so all the while it is made anew, and after a second time leaves alone, and names,
     what they were writing between the two. Conflict when that is not enough after several times,
-    with what has been changed by then in its details; and as `carry_out`.
+    with what has been changed by then in its details; and as `AuditedWorkspace.carry_out`.
     """
+    held = plan.request is not None and plan.request.running
     in_use: set[str] = set()
     since: int | None = None
-    for left in reversed(range(TRIES)):
+    for left in reversed(range(TRIES if held else 1)):
         try:
             done = workspace.carry_out(
-                plan, actor=actor, label=label, held=True, visit=visit, report=report
+                plan, actor=actor, label=label, held=held, visit=visit, report=report
             )
             return replace(done, in_use=tuple(sorted(in_use)))
         except (Conflict, FileNotFound) as error:
@@ -193,20 +195,8 @@ def _written_since(workspace: AuditedWorkspace, since: int, error: AuditError) -
 
 def _plan_again(workspace: AuditedWorkspace, plan: Plan, in_use: Collection[str]) -> Plan:
     assert plan.request is not None
-    asked = plan.request
     left: dict[str, Choice] = dict.fromkeys(in_use, "current")
-    return workspace.plan_rollback(
-        asked.targets[0],
-        paths=asked.paths,
-        choices={**asked.choices, **left},
-        outside=asked.outside,
-        running=asked.running,
-    )
-
-
-def put_right(workspace: AuditedWorkspace) -> Sequence[str]:
-    """As `agree`, for the store of a workspace."""
-    return agree(workspace.adapters)
+    return workspace.plan(replace(plan.request, choices={**plan.request.choices, **left}))
 
 
 def _attachments(workspace: AuditedWorkspace, session: str) -> Iterator[Attachment]:

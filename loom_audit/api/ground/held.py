@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Protocol
 
 from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import Attachment
@@ -36,11 +37,19 @@ def other_logs(adapters: Adapters, id: str, session: str) -> Iterator[str]:
                     yield entry.id
 
 
-def agree(adapters: Adapters) -> Sequence[str]:
+class OfStore(Protocol):
+    """A store, or a workspace of it."""
+
+    @property
+    def adapters(self) -> Adapters: ...
+
+
+def agree(of: OfStore) -> Sequence[str]:
     """Make what hooks read of held sessions what the logs say: the sessions of which it was not.
 
     After a kill between an event and its file the two differ; the log is right.
     """
+    adapters = of.adapters
     wanted: dict[str, str | None] = {}
     for entry in adapters.workspaces():
         log = adapters.log(entry.id)

@@ -21,7 +21,7 @@ from loom_audit.api.agents.failed_hooks import FailedSession, failures_of, last_
 from loom_audit.api.agents.last_heard import heard_clients
 from loom_audit.api.agents.launcher import CLIENT, hooks_folder
 from loom_audit.api.ground.held import agree
-from loom_audit.api.store import lost_store_hint, open_store
+from loom_audit.api.store import AuditStore, lost_store_hint, open_store
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.settings import PLACES
 from loom_audit.config import APPROVALS, Settings, read_approvals
@@ -31,7 +31,6 @@ from loom_audit.model.imported import is_imported
 from loom_audit.model.scope import IGNORE_FILE
 from loom_audit.model.text.display import count_text, first_few, size_text, visible, visible_path
 from loom_audit.ports import EventFilter
-from loom_audit.wiring.adapters import Adapters
 from loom_audit.wiring.commands import confining_runner, open_runner, probe
 from loom_audit.wiring.database_file import REVISION, SAFE_SQLITE, connect, driver, triggers
 from loom_audit.wiring.folders import is_in_place, most_watches
@@ -225,7 +224,7 @@ def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
             yield _failed(settings, waiting(settings), failed)
             yield from _clients(settings, roots, heard, failed)
             yield from _guarded("logs", partial(_missing, store.adapters.missing_logs))
-            yield from _guarded("held sessions", partial(_held, store.adapters))
+            yield from _guarded("held sessions", partial(_held, store))
     except AuditError as error:
         yield Check("store", "problem", error.message, error.hint)
 
@@ -245,10 +244,11 @@ def _missing(missing_logs: Callable[[], Sequence[str]]) -> Sequence[Check]:
     return [Check("logs", "problem", text, "Restore the store from a backup; verify it.")]
 
 
-def _held(adapters: Adapters) -> Sequence[Check]:
+def _held(store: AuditStore) -> Sequence[Check]:
     """Whether hooks read of held sessions what the logs say; what they read is put right."""
-    if unlike := agree(adapters):
-        text = f"{count_text(len(unlike), 'file')} in {adapters.settings.home / 'held'} said else"
+    if unlike := agree(store):
+        folder = store.adapters.settings.home / "held"
+        text = f"{count_text(len(unlike), 'file')} in {folder} said else"
         return [Check("held sessions", "warning", text, "Put right, as the logs say.")]
     return [Check("held sessions", "ok", "hooks read of them what the logs say")]
 

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from loom_audit.cli.shared.parameters import option
+from loom_audit.cli.shared.parameters import Declared, option
 from loom_audit.errors import InvalidArguments, InvalidPath
 from loom_audit.model.imported import named_folder
+from loom_audit.model.plans.request import Flag
 
 StoreOption = Annotated[
     str | None,
@@ -37,6 +38,13 @@ YesOption = Annotated[bool, option("--yes", "-y", help="Do not ask on a terminal
 SessionOption = Annotated[
     str | None, option(metavar="ID", help="In this session; by default the newest one.")
 ]
+
+
+def flag_option(flag: Flag) -> Declared:
+    """A yes or no of a request, as an option."""
+    return option(f"--{flag.name}", help=flag.help)
+
+
 AtOption = Annotated[
     str, option("--at", metavar="POINT", help="42, head, head~3, a time, @name, session:ID.")
 ]

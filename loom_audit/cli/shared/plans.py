@@ -10,10 +10,12 @@ from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.holds import going_on
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import Line, change_lines, numbers
-from loom_audit.cli.shared.output import Output, progress
+from loom_audit.cli.shared.output import Output, Style, progress
 from loom_audit.cli.shared.records import plan_record
 from loom_audit.errors import Conflict, NotFound
+from loom_audit.model.plans.lists import BLOCKED, KEPT, MERGED, TOLD, PlanList
 from loom_audit.model.plans.planning import Note, Plan, how_to_choose
+from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.text.display import count_text, first_few, one_line, visible_path
 from loom_audit.ports import CallFilter
 
@@ -25,6 +27,7 @@ CODES = {**RECORDING, exits.IN_PART: ""}
 
 MOST_LINES = 50
 """Of what a plan changes when it is carried out; a dry run lists everything."""
+_STYLES: Mapping[str, Style] = {"kept": "cyan", "blocked": "red"}
 
 
 def close_interrupted(workspace: "AuditedWorkspace", *, dry_run: bool) -> None:
@@ -40,20 +43,20 @@ def close_interrupted(workspace: "AuditedWorkspace", *, dry_run: bool) -> None:
         workspace.recover()
 
 
-def show_and_carry_out(
+def take_back(
     invocation: Invocation,
     workspace: "AuditedWorkspace",
-    plan: Plan,
+    request: PlanRequest,
     *,
     dry_run: bool,
     yes: bool,
-    held: bool = False,
 ) -> int:
-    """Show the plan, then carry it out unless it is blocked or somebody says no.
+    """Show the plan of a request, then carry it out unless it is blocked or somebody says no.
 
-    With `held` while calls of held sessions are open, which are named.
+    Where the sessions were held for it, calls of theirs may be open, which are named.
     """
-    output = invocation.output
+    output, held = invocation.output, request.running
+    plan = workspace.plan(request)
     _refuse_unknown(plan)
     record = plan_record(plan) | {
         "marked": marked(plan),
@@ -84,7 +87,10 @@ def show_and_carry_out(
     if not yes and output.interactive and not _confirmed(invocation, plan):
         output.note("nothing was changed")
         return exits.FAILED
-    result = _carry_out(output, workspace, plan, held=held)
+    with progress(output) as report:
+        from loom_audit.api.control.holding import carry_out
+
+        result = carry_out(workspace, plan, report=report)
     if result.in_use:
         done = exits.IN_PART
     record |= {
@@ -98,13 +104,7 @@ def show_and_carry_out(
     if output.json:
         output.record(record)
     else:
-        _print_done(output, result)
-        if not plan.changes:
-            return done
-        if plan.verb == "undo":
-            output.note("`loom-audit redo` brings it back")
-        elif plan.verb != "redo":
-            output.note("`loom-audit undo` takes it back")
+        _print_done(output, plan, result)
     return done
 
 
@@ -128,19 +128,8 @@ def _refuse_open_calls(workspace: "AuditedWorkspace", *, held: bool) -> None:
         raise error
 
 
-def _carry_out(
-    output: Output, workspace: "AuditedWorkspace", plan: Plan, *, held: bool
-) -> "UndoResult":
-    with progress(output) as report:
-        if not held:
-            return workspace.carry_out(plan, report=report)
-        from loom_audit.api.control.holding import roll_back_held
-
-        return roll_back_held(workspace, plan, report=report)
-
-
-def _print_done(output: Output, result: "UndoResult") -> None:
-    """Say under which number it is on record, and what of it was not captured."""
+def _print_done(output: Output, plan: Plan, result: "UndoResult") -> None:
+    """Say under which number it is on record, what of it was not captured, and what undoes it."""
     call, count = result.call, len(result.changed)
     output.line(
         (f"{call.tool} is call {call.seq}", "green"), f": {count_text(count, 'path')} changed"
@@ -153,6 +142,10 @@ def _print_done(output: Output, result: "UndoResult") -> None:
         output.line(
             ("  left as it is, being written all the while: ", "yellow"), visible_path(path)
         )
+    if plan.changes and plan.verb == "undo":
+        output.note("`loom-audit redo` brings it back")
+    elif plan.changes and plan.verb != "redo":
+        output.note("`loom-audit undo` takes it back")
 
 
 def _refuse_unknown(plan: Plan) -> None:
@@ -250,7 +243,7 @@ def plan_lines(
         yield ("will change:",)
         yield from _bounded(list(change_lines(changes, plan.moves)), most)
     if plan.merged:
-        yield (("will be merged with later changes, which are kept:", "cyan"),)
+        yield ((MERGED.title, "cyan"),)
         yield from _bounded(list(_merged_lines(plan)), most)
     if holds := marked(plan):
         yield (("will hold conflict markers:", "red"),)
@@ -258,25 +251,17 @@ def plan_lines(
     if plan.already:
         yield ("already so:",)
         yield from _bounded([(f"  {visible_path(path)}",) for path in plan.already], most)
-    for title, notes, style in (
-        ("kept as it is:", plan.kept, "cyan"),
-        ("conflict, choose with --choose PATH=current|old|merge:", plan.blocked, "red"),
-        ("cannot be undone:", plan.irreversible, "yellow"),
-        ("not exactly as it was:", plan.inexact, "yellow"),
-        ("passed over, of later calls:", plan.passed_over, "yellow"),
-    ):
-        if notes:
-            yield ((title, style),)  # type: ignore[misc]
-            yield from (note_line(note) for note in notes)
+    for one in (KEPT, BLOCKED, *TOLD):
+        yield from list_lines(one, one.notes(plan))
     if not (plan.changes or plan.blocked):
         yield ("nothing on disk will change",)
 
 
-def kept_lines(kept: Sequence[Note]) -> Iterator[Line]:
-    """What stays as it is, each with its reason."""
-    if kept:
-        yield (("kept as it is:", "cyan"),)
-        yield from map(note_line, kept)
+def list_lines(one: PlanList, notes: Sequence[Note]) -> Iterator[Line]:
+    """A list of a plan under its title, each note with its reason; nothing where it is empty."""
+    if notes:
+        yield ((one.title, _STYLES.get(one.name, "yellow")),)
+        yield from map(note_line, notes)
 
 
 def _merged_lines(plan: Plan) -> Iterator[Line]:

@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import Event, FilesChanged, TreeHead
 from loom_audit.model.files import FileChange, FileState
+from loom_audit.model.plans.lists import LISTS
 from loom_audit.model.plans.planning import Note, Plan
 from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
 
@@ -183,12 +184,7 @@ def plan_record(plan: Plan) -> Record:
         "changes": [change_record(change) for change in plan.changes],
         "moves": [{"source": move.source, "target": move.target} for move in plan.moves],
         "already": list(plan.already),
-        "merged": [note_record(note) for note in plan.merged],
-        "kept": [note_record(note) for note in plan.kept],
-        "blocked": [note_record(note) for note in plan.blocked],
-        "irreversible": [note_record(note) for note in plan.irreversible],
-        "inexact": [note_record(note) for note in plan.inexact],
-        "passed_over": [note_record(note) for note in plan.passed_over],
+        **{one.name: [note_record(note) for note in one.notes(plan)] for one in LISTS},
         "provisional": plan.provisional,
     }
 

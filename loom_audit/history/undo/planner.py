@@ -53,9 +53,9 @@ from loom_audit.model.plans.planning import (
     Note,
     PathStep,
     Plan,
-    Request,
     plan_taking_back,
 )
+from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.plans.restore_limits import with_broken_links, without_lost_lists
 from loom_audit.model.plans.taken_back import hidden_paths, takes_anything_back
 from loom_audit.model.plans.unnamed import unnamed_changes
@@ -81,7 +81,7 @@ class Planner:
         self._unreadable: set[str] = set()
 
     @without_gc()
-    def plan(self, request: Request) -> Plan:
+    def plan(self, request: PlanRequest) -> Plan:
         """The plan for a request against the head and what is on disk now."""
         selection = select(request, self.attachment, self.timeline)
         with self.attachment.exclusive_if_possible():
@@ -102,7 +102,7 @@ class Planner:
                 and not self._holds(plan)
             ):
                 return plan
-        return self.plan(plan.request or Request(plan.verb))
+        return self.plan(plan.request or PlanRequest(plan.verb))
 
     def check_named(self, plan: Plan) -> None:
         """Conflict when carrying out the plan now would change a path that it does not list."""
@@ -118,10 +118,10 @@ class Planner:
 
     def _make_plan(
         self,
-        asked: Request,
+        asked: PlanRequest,
         selection: Selection,
         more_paths: frozenset[str] = frozenset(),
-        whole: Request | None = None,
+        whole: PlanRequest | None = None,
     ) -> Plan:
         """The plan, with the drift at the paths taken back and at `more_paths`.
 
@@ -198,7 +198,9 @@ class Planner:
             return False
         return takes_anything_back(plan.reverts, self.attachment.projections.reverted())
 
-    def _with_whole_choices(self, request: Request, changes: Iterable[FileChange]) -> Request:
+    def _with_whole_choices(
+        self, request: PlanRequest, changes: Iterable[FileChange]
+    ) -> PlanRequest:
         """The request, what it chooses for one name of a file chosen for all."""
         if not request.choices:
             return request
@@ -258,7 +260,7 @@ class Planner:
 
     def _steps(
         self,
-        request: Request,
+        request: PlanRequest,
         selection: Selection,
         recorded: Iterable[RecordedChange],
         unrecorded: Sequence[RecordedChange],
@@ -305,7 +307,7 @@ class Planner:
 
     def _reverts(
         self,
-        request: Request,
+        request: PlanRequest,
         selection: Selection,
         candidates: Sequence[RecordedChange],
         selected: Sequence[RecordedChange],
@@ -334,7 +336,7 @@ class Planner:
         return tuple(sorted(whole | self._undos_without_changes(request, selection, steps)))
 
     def _undos_without_changes(
-        self, request: Request, selection: Selection, steps: Sequence[PathStep]
+        self, request: PlanRequest, selection: Selection, steps: Sequence[PathStep]
     ) -> set[int]:
         """Undos after the point that changed no file: what they took back is in effect again."""
         if request.paths:

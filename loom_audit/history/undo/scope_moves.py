@@ -30,7 +30,8 @@ from loom_audit.model.files import (
 from loom_audit.model.plans.left_out import is_remade
 from loom_audit.model.plans.lineage import PathStep
 from loom_audit.model.plans.links import groups_in
-from loom_audit.model.plans.planning import Note, Plan, Request, one_change_each
+from loom_audit.model.plans.planning import Note, Plan, one_change_each
+from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.plans.whole_folders import Work, with_whole_folders
 from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import visible_path
@@ -98,7 +99,7 @@ class FolderPlan(Struct, frozen=True):
 def plan_folders(
     attachment: Attachment,
     contents: ContentsOnDisk,
-    request: Request,
+    request: PlanRequest,
     steps: Sequence[PathStep],
     facts: Mapping[int, FilesChanged],
     moves: Mapping[int, Sequence[Move]],
@@ -249,7 +250,7 @@ def _obstacle_inside(
 
 
 def _obstacle_to_proof(
-    attachment: Attachment, request: Request, one: MovedFolder, tree: Tree
+    attachment: Attachment, request: PlanRequest, one: MovedFolder, tree: Tree
 ) -> str:
     """Why it is not proven that the folder is the same and as it was, "" when it is."""
     if tree[one.now].kind == "directory":
@@ -289,7 +290,7 @@ def _changed_inside(attachment: Attachment, one: MovedFolder) -> str:
     return ""
 
 
-def _changed_mode(attachment: Attachment, request: Request, one: MovedFolder) -> str:
+def _changed_mode(attachment: Attachment, request: PlanRequest, one: MovedFolder) -> str:
     """That an opaque folder would not come back with the mode that it had in scope, or ""."""
     own = one.brings[one.was]
     if request.verb == "redo" or is_opaque(own):

@@ -17,7 +17,8 @@ from loom_audit.history.record.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
 from loom_audit.model.events import OUTSIDE, ChangesAttributed, FilesChanged
 from loom_audit.model.files import FileChange
-from loom_audit.model.plans.planning import TAKEN_BACK, Note, Request, how_to_choose
+from loom_audit.model.plans.planning import TAKEN_BACK, Note, how_to_choose
+from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.ports import CallFilter, EventFilter
 
@@ -41,7 +42,9 @@ class Selection(Struct, frozen=True):
     passed_over: tuple[Note, ...] = ()
     """What later calls than the one an undo takes back may have done."""
 
-    def predicate(self, request: Request, outlived: Outlived) -> Callable[[RecordedChange], bool]:
+    def predicate(
+        self, request: PlanRequest, outlived: Outlived
+    ) -> Callable[[RecordedChange], bool]:
         """A function that tells whether a recorded change is to be taken back."""
         calls = {call.requested for call in self.calls}
 
@@ -78,7 +81,7 @@ class Selection(Struct, frozen=True):
         return is_taken
 
 
-def select(request: Request, attachment: Attachment, timeline: Timeline) -> Selection:
+def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> Selection:
     """Select what the request names. NotFound, InvalidArguments; Conflict for an open call."""
     if request.verb == "undo":
         call = newest_undoable(attachment, request.session)
@@ -155,7 +158,9 @@ def _find_named(target: int | str, attachment: Attachment) -> Iterable[Call | in
     return [attachment.projections.call_at(seq)]
 
 
-def _select_after_point(request: Request, attachment: Attachment, timeline: Timeline) -> Selection:
+def _select_after_point(
+    request: PlanRequest, attachment: Attachment, timeline: Timeline
+) -> Selection:
     if len(request.targets) != 1:
         raise InvalidArguments(
             "rollback needs one point",
@@ -178,7 +183,7 @@ def _select_after_point(request: Request, attachment: Attachment, timeline: Time
     return Selection(f"point {point}", since=point, rollback=True, running=running)
 
 
-def takes_back_outside(request: Request, path: str) -> bool:
+def takes_back_outside(request: PlanRequest, path: str) -> bool:
     """Whether a rollback takes back what came from outside at a path."""
     return is_in_paths(request, path) and (request.outside or request.choices.get(path) == "old")
 
@@ -215,7 +220,7 @@ def may_be_changing(attachment: Attachment) -> Sequence[Candidate]:
     return Window.begin(attachment).with_survivors(candidates(attachment))
 
 
-def is_in_paths(request: Request, path: str) -> bool:
+def is_in_paths(request: PlanRequest, path: str) -> bool:
     """Whether a path is one the request is limited to, or below one."""
     return not request.paths or any(
         not p or path == p or path.startswith(p + "/") for p in request.paths

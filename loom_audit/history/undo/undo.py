@@ -20,7 +20,8 @@ from loom_audit.history.undo.finishing import finish
 from loom_audit.history.undo.left_alone import would_stay
 from loom_audit.history.undo.planner import Planner
 from loom_audit.model.files import moves_among
-from loom_audit.model.plans.planning import Note, Plan, Request, is_equivalent
+from loom_audit.model.plans.planning import Note, Plan, is_equivalent
+from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import first_few
 from loom_audit.ports import Report
@@ -222,17 +223,16 @@ def _said(note: Note) -> str:
 
 
 def _arguments(plan: Plan) -> dict[str, object]:
-    request: Request = plan.request or Request(plan.verb)
-    arguments = {
+    request: PlanRequest = plan.request or PlanRequest(plan.verb)
+    return {
         "target": plan.target,
         "targets": [str(target) for target in request.targets],
         "paths": list(request.paths),
         "choices": dict(request.choices),
-        "outside": request.outside,
+        "outside": False,
+        **{flag.field: True for flag in request.flags},
+        **({"stages": len(plan.stages)} if plan.stages else {}),
     }
-    if request.running:
-        arguments["running"] = True
-    return arguments | ({"stages": len(plan.stages)} if plan.stages else {})
 
 
 def _summary(plan: Plan, left_open: Sequence[Call]) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from loom_audit.model.files import FileChange, Tree
 from loom_audit.model.plans.links import groups_in, names_by_group, whole_groups
 from loom_audit.model.plans.placement import Hold
-from loom_audit.model.plans.planning import Choice, Plan
+from loom_audit.model.plans.planning import Plan
+from loom_audit.model.plans.request import Choice
 
 DIVIDED = "a hard link, whose names would get different contents"
 

@@ -1,7 +1,6 @@
 """Plans: what an undo would change, what it keeps and what blocks it, each with its reason."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
 
 from msgspec import Struct, field
 
@@ -11,6 +10,7 @@ from loom_audit.model.plans.links import names_written_along, whole_groups
 from loom_audit.model.plans.out_of_scope import recorded_part
 from loom_audit.model.plans.placement import KEPT_BY_CHOICE, Entry, Hold, Placement, place_entries
 from loom_audit.model.plans.rebase import BlobReader, KeptChange, StateMerger, rebase
+from loom_audit.model.plans.request import Choice, PlanRequest, Verb
 from loom_audit.model.plans.verdicts import Category, Note, one_verdict_each
 
 __all__ = [
@@ -24,28 +24,6 @@ __all__ = [
     "is_equivalent",
     "plan_taking_back",
 ]
-
-Verb = Literal["undo", "redo", "revert", "rollback"]
-Choice = Literal["current", "old", "merge"]
-"""Per path: keep what is there, take the old state, or write a merge with conflict markers."""
-
-
-class Request(Struct, frozen=True):
-    """What a person asked for, kept with the plan so that it can be made again.
-
-    `targets` are call numbers, seqs, a point or `session:ID`; `paths` limit a rollback;
-    `outside` also takes back what came from outside, and `running` what calls that are open now
-    may have done until now.
-    """
-
-    verb: Verb
-    targets: tuple[int | str, ...] = ()
-    session: str | None = None
-    paths: tuple[str, ...] = ()
-    choices: Mapping[str, Choice] = field(default_factory=dict)
-    outside: bool = False
-    running: bool = False
-
 
 CHANGES_ALONG = "changes with it"
 MOVED_ASIDE = "it is moved there"
@@ -91,7 +69,7 @@ class Plan(Struct, frozen=True):
     inexact: tuple[Note, ...] = ()
     contents: Mapping[BlobId, bytes] = field(default_factory=dict)
     """Merged texts that the changes need and the blob store does not have yet."""
-    request: Request | None = None
+    request: PlanRequest | None = None
     calls: tuple[int, ...] = ()
     drifted: bool = False
     passed_over: tuple[Note, ...] = ()

@@ -1,0 +1,56 @@
+"""What a person asks to be taken back: one request, for the terminal, the page and Python."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct, field
+
+Verb = Literal["undo", "redo", "revert", "rollback"]
+Choice = Literal["current", "old", "merge"]
+"""Per path: keep what is there, take the old state, or write a merge with conflict markers."""
+
+
+class PlanRequest(Struct, frozen=True):
+    """What a person asked for, kept with the plan so that it can be made again.
+
+    `targets` are call numbers, seqs, a point or `session:ID`; `session` is where an undo or a redo
+    looks for its call. `paths` limit a rollback; `outside` also takes back what came from outside,
+    and `running` what calls that are open now may have done until now.
+    """
+
+    verb: Verb
+    targets: tuple[int | str, ...] = ()
+    session: str | None = None
+    paths: tuple[str, ...] = ()
+    choices: Mapping[str, Choice] = field(default_factory=dict)
+    outside: bool = False
+    running: bool = False
+
+    @property
+    def flags(self) -> Sequence["Flag"]:
+        """Those that are set."""
+        return [flag for flag in FLAGS if getattr(self, flag.field)]
+
+
+class Flag(Struct, frozen=True):
+    """A yes or no that a rollback is asked with, as the ways in offer it.
+
+    `field` is that of the request. Under its `name` the terminal has an option, of which `help`
+    tells, and the address of a plan's page a field; `box` stands beside the box on that page. A
+    flag without a box is offered there in another way.
+    """
+
+    field: str
+    name: str
+    help: str
+    box: str = ""
+
+
+OUTSIDE = Flag(
+    "outside",
+    "outside",
+    help="Take back what came from outside, too.",
+    box="Also take back everything that came from outside",
+)
+HOLD = Flag("running", "hold", help="Now, while agents run: hold their sessions first.")
+FLAGS = (OUTSIDE, HOLD)
