@@ -1,7 +1,6 @@
 """Whether a client's call may run, as `approvals.toml` and whoever is asked say."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from time import monotonic, sleep
 
 from msgspec import UNSET, Struct
@@ -12,17 +11,18 @@ from loom_audit.config import Settings
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.questions import approval_state, find_lasting_answer
 from loom_audit.history.record.approvals import (
+    Answer,
     ApprovalRequest,
     find_answer,
     pending_about,
     record_answer,
 )
-from loom_audit.history.told.foreign_approvals import ask, decide, let_run
+from loom_audit.history.told.foreign_approvals import ask, let_run
 from loom_audit.history.told.ingest import Ingest
-from loom_audit.model.coverage import Status
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.model.records import Call
-from loom_audit.tools.approvals.policy import Action, Policy, Rule, Subject, command_in, paths_in
+from loom_audit.tools.approvals.decision import Ruling, ruling
+from loom_audit.tools.approvals.policy import Policy, subject_of
 
 POLL = 0.1
 SHARE = 0.75
@@ -59,23 +59,24 @@ def decide_call(
     if call is None or not is_there():
         return None
     if policy is None:
-        return _deny(ingest, call, "policy:approvals.toml", flaw)
+        return _decide(ingest, call, "denied", "policy:approvals.toml", flaw)
     log = ingest.attachment.log
     known = approval_state(log, call.session, call.call_id, after=call.requested)
     if known.answer is not None and isinstance(known.answer.fact, CallDecided):
         return _as_decided(known.answer.fact)
     if (asked := pending_about(ingest.attachment, call)) is not None:
         return Question(ingest, call, asked, policy.timeout)
-    rule, action, why = _ruling(policy, ingest, told)
-    by = rule.name if rule else "policy:approvals.toml#default"
-    if action is None or (rule is None and action == "allow"):
+    ruled = _ruling(policy, ingest, told)
+    if ruled.action is None or (not ruled.rule and ruled.action == "allow"):
         return None
-    if action == "deny":
-        return _deny(ingest, call, by, why)
-    if action == "allow":
-        decide(ingest.writer, CallDecided(call.call_id, call.tool, "allowed", by, why))
-        return Verdict("allow", why)
-    return _ask(ingest, call, told, rule, policy, why)
+    if (decided := ruled.decided) is not None:
+        return _decide(ingest, call, decided.decision, decided.by, decided.reason)
+    earlier = find_lasting_answer(log, call.session, call.tool, ruled.rule, ruled.why)
+    if earlier is not None:
+        by = f"{earlier[1].by} (for this session)"
+        return _decide(ingest, call, earlier[1].decision, by, ruled.why)
+    fact = ApprovalRequested(call.call_id, call.tool, told.arguments, ruled.why, ruled.rule)
+    return Question(ingest, call, ask(ingest.writer, call, fact), policy.timeout)
 
 
 def restriction(ingest: Ingest, told: CallBegan, settings: Settings) -> str:
@@ -83,8 +84,8 @@ def restriction(ingest: Ingest, told: CallBegan, settings: Settings) -> str:
     policy, flaw = _policy(ingest, settings)
     if policy is None:
         return flaw
-    _, action, why = _ruling(policy, ingest, told)
-    return why if action in ("deny", "ask") else ""
+    ruled = _ruling(policy, ingest, told)
+    return ruled.why if ruled.action in ("deny", "ask") else ""
 
 
 def _policy(ingest: Ingest, settings: Settings) -> tuple[Policy | None, str]:
@@ -95,14 +96,12 @@ def _policy(ingest: Ingest, settings: Settings) -> tuple[Policy | None, str]:
         return None, str(error)
 
 
-def _ruling(
-    policy: Policy, ingest: Ingest, told: CallBegan
-) -> tuple[Rule | None, Action | None, str]:
-    """The rule that is about a call, what is to be done, and why; of the default without one."""
-    rule = policy.rule_for(_subject(ingest, told))
-    if rule is not None:
-        return rule, rule.action, rule.why
-    return None, policy.default, f"no rule is about it; the default is {policy.default}"
+def _ruling(policy: Policy, ingest: Ingest, told: CallBegan) -> Ruling:
+    workspace, paths = ingest.attachment.workspace, told.paths or ()
+    subject = subject_of(
+        told.tool, told.effect, ingest.writer.actor, told.arguments, workspace, paths
+    )
+    return ruling(policy, subject)
 
 
 def wait_for_answer(
@@ -144,7 +143,7 @@ def follow_answer(asked: Question, answer: CallDecided | None) -> Verdict:
         return denied
     held = ingest.attachment.hold(call.session)
     if held is not None:  # while somebody was asked
-        return _deny(ingest, call, held.by, held.refusal)
+        return _decide(ingest, call, "denied", held.by, held.refusal)
     let_run(ingest.writer, call)
     return _as_decided(answer)
 
@@ -157,37 +156,10 @@ def _as_decided(answer: CallDecided) -> Verdict:
     return Verdict("allow", why, given)
 
 
-def _ask(
-    ingest: Ingest, call: Call, told: CallBegan, rule: Rule | None, policy: Policy, why: str
-) -> Verdict | Question:
-    name = rule.name if rule else ""
-    earlier = find_lasting_answer(ingest.attachment.log, call.session, call.tool, name, why)
-    if earlier is not None and isinstance(earlier.fact, CallDecided):
-        by = f"{earlier.fact.by} (for this session)"
-        if earlier.fact.decision != "allowed":
-            return _deny(ingest, call, by, why)
-        decide(ingest.writer, CallDecided(call.call_id, call.tool, "allowed", by, why))
-        return Verdict("allow", why)
-    fact = ApprovalRequested(call.call_id, call.tool, told.arguments, why, name)
-    return Question(ingest, call, ask(ingest.writer, call, fact), policy.timeout)
-
-
-def _deny(ingest: Ingest, call: Call, by: str, why: str) -> Verdict:
-    decide(ingest.writer, CallDecided(call.call_id, call.tool, "denied", by, why))
-    status: Status = "denied"
-    ingest.end_unrun(call.call_id, status, why)
-    return Verdict("deny", why)
-
-
-def _subject(ingest: Ingest, told: CallBegan) -> Subject:
-    workspace = ingest.attachment.workspace
-    named = [*(told.paths or ()), *paths_in(told.arguments)]
-    paths = []
-    for path in named:
-        meant = {path}
-        with suppress(AuditError):  # it is none of the workspace's
-            relative = workspace.relative(path)
-            meant = {relative, workspace.resolve(relative)}
-        paths.append(frozenset(meant))
-    actor, command = ingest.writer.actor, command_in(told.arguments)
-    return Subject(told.tool, told.effect, actor, paths, command)
+def _decide(ingest: Ingest, call: Call, decision: Answer, by: str, why: str) -> Verdict:
+    """Put on record what is decided without a question; a call that is denied ends with it."""
+    fact = CallDecided(call.call_id, call.tool, decision, by, why)
+    ingest.writer.record(fact)
+    if decision == "denied":
+        ingest.end_unrun(call.call_id, "denied", why)
+    return _as_decided(fact)

@@ -103,7 +103,9 @@ def check_arguments(
 
     What other tools take, and what is on disk by then, the process that asked alone can tell.
     """
-    from loom_audit.tools.approvals.asking_gate import AskingGate, denying_rule
+    from loom_audit.tools.approvals.asking_gate import AskingGate
+    from loom_audit.tools.approvals.decision import ruling
+    from loom_audit.tools.approvals.policy import subject_of
     from loom_audit.tools.bundled.builtin import BUNDLED, bundled_tool
 
     if request.tool not in BUNDLED:
@@ -113,12 +115,14 @@ def check_arguments(
     gate = workspace.default_gate()
     if not isinstance(gate, AskingGate):
         return
-    rule = denying_rule(gate.policy, tool, arguments, workspace.attachment.workspace, request.actor)
-    if rule is not None:
+    files = workspace.attachment.workspace
+    subject = subject_of(tool.name, tool.effect, request.actor, arguments, files)
+    ruled = ruling(gate.policy, subject)
+    if ruled.rule and ruled.action == "deny":
         raise ApprovalDenied(
-            f"{request.tool} with these arguments is denied: {rule.why}",
+            f"{request.tool} with these arguments is denied: {ruled.why}",
             hint="Nothing was answered; the call still waits.",
-            details={"by": rule.name},
+            details={"by": ruled.by},
         )
 
 

@@ -75,10 +75,11 @@ def _spans(calls: Sequence[Call]) -> Sequence[tuple[int, int]]:
 
 def find_lasting_answer(
     log: EventLog, session: str, tool: str, rule: str, reason: str
-) -> Event | None:
-    """The newest answer for the whole session to a question of the same rule or reason, or None."""
+) -> tuple[int, CallDecided] | None:
+    """The newest answer for the whole session to a question of the same rule or reason, and its
+    seq; None where there is none."""
     asked: dict[str, bool] = {}
-    found: Event | None = None
+    found: tuple[int, CallDecided] | None = None
     for event in log.read(EventFilter(kinds=_KINDS, session=session)):
         fact = event.fact
         if isinstance(fact, ApprovalRequested):
@@ -86,5 +87,5 @@ def find_lasting_answer(
             # a repeated question has a longer reason, so the first one's counts
             asked.setdefault(fact.call_id, fact.tool == tool and same)
         elif isinstance(fact, CallDecided) and fact.lasting and asked.get(fact.call_id):
-            found = event
+            found = event.seq, fact
     return found

@@ -1,27 +1,30 @@
 """The gate that asks: the policy first, then whoever answers first."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import anyio
-from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.questions import find_lasting_answer
 from loom_audit.history.record.approvals import ApprovalRequest, ask, find_answer, record_answer
 from loom_audit.model.events import ApprovalRequested, CallDecided
-from loom_audit.model.files import FileState, parents
-from loom_audit.ports import Workspace
-from loom_audit.tools.approvals.policy import Policy, Rule, Subject, command_in, paths_in
-from loom_audit.tools.approvals.preview import MAX_PREVIEW, approval_hash
+from loom_audit.tools.approvals.decision import (
+    Ruling,
+    ShownCall,
+    changed_paths,
+    reason_to_ask,
+    reason_to_ask_again,
+    ruling,
+)
+from loom_audit.tools.approvals.policy import Policy, subject_of
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.fields import Fields
 from loom_audit.tools.calls.gate import Decision
-from loom_audit.tools.calls.result import cut
 from loom_audit.tools.calls.thread import in_thread
 from loom_audit.tools.calls.tool import Preview, Tool
 from loom_audit.tools.calls.values import as_json
@@ -35,20 +38,6 @@ should be `async`."""
 MOST_QUESTIONS = 5
 POLL = 0.2
 """Seconds between two looks for an answer in the log."""
-
-
-class _ShownCall(Struct, frozen=True):
-    """A call as it is put to somebody."""
-
-    args: Any
-    arguments: Any
-    preview: Preview
-
-    def hash(self, tool: Tool) -> str:
-        states, text = self.preview.states, self.preview.text
-        if states is None and text:  # what was shown is all there is to hold to
-            return approval_hash(tool.name, {"arguments": self.arguments, "shown": text}, {})
-        return approval_hash(tool.name, self.arguments, states or {})
 
 
 class AskingGate:
@@ -74,108 +63,83 @@ class AskingGate:
 
     async def decide(self, tool: Tool, args: Any, ctx: ToolContext, *, asked: str = "") -> Decision:
         """By the first rule that matches, else by the tool's own wish, else yes."""
-        rule = await in_thread(partial(self._matching_rule, tool, args, ctx))
-        decision = self._decide_by_rule(rule)
-        if decision is not None:
-            return decision
-        if rule is not None:
-            return await self._ask_person(tool, args, ctx, rule.why, rule)
-        if not asked and self.policy.default == "ask":
-            asked = "no rule is about it"
-        if not asked:
-            return Decision("allowed", "gate:asking")
-        return await self._ask_person(tool, args, ctx, asked, None)
+        ruled = await in_thread(partial(self._ruling, tool, args, ctx))
+        if (decided := ruled.decided) is not None:
+            return decided
+        if reason := reason_to_ask(ruled, asked):
+            return await self._ask_person(tool, args, ctx, reason, ruled.rule)
+        return Decision("allowed", "gate:asking")
 
-    # --- the policy -----------------------------------------------------------------------
-
-    def _matching_rule(self, tool: Tool, args: Any, ctx: ToolContext) -> Rule | None:
-        arguments = arguments_of(args)
+    def _ruling(self, tool: Tool, args: Any, ctx: ToolContext) -> Ruling:
+        agent = ctx.writer.actor if ctx.writer is not None else ""
         workspace = ctx.writer.workspace if ctx.writer is not None else None
-        paths = [_possible_paths(workspace, path) for path in paths_in(arguments)]
+        subject = subject_of(tool.name, tool.effect, agent, arguments_of(args), workspace)
         if self.policy.looks_at_paths and ctx.writer is not None:
             try:
                 states = tool.preview(args, ctx).states or {}
             except AuditError:
                 states = {}  # it cannot work as it is; what it names is known all the same
-            paths += [frozenset({path}) for path in _changed_paths(states)]
-        agent = ctx.writer.actor if ctx.writer is not None else ""
-        command = command_in(arguments)
-        return self.policy.rule_for(Subject(tool.name, tool.effect, agent, paths, command))
-
-    def _decide_by_rule(self, rule: Rule | None) -> Decision | None:
-        """What the policy decides alone; None when somebody is to be asked, or the tool."""
-        action = rule.action if rule is not None else self.policy.default
-        if action is None or action == "ask":
-            return None
-        by = rule.name if rule is not None else "policy:approvals.toml#default"
-        why = rule.why if rule is not None else f"no rule is about it; the default is {action}"
-        return Decision("allowed" if action == "allow" else "denied", by, why)
+            more = [frozenset({path}) for path in changed_paths(states)]
+            subject = replace(subject, paths=[*subject.paths, *more])
+        return ruling(self.policy, subject)
 
     # --- asking ---------------------------------------------------------------------------
 
     async def _ask_person(
-        self, tool: Tool, args: Any, ctx: ToolContext, reason: str, rule: Rule | None
+        self, tool: Tool, args: Any, ctx: ToolContext, reason: str, rule: str
     ) -> Decision:
-        name = rule.name if rule is not None else ""
         if self._ask is None and (not self._wait or ctx.call is None):
             return Decision("denied", "gate:nobody", f"{reason}; nobody could be asked")
         shown = await in_thread(partial(_show_call, tool, args, ctx))
         if isinstance(shown, AuditError):
             return Decision("denied", "gate:asking", flaw=shown)
-        earlier = await in_thread(partial(_session_answer, tool, ctx, name, reason))
+        earlier = await in_thread(partial(_session_answer, tool, ctx, rule, reason))
         if earlier is not None:
             return replace(earlier, states=shown.preview.states)
         why, requested = reason, 0
         for number in range(1, MOST_QUESTIONS + 1):
-            fact = _question_fact(tool, ctx, shown, why, name, number)
+            fact = shown.question(ctx.call_id, why, rule, number)
             request = await in_thread(partial(_put_question, ctx, fact, requested))
             requested = request.requested
             answer = await self._first_answer(request, ctx)
             if answer.decision != "allowed":
                 return Decision("denied", answer.by, answer.reason, recorded=True)
-            shown_again, why = await in_thread(partial(self._recheck, tool, shown, answer, ctx))
-            if isinstance(shown_again, Decision):
-                return shown_again
+            found = await in_thread(partial(self._look_again, tool, shown, answer, ctx))
+            if isinstance(found, Decision):
+                return found
+            shown, why = found
             if not why:
                 return Decision(
                     "allowed",
                     answer.by,
                     answer.reason,
-                    None if shown_again.args is args else shown_again.arguments,
+                    None if shown.args is args else shown.arguments,
                     recorded=True,
-                    states=shown_again.preview.states,
+                    states=shown.preview.states,
                 )
-            shown, why = shown_again, f"{reason}; {why}"
+            why = f"{reason}; {why}"
         reason = f"asked {MOST_QUESTIONS} times, and what was shown changed each time"
         return Decision("denied", "gate:asking", reason)
 
-    def _recheck(
-        self, tool: Tool, shown: _ShownCall, answer: CallDecided, ctx: ToolContext
-    ) -> tuple[_ShownCall | Decision, str]:
-        """The call as it stands after the answer, and why somebody must be asked once more."""
+    def _look_again(
+        self, tool: Tool, shown: ShownCall, answer: CallDecided, ctx: ToolContext
+    ) -> tuple[ShownCall, str] | Decision:
+        """The call as it stands after a yes, and why somebody must be asked once more."""
         args = shown.args
         if answer.arguments is not None:
             try:
                 args = tool.parse(answer.arguments)
             except AuditError as error:
                 return shown, f"the arguments put in place are not valid: {error.message}"
-            decision = self._decide_by_rule(self._matching_rule(tool, args, ctx))
-            if decision is not None and decision.decision == "denied":
-                return decision, ""
-        shown_now = _show_call(tool, args, ctx)
-        if isinstance(shown_now, AuditError):
+            decided = self._ruling(tool, args, ctx).decided
+            if decided is not None and decided.decision == "denied":
+                return decided
+        now = _show_call(tool, args, ctx)
+        if isinstance(now, AuditError):
             if answer.arguments is not None:
-                return shown, f"the arguments put in place cannot work: {shown_now.message}"
-            return Decision("denied", answer.by, flaw=shown_now), ""
-        if answer.arguments is None:
-            changed = shown_now.hash(tool) != shown.hash(tool)
-            return (
-                shown_now,
-                "what it would change has changed since it was shown" if changed else "",
-            )
-        if _changes_more(shown.preview, shown_now.preview):
-            return shown_now, "the arguments put in place change what was not shown"
-        return shown_now, ""
+                return shown, f"the arguments put in place cannot work: {now.message}"
+            return Decision("denied", answer.by, flaw=now)
+        return now, reason_to_ask_again(shown, now, answer)
 
     async def _first_answer(self, request: ApprovalRequest, ctx: ToolContext) -> CallDecided:
         """The first answer that is on record."""
@@ -241,32 +205,13 @@ def arguments_of(args: Any) -> Any:
     return as_json(args, "arguments")
 
 
-def denying_rule(
-    policy: Policy, tool: Tool, arguments: Any, workspace: Workspace, agent: str
-) -> Rule | None:
-    """The rule that denies a call for what its arguments name; the asking process sees more."""
-    named = [_possible_paths(workspace, path) for path in paths_in(arguments)]
-    subject = Subject(tool.name, tool.effect, agent, named, command_in(arguments))
-    rule = policy.rule_for(subject)
-    return rule if rule is not None and rule.action == "deny" else None
-
-
-def _question_fact(
-    tool: Tool, ctx: ToolContext, shown: _ShownCall, reason: str, rule: str, number: int
-) -> ApprovalRequested:
-    text = cut(shown.preview.text, MAX_PREVIEW)
-    return ApprovalRequested(
-        ctx.call_id, tool.name, shown.arguments, reason, rule, text, shown.hash(tool), number
-    )
-
-
-def _show_call(tool: Tool, args: Any, ctx: ToolContext) -> _ShownCall | AuditError:
+def _show_call(tool: Tool, args: Any, ctx: ToolContext) -> ShownCall | AuditError:
     """The call with what it would change; the error when it cannot work."""
     try:
         preview = tool.preview(args, ctx) if ctx.writer is not None else Preview()
     except AuditError as error:
         return error
-    return _ShownCall(args, arguments_of(args), preview)
+    return ShownCall(tool.name, args, arguments_of(args), preview)
 
 
 def _put_question(ctx: ToolContext, fact: ApprovalRequested, requested: int) -> ApprovalRequest:
@@ -281,11 +226,12 @@ def _session_answer(tool: Tool, ctx: ToolContext, rule: str, reason: str) -> Dec
         return None
     attachment = ctx.writer.attachment
     found = find_lasting_answer(attachment.log, ctx.writer.session, tool.name, rule, reason)
-    if found is None or not isinstance(found.fact, CallDecided):
+    if found is None:
         return None
-    call = attachment.projections.call_at(found.seq)
-    by = f"{found.fact.by} (for this session, call {call.seq or call.requested})"
-    return Decision(found.fact.decision, by, reason)
+    seq, answer = found
+    call = attachment.projections.call_at(seq)
+    by = f"{answer.by} (for this session, call {call.seq or call.requested})"
+    return Decision(answer.decision, by, reason)
 
 
 async def _watch(request: ApprovalRequest, ctx: ToolContext) -> CallDecided:
@@ -323,20 +269,6 @@ async def _record_answer(
     return await in_thread(partial(record_answer, ctx.writer.attachment, request, fact))
 
 
-def _changed_paths(states: Mapping[str, FileState | None]) -> list[str]:
-    """The paths a call would change, without the folders that are only made for others."""
-    above = {folder for path in states for folder in parents(path)}
-    return [path for path, state in states.items() if state is not None or path not in above]
-
-
-def _changes_more(shown: Preview, now: Preview) -> bool:
-    """Whether a path would change, be it absent, that was not shown as it is."""
-    if now.states is None:
-        return bool(now.text) and now.text != shown.text
-    seen = shown.states or {}
-    return any(path not in seen or seen[path] != state for path, state in now.states.items())
-
-
 def _to_decision(answer: Any) -> Decision:
     """What a callback returned, as a decision; anything else denies, and says what is expected."""
     if isinstance(answer, Decision):
@@ -347,14 +279,3 @@ def _to_decision(answer: Any) -> Decision:
     return Decision(
         "denied", "gate:callback", f"{why}; expected are a Decision, True, False or None"
     )
-
-
-def _possible_paths(workspace: Workspace | None, path: str) -> frozenset[str]:
-    """The workspace paths that a path in arguments may stand for."""
-    if workspace is None:
-        return frozenset({path})
-    try:
-        relative = workspace.relative(path)
-        return frozenset({relative, workspace.resolve(relative)})
-    except AuditError:
-        return frozenset({path})  # it is refused by whoever opens it

@@ -10,10 +10,11 @@ from typing import Any, Literal, get_args
 from msgspec import Struct
 from pathspec import PathSpec
 
-from loom_audit.errors import InvalidArguments
+from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.model.coverage import Effect
 from loom_audit.model.shell.parse import parse
 from loom_audit.model.shell.words import CLEAN, LITERAL, UNKNOWN, Budget
+from loom_audit.ports import Workspace
 
 Action = Literal["allow", "ask", "deny"]
 
@@ -200,6 +201,31 @@ def command_in(arguments: Any) -> str | None:
     # variables say which programs run (PATH, BASH_ENV, GIT_…): they are part of the text
     settings = given.items() if isinstance(given, Mapping) else ()
     return "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings) + found
+
+
+def subject_of(
+    tool: str,
+    effect: Effect,
+    agent: str,
+    arguments: Any,
+    workspace: Workspace | None,
+    paths: Iterable[str] = (),
+) -> Subject:
+    """A call as the rules see it, by its arguments and more `paths` that it is known to name."""
+    named = (*paths, *paths_in(arguments))
+    possible = [_possible_paths(workspace, path) for path in named]
+    return Subject(tool, effect, agent, possible, command_in(arguments))
+
+
+def _possible_paths(workspace: Workspace | None, path: str) -> frozenset[str]:
+    """The workspace paths that a path in arguments may stand for."""
+    if workspace is None:
+        return frozenset({path})
+    try:
+        relative = workspace.relative(path)
+        return frozenset({relative, workspace.resolve(relative)})
+    except AuditError:
+        return frozenset({path})  # it is refused by whoever opens it
 
 
 def call_subject(arguments: Any) -> str:
