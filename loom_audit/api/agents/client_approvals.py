@@ -9,7 +9,7 @@ from loom_audit.api.ground.gates import policy_of
 from loom_audit.clients.reports import CallBegan, Verdict
 from loom_audit.config import Settings
 from loom_audit.errors import AuditError
-from loom_audit.history.ground.questions import approval_state, find_lasting_answer
+from loom_audit.history.ground.questions import NewestAnswer, approval_state, find_lasting_answer
 from loom_audit.history.record.approvals import (
     Answer,
     ApprovalRequest,
@@ -113,13 +113,12 @@ def wait_for_answer(
     """
     attachment, request = asked.ingest.attachment, asked.request
     until = monotonic() + min(SHARE * seconds, asked.seconds)
-    seen = request.seq
+    answers, seen = NewestAnswer(attachment.log, after=request.seq), request.seq
     while True:
-        head = attachment.log.head()
-        found = find_answer(attachment, request, after=seen) if head > seen else None
-        if found is not None:
-            return found
-        seen = head
+        if (newest := answers.look()) > seen:
+            if (found := find_answer(attachment, request, after=seen)) is not None:
+                return found
+            seen = newest
         there = is_there()
         if not there or monotonic() >= until:
             by, why = ("gate:timeout", NOBODY) if there else ("gate:withdrawn", WITHDRAWN)

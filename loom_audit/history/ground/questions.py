@@ -43,6 +43,27 @@ def approval_state(log: EventLog, session: str, call_id: str, *, after: int) -> 
     return ApprovalState(question, answer)
 
 
+class NewestAnswer:
+    """The seq of the newest answer to any question in a log, as of the last `look`; 0 for none.
+
+    Each look reads what was appended since the one before.
+    """
+
+    def __init__(self, log: EventLog, *, after: int) -> None:
+        self.newest = 0
+        self._log = log
+        self._seen = after
+
+    def look(self) -> int:
+        head = self._log.head()
+        if head > self._seen:
+            kinds = (CallDecided.kind,)
+            for event in self._log.read(EventFilter(self._seen, head + 1, kinds)):
+                self.newest = max(self.newest, event.seq)
+            self._seen = head
+        return self.newest
+
+
 def is_waiting(log: EventLog, call: Call) -> bool:
     """Whether an open call waits for an answer, and so has not begun to act."""
     return approval_state(log, call.session, call.call_id, after=call.requested).is_waiting

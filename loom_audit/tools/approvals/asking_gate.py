@@ -4,13 +4,15 @@ import inspect
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import anyio
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError
-from loom_audit.history.ground.questions import find_lasting_answer
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.questions import NewestAnswer, find_lasting_answer
 from loom_audit.history.record.approvals import ApprovalRequest, ask, find_answer, record_answer
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.tools.approvals.decision import (
@@ -36,8 +38,23 @@ to others. A plain function is run in a worker thread and waited for; one that m
 should be `async`."""
 
 MOST_QUESTIONS = 5
-POLL = 0.2
-"""Seconds between two looks for an answer in the log."""
+POLL = 0.1
+"""Seconds between two looks for answers in a log, for all who wait in it."""
+
+
+class _Look:
+    """Looks for answers in one log, now and then for all who wait: none of them holds a thread."""
+
+    def __init__(self, answers: NewestAnswer) -> None:
+        self._answers = answers
+        self._again = 0.0
+
+    async def newest(self) -> int:
+        """The seq of the newest answer in the log as far as somebody has looked, 0 for none."""
+        if monotonic() >= self._again:
+            self._again = monotonic() + POLL  # the others do not look meanwhile
+            await in_thread(self._answers.look)
+        return self._answers.newest
 
 
 class AskingGate:
@@ -60,6 +77,7 @@ class AskingGate:
         self._ask = ask
         self._wait = wait
         self._timeout = self.policy.timeout if timeout is None else timeout
+        self._looks: dict[str, _Look] = {}
 
     async def decide(self, tool: Tool, args: Any, ctx: ToolContext, *, asked: str = "") -> Decision:
         """By the first rule that matches, else by the tool's own wish, else yes."""
@@ -171,9 +189,22 @@ class AskingGate:
                     sources.cancel_scope.cancel()
 
             if ctx.writer is not None and self._wait:
-                sources.start_soon(ask, partial(_watch, request, ctx))
+                sources.start_soon(ask, partial(self._watch, request, ctx.writer.attachment))
             if self._ask is not None:
                 sources.start_soon(ask, partial(self._ask_callback, request, ctx))
+
+    async def _watch(self, request: ApprovalRequest, attachment: Attachment) -> CallDecided:
+        """Wait for an answer in the log: that is how other processes give theirs."""
+        log, seen = attachment.log, request.seq
+        look = self._looks.setdefault(log.id, _Look(NewestAnswer(log, after=seen)))
+        # a look that began after the question may have passed over its answer
+        found = await in_thread(partial(find_answer, attachment, request, after=seen))
+        while found is None:
+            await anyio.sleep(POLL)
+            if (newest := await look.newest()) > seen:
+                found = await in_thread(partial(find_answer, attachment, request, after=seen))
+                seen = newest
+        return found
 
     async def _ask_callback(self, request: ApprovalRequest, ctx: ToolContext) -> CallDecided | None:
         assert self._ask is not None
@@ -232,23 +263,6 @@ def _session_answer(tool: Tool, ctx: ToolContext, rule: str, reason: str) -> Dec
     call = attachment.projections.call_at(seq)
     by = f"{answer.by} (for this session, call {call.seq or call.requested})"
     return Decision(answer.decision, by, reason)
-
-
-async def _watch(request: ApprovalRequest, ctx: ToolContext) -> CallDecided:
-    """Wait for an answer in the log: that is how other processes give theirs."""
-    assert ctx.writer is not None
-    attachment, seen = ctx.writer.attachment, request.seq
-
-    def look() -> tuple[CallDecided | None, int]:
-        head = attachment.log.head()
-        return (find_answer(attachment, request, after=seen) if head > seen else None), head
-
-    while True:
-        answer, head = await in_thread(look)
-        if answer is not None:
-            return answer
-        seen = head
-        await anyio.sleep(POLL)
 
 
 async def _record_answer(

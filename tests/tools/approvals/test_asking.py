@@ -8,10 +8,11 @@ import anyio
 import pytest
 
 from loom_audit.errors import Conflict, InvalidArguments
+from loom_audit.history.ground.questions import NewestAnswer
 from loom_audit.history.record import approvals
 from loom_audit.history.record.approvals import ApprovalRequest
 from loom_audit.model.events import ApprovalRequested, CallDecided
-from loom_audit.tools.approvals.asking_gate import AskingGate
+from loom_audit.tools.approvals.asking_gate import POLL, AskingGate
 from loom_audit.tools.approvals.policy import read_policy
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.function import tool
@@ -186,6 +187,53 @@ def test_a_call_that_was_cancelled_takes_no_answer_any_more(bench: Bench) -> Non
     assert bench.last().status == "cancelled" and approvals.pending(attachment) == []
     with pytest.raises(Conflict, match="nobody waits"):
         approvals.answer(attachment, asked[0], "allowed", "person:me")
+    bench.assert_every_call_has_one_finish()
+
+
+def test_many_open_questions_look_together_others_go_on_and_each_ends_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attachment, looks, many = bench.session.writer.attachment, list[int](), 60
+    original = NewestAnswer.look
+    ended: list[str] = []
+
+    def counted(self: NewestAnswer) -> int:
+        looks.append(1)
+        return original(self)
+
+    async def main() -> None:
+        gate = AskingGate()
+
+        async def one(number: int, scope: anyio.CancelScope) -> None:
+            with scope:
+                result = await bench.acall(
+                    "write_file", OVERWRITE | {"content": f"{number}"}, gate=gate
+                )
+                ended.append(f"{number} {result.success}")
+
+        async with anyio.create_task_group() as group:
+            scopes = [anyio.CancelScope() for _ in range(many)]
+            for number, scope in enumerate(scopes):
+                group.start_soon(one, number, scope)
+            while len(approvals.pending(attachment)) < many:
+                await anyio.sleep(0.05)
+            monkeypatch.setattr(NewestAnswer, "look", counted)
+            for _ in range(5):
+                assert (await bench.acall("read_file", {"path": "notes.txt"})).success
+                await anyio.sleep(POLL)
+            assert 0 < len(looks) < many, "as often as time passes, not for each question"
+            scopes[0].cancel()
+            while len(waiting := approvals.pending(attachment)) == many:
+                await anyio.sleep(0.01)
+            assert not ended and len(waiting) == many - 1
+            answer = waiting[7]
+            approvals.answer(attachment, answer, "denied", "person:me")
+            while not ended:
+                await anyio.sleep(0.01)
+            assert len(ended) == 1 and ended[0].endswith("False")
+            group.cancel_scope.cancel()
+
+    anyio.run(main)
     bench.assert_every_call_has_one_finish()
 
 
