@@ -30,7 +30,7 @@ from loom_audit.errors import TooLarge as TooLarge
 from loom_audit.errors import ToolTimeout as ToolTimeout
 from loom_audit.errors import UnknownTool as UnknownTool
 from loom_audit.history.check.verification import Verification as Verification
-from loom_audit.history.record.approvals import ApprovalRequest as ApprovalRequest
+from loom_audit.history.ground.questions import ApprovalRequest as ApprovalRequest
 from loom_audit.history.undo.undo import UndoResult as UndoResult
 from loom_audit.model.coverage import Coverage as Coverage
 from loom_audit.model.events import Event as Event

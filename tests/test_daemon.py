@@ -17,7 +17,7 @@ import pytest
 
 from loom_audit import AuditStore, open_store
 from loom_audit.api.agents.launcher import FOLDER, SOCKET, write_launcher
-from loom_audit.api.control import approvals, holding
+from loom_audit.api.control import holding
 from loom_audit.config import read_settings
 from loom_audit.daemon import HookServer, only_one, run_daemon
 from loom_audit.disk.machine.shared_filesystems import SHARED, check_own_filesystem
@@ -261,7 +261,7 @@ def test_an_older_build_answers_what_it_has_and_makes_way(
     )
     asking.start()
     until = time.monotonic() + 20
-    while not approvals.pending(workspace):
+    while not workspace.questions.pending():
         assert time.monotonic() < until
         time.sleep(0.01)
     monkeypatch.setattr("loom_audit.daemon.build_id", lambda: "newer")
@@ -272,7 +272,7 @@ def test_an_older_build_answers_what_it_has_and_makes_way(
         assert call_of(store, root, "c1").seq is None and server.ended.is_set()
     finally:
         os.kill(daemon_of(home), signal.SIGKILL)
-        approvals.answer(workspace, approvals.pending(workspace)[0], "denied", reason="no")
+        workspace.questions.answer(workspace.questions.pending()[0], "denied", reason="no")
         asking.join(20)
     assert b'"deny"' in said[0]
 
@@ -420,13 +420,13 @@ def test_a_question_whose_hook_is_killed_is_withdrawn_and_its_call_stays_open(
         hook.stdin.write(pre_tool_use(root))
         hook.stdin.close()
         until = time.monotonic() + 20
-        while not approvals.pending(workspace):
+        while not workspace.questions.pending():
             assert time.monotonic() < until
             time.sleep(0.01)
         hook.kill()
     server.drain()
     assert call_of(store, root, "c1").seq is None, "the client may run it all the same"
-    assert not approvals.pending(workspace)
+    assert not workspace.questions.pending()
 
 
 @pytest.mark.parametrize(("words", "kept"), [((), ["my secret plan"]), (("--no-prompts",), [])])
@@ -464,7 +464,7 @@ def test_a_call_that_somebody_is_asked_about_does_not_run_when_the_warm_process_
     asking.start()
     workspace = store.workspace(root)
     until = time.monotonic() + 20
-    while not approvals.pending(workspace):
+    while not workspace.questions.pending():
         assert time.monotonic() < until
         time.sleep(0.01)
     time.sleep(0.2)  # the question is on record a moment before the hook is told of it

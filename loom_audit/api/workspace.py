@@ -14,6 +14,7 @@ from loom_audit.history.ground.attachment import Attachment, is_undo
 from loom_audit.history.ground.kept_contents import KeptContents
 from loom_audit.history.ground.log_end import LogEnd
 from loom_audit.history.ground.proven_log import ProvenLog
+from loom_audit.history.ground.questions import Questions
 from loom_audit.history.ground.room import lacks_room
 from loom_audit.history.ground.writer import Writer, new_id
 from loom_audit.history.read.timeline import Timeline
@@ -113,6 +114,11 @@ class AuditedWorkspace:
         from loom_audit.history.undo.undo import Undo
 
         return Undo(self.attachment, Planner(self._checked, self.timeline))
+
+    @functools.cached_property
+    def questions(self) -> Questions:
+        """The calls that wait for an answer, which `actor` gives unless another is named."""
+        return Questions(self.attachment, self.actor)
 
     def lacks_room(self) -> str:
         """That the store's disk is nearly full, in words; mostly empty."""

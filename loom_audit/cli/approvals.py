@@ -44,13 +44,11 @@ def approvals(
         raise InvalidArguments(
             "expected nothing, `show CALL` or `init`", hint="See `loom-audit approvals --help`."
         )
-    from loom_audit.api.control.approvals import find, pending
-
     with invocation.workspace() as workspace:
         if name:
-            _show(output, find(workspace, name))
+            _show(output, workspace.questions.find(name))
             return
-        waiting = pending(workspace)
+        waiting = workspace.questions.pending()
         for request in waiting:
             if output.json:
                 output.record(question_record(request))

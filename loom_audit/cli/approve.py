@@ -49,17 +49,11 @@ def approve(
     ] = False,
 ) -> None:
     """Let a call run that waits for an answer."""
-    from loom_audit.api.control.approvals import (
-        answer,
-        check_arguments,
-        find,
-        outcome,
-        read_arguments,
-    )
+    from loom_audit.api.control.approvals import check_arguments, read_arguments
 
     arguments = None if args is None else read_arguments(args, hint=WHOLE_ARGUMENTS)
     with invocation.workspace() as workspace:
-        request = find(workspace, name)
+        request = workspace.questions.find(name)
         if name != str(answer_number(request)) and request.fact.number > 1:
             raise Conflict(
                 f"{request.tool} was asked about again: this is question {request.fact.number}",
@@ -68,11 +62,12 @@ def approve(
             )
         if arguments is not None:
             check_arguments(workspace, request, arguments)
-        event = answer(
-            workspace, request, "allowed", reason=reason, arguments=arguments, lasting=lasting
+        event = workspace.questions.answer(
+            request, "allowed", reason=reason, arguments=arguments, lasting=lasting
         )
         about = question_text(request, request.arguments if arguments is None else arguments)
-        _print_outcome(invocation.output, event, outcome(workspace, request, event), about)
+        came = workspace.questions.outcome(request, event)
+        _print_outcome(invocation.output, event, came, about)
 
 
 def _print_outcome(

@@ -12,10 +12,8 @@ from loom_audit.cli.shared.questions import CallArgument, ReasonOption, print_an
 )
 def deny(invocation: Invocation, name: CallArgument, reason: ReasonOption = "") -> None:
     """Refuse a call that waits for an answer; the model is told so."""
-    from loom_audit.api.control.approvals import answer, find
-
     with invocation.workspace() as workspace:
-        request = find(workspace, name)
-        event = answer(workspace, request, "denied", reason=reason)
+        request = workspace.questions.find(name)
+        event = workspace.questions.answer(request, "denied", reason=reason)
         about = question_text(request, request.arguments)
         print_answer(invocation.output, event, "denied", about)

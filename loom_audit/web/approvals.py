@@ -7,15 +7,7 @@ from fastapi import APIRouter, Request
 from msgspec import Struct
 from starlette.responses import RedirectResponse, Response
 
-from loom_audit.api.control.approvals import (
-    answer,
-    check_arguments,
-    find,
-    has_rules,
-    outcome,
-    pending,
-    read_arguments,
-)
+from loom_audit.api.control.approvals import check_arguments, has_rules, read_arguments
 from loom_audit.api.face import ApprovalRequest, AuditedWorkspace
 from loom_audit.errors import ApprovalDenied, AuditError, Conflict, InvalidArguments
 from loom_audit.model.text.display import visible
@@ -60,7 +52,7 @@ def one(
     visitor: SignedIn,
 ) -> Response:
     """One call that waits: tool, arguments, reason, what would change."""
-    return _show(request, workspace, pages, visitor, find(workspace, str(number)))
+    return _show(request, workspace, pages, visitor, workspace.questions.find(str(number)))
 
 
 @router.post("/w/{workspace}/approvals/{number}")
@@ -73,7 +65,7 @@ def decide(
     visitor: SignedIn,
 ) -> Response:
     """Answer the question that was shown; another one is shown again instead."""
-    found = find(workspace, str(number))
+    found = workspace.questions.find(str(number))
     typed = first(form, "arguments").replace("\r\n", "\n")
     if first(form, "question") != str(found.seq):
         problem: AuditError = Conflict(
@@ -88,8 +80,7 @@ def decide(
         arguments = changed(found, typed) if decision == "allowed" else None
         if arguments is not None:
             check_arguments(workspace, found, arguments)
-        answered = answer(
-            workspace,
+        answered = workspace.questions.answer(
             found,
             "allowed" if decision == "allowed" else "denied",
             actor=visitor.actor,
@@ -101,7 +92,9 @@ def decide(
     except (InvalidArguments, ApprovalDenied) as problem:
         return _show(request, workspace, pages, visitor, found, typed=typed, problem=problem)
     where = address("w", workspace.id, "c", found.requested)
-    followed = outcome(workspace, found, answered)  # so that the page does not say it is open
+    followed = workspace.questions.outcome(
+        found, answered
+    )  # so that the page does not say it is open
     if decision == "allowed" and isinstance(followed, ApprovalRequest):
         where = address("w", workspace.id, "approvals", found.requested)
     if wants_fragment(request):
@@ -113,7 +106,7 @@ def listed(workspace: AuditedWorkspace) -> list[tuple[ApprovalRequest, str]]:
     """What waits, with its command or paths, else its arguments, on one line."""
     return [
         (found, (call_subject(found.arguments) or json.dumps(found.arguments))[:2000])
-        for found in pending(workspace)
+        for found in workspace.questions.pending()
     ]
 
 

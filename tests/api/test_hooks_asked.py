@@ -11,7 +11,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.agents.clients import Hooks
-from loom_audit.api.control import approvals
+from loom_audit.api.face import ApprovalRequest
 from loom_audit.clients.known import CLIENTS
 from loom_audit.errors import AuditUnavailable
 from loom_audit.model.events import ApprovalRequested
@@ -67,10 +67,10 @@ def ask(
     return thread, said
 
 
-def pending(workspace: AuditedWorkspace) -> approvals.ApprovalRequest:
+def pending(workspace: AuditedWorkspace) -> ApprovalRequest:
     until = time.monotonic() + 20
     while time.monotonic() < until:
-        if found := approvals.pending(workspace):
+        if found := workspace.questions.pending():
             return found[0]
         time.sleep(0.01)
     raise AssertionError("no question is on record")
@@ -123,7 +123,7 @@ def test_a_question_waits_for_its_answer_and_others_do_not(
     assert "leaves this machine" in question.reason
     (root / "meanwhile").touch()
     assert hooks.answer(client, before(root, "c2", "Bash", {"command": "ls"})) == b""
-    approvals.answer(workspace, question, answered, actor="person:ana", reason="I looked")
+    workspace.questions.answer(question, answered, actor="person:ana", reason="I looked")
     thread.join(20)
     if answered == "denied":
         assert decision(said[0]) == ("deny", "I looked")
@@ -146,7 +146,7 @@ def test_a_question_that_nobody_answers_becomes_a_denial_in_time(
     thread.join(20)
     assert 1.4 < time.monotonic() - started < 10
     assert decision(said[0]) == ("deny", "nobody answered in time")
-    assert call_of(workspace, "c1").status == "denied" and not approvals.pending(workspace)
+    assert call_of(workspace, "c1").status == "denied" and not workspace.questions.pending()
 
 
 @pytest.mark.usefixtures("rules")
@@ -159,7 +159,7 @@ def test_the_end_of_a_hook_withdraws_its_question_and_leaves_the_call_open(
     pending(workspace)
     gone.set()
     thread.join(20)
-    assert call_of(workspace, "c1").seq is None and not approvals.pending(workspace)
+    assert call_of(workspace, "c1").seq is None and not workspace.questions.pending()
 
 
 def test_rules_that_cannot_be_read_let_nothing_run(
@@ -177,7 +177,7 @@ def test_an_answer_may_change_the_arguments(
 ) -> None:
     thread, said = ask(hooks, before(root, "c1", "Bash", {"command": "git push origin"}))
     other = {"command": "git push --dry-run"}
-    approvals.answer(workspace, pending(workspace), "allowed", actor="person:a", arguments=other)
+    workspace.questions.answer(pending(workspace), "allowed", actor="person:a", arguments=other)
     thread.join(20)
     assert json.loads(said[0])["hookSpecificOutput"]["updatedInput"] == other
 
@@ -216,8 +216,8 @@ def test_a_call_of_which_two_hooks_tell_is_asked_about_once(
     question = pending(workspace)
     second, said_too = ask(hooks, data)
     time.sleep(0.3)
-    assert [one.seq for one in approvals.pending(workspace)] == [question.seq]
-    approvals.answer(workspace, question, "allowed", actor="person:ana")
+    assert [one.seq for one in workspace.questions.pending()] == [question.seq]
+    workspace.questions.answer(question, "allowed", actor="person:ana")
     for thread in (first, second):
         thread.join(20)
     answers = [*said, *said_too, hooks.answer("claude-code", data)]  # one comes afterwards

@@ -8,7 +8,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.agents.clients import Hooks
-from loom_audit.api.control import approvals, holding
+from loom_audit.api.control import holding
 from tests.api.test_hooks import call_of, client_of
 from tests.api.test_hooks import hooks as hooks
 from tests.api.test_hooks import root as root
@@ -116,7 +116,7 @@ def test_a_call_that_is_allowed_after_its_session_was_held_does_not_run(
     thread, said = ask(hooks, before(root, "c1", "Bash", {"command": "make"}))
     question = pending(workspace)
     holding.hold(workspace, "s1", "while it waited")
-    approvals.answer(workspace, question, "allowed")
+    workspace.questions.answer(question, "allowed")
     thread.join()
     assert "while it waited" in why_denied(said[0])
     call = call_of(workspace, "c1")

@@ -10,7 +10,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.disk.workspace import DiskWorkspace
-from loom_audit.history.record.approvals import ApprovalRequest
+from loom_audit.history.ground.questions import ApprovalRequest
 from loom_audit.model.files import FileChange
 from loom_audit.ports import Displaced
 from loom_audit.tools.approvals.asking_gate import AskingGate

@@ -20,9 +20,9 @@ from loom_audit import (
 )
 from loom_audit.api.control import holding
 from loom_audit.api.ground.held import agree
+from loom_audit.history.ground.questions import ApprovalRequest
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.record import hold
-from loom_audit.history.record.approvals import ApprovalRequest
 from loom_audit.model.events import CallDecided, SessionHeld, SessionReleased
 from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.approvals.policy import Policy

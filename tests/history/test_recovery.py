@@ -10,8 +10,8 @@ import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.errors import AuditUnavailable
+from loom_audit.history.ground.questions import Questions
 from loom_audit.history.ground.writer import Writer
-from loom_audit.history.record import approvals
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import ApprovalRequested, CallFinished, Draft, FilesChanged
 from tests.trees import tree_of
@@ -81,14 +81,14 @@ def test_a_call_that_waits_in_a_dead_process_is_closed_and_nothing_is_its_doing(
     writer = Writer(workspace.attachment, session="gone", actor="agent:gone")
     call = OpenCall(writer, "shell_execute", {"command": "rm a.txt"}, "execute", call_id="c1")
     question = ApprovalRequested("c1", "shell_execute", {"command": "rm a.txt"}, "rule 1")
-    asked = approvals.ask(call, question, requested=0)
+    asked = call.ask(question)
     (root / "a.txt").write_text("by a person\n")
-    (waiting,) = approvals.pending(workspace.attachment)
+    (waiting,) = Questions(workspace.attachment).pending()
     assert waiting.seq == asked.seq and not waiting.alive
     (closed,) = workspace.recover()
     assert closed.call.status == "interrupted" and closed.call.coverage.level == "full"
     assert "before it had an answer" in closed.call.error
-    assert approvals.pending(workspace.attachment) == []
+    assert Questions(workspace.attachment).pending() == []
     assert [change.path for change in workspace.status().drift] == ["a.txt"]
     assert workspace.verify().findings == ()
 

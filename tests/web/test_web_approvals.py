@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, Page
 from loom_audit.api.control.recommended import write_recommended
 from loom_audit.api.face import person
 from loom_audit.errors import InvalidArguments
-from loom_audit.history.record import approvals
+from loom_audit.history.ground.questions import ApprovalRequest, Questions
 from loom_audit.model.events import CallDecided
 from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.web.approvals import changed, lines_of, to_type
@@ -54,10 +54,10 @@ class Waiting:
     def call(self, tool: str, arguments: dict[str, Any]) -> None:
         self.results.append(asyncio.run(self.session.call(tool, arguments)))
 
-    def pending(self) -> list[approvals.ApprovalRequest]:
-        return [*approvals.pending(self.made.workspace.attachment)]
+    def pending(self) -> list[ApprovalRequest]:
+        return [*Questions(self.made.workspace.attachment).pending()]
 
-    def next(self, known: set[int]) -> approvals.ApprovalRequest:
+    def next(self, known: set[int]) -> ApprovalRequest:
         deadline = time.monotonic() + 60  # only so that a hang ends
         while time.monotonic() < deadline:
             for one in self.pending():
@@ -73,7 +73,7 @@ class Waiting:
     def end(self) -> None:
         for one in self.pending():
             if one.session == self.session.id:
-                approvals.answer(self.made.workspace.attachment, one, "denied", "person:end")
+                Questions(self.made.workspace.attachment).answer(one, "denied", "person:end")
         self.thread.join(60)
         self.session.__exit__(None, None, None)
 
@@ -196,7 +196,7 @@ def test_an_answer_to_a_question_that_was_asked_again_is_not_taken(
 
 def test_who_answers_second_is_told_who_was_first(recorded: Recorded, client: TestClient) -> None:
     with waiting_for(recorded) as waiting:
-        approvals.answer(recorded.workspace.attachment, waiting.request, "denied", "person:first")
+        Questions(recorded.workspace.attachment).answer(waiting.request, "denied", "person:first")
         form = {"question": str(waiting.request.seq), "decision": "allowed"}
         late = client.post(waiting.url, data=form)
         assert late.status_code == 409 and "denied by person:first already" in late.text
@@ -259,7 +259,7 @@ def test_a_question_outlives_the_dashboard_and_not_the_process_that_asked(
     )
     try:
         deadline = time.monotonic() + 60  # only so that a hang ends
-        while not (found := approvals.pending(recorded.workspace.attachment)):
+        while not (found := Questions(recorded.workspace.attachment).pending()):
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.05)
         url = f"{recorded.url}/approvals/{found[0].requested}"

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, expect
 
 from loom_audit import ForeignSession
-from loom_audit.history.record import approvals
+from loom_audit.history.ground.questions import Questions
 from loom_audit.web.undo import name_of
 from tests.web.conftest import Live, Recorded
 from tests.web.test_web_approvals import waiting_for
@@ -143,7 +143,7 @@ def test_in_a_browser_it_is_offered_again_when_the_question_is_answered(
         page.get_by_role("button", name="Deny").wait_for()
         page.go_back()
         expect(page.get_by_role("button", name="Carry out")).to_be_disabled()
-        approvals.answer(recorded.workspace.attachment, waiting.request, "denied", "person:else")
+        Questions(recorded.workspace.attachment).answer(waiting.request, "denied", "person:else")
         waiting.result()
         if not scripted:
             page.reload()

@@ -9,15 +9,16 @@ from loom_audit.api.ground.gates import policy_of
 from loom_audit.clients.reports import CallBegan, Verdict
 from loom_audit.config import Settings
 from loom_audit.errors import AuditError
-from loom_audit.history.ground.questions import NewestAnswer, approval_state, find_lasting_answer
-from loom_audit.history.record.approvals import (
+from loom_audit.history.ground.questions import (
     Answer,
     ApprovalRequest,
-    find_answer,
-    pending_about,
-    record_answer,
+    NewestAnswer,
+    Questions,
+    approval_state,
+    find_lasting_answer,
 )
-from loom_audit.history.told.foreign_approvals import ask, let_run
+from loom_audit.history.record.call import OpenCall
+from loom_audit.history.told.foreign_approvals import let_run
 from loom_audit.history.told.ingest import Ingest
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.model.records import Call
@@ -64,7 +65,7 @@ def decide_call(
     known = approval_state(log, call.session, call.call_id, after=call.requested)
     if known.answer is not None and isinstance(known.answer.fact, CallDecided):
         return _as_decided(known.answer.fact)
-    if (asked := pending_about(ingest.attachment, call)) is not None:
+    if (asked := Questions(ingest.attachment).about(call)) is not None:
         return Question(ingest, call, asked, policy.timeout)
     ruled = _ruling(policy, ingest, told)
     if ruled.action is None or (not ruled.rule and ruled.action == "allow"):
@@ -76,7 +77,8 @@ def decide_call(
         by = f"{earlier[1].by} (for this session)"
         return _decide(ingest, call, earlier[1].decision, by, ruled.why)
     fact = ApprovalRequested(call.call_id, call.tool, told.arguments, ruled.why, ruled.rule)
-    return Question(ingest, call, ask(ingest.writer, call, fact), policy.timeout)
+    request = OpenCall.resumed(ingest.writer, call).ask(fact, requested=call.requested)
+    return Question(ingest, call, request, policy.timeout)
 
 
 def restriction(ingest: Ingest, told: CallBegan, settings: Settings) -> str:
@@ -111,19 +113,19 @@ def wait_for_answer(
 
     Nobody's answer within three quarters of the seconds, and of those of the policy, is a denial.
     """
-    attachment, request = asked.ingest.attachment, asked.request
+    questions, request = Questions(asked.ingest.attachment), asked.request
     until = monotonic() + min(SHARE * seconds, asked.seconds)
-    answers, seen = NewestAnswer(attachment.log, after=request.seq), request.seq
+    answers, seen = NewestAnswer(questions.log, after=request.seq), request.seq
     while True:
         if (newest := answers.look()) > seen:
-            if (found := find_answer(attachment, request, after=seen)) is not None:
+            if (found := questions.answer_to(request, after=seen)) is not None:
                 return found
             seen = newest
         there = is_there()
         if not there or monotonic() >= until:
             by, why = ("gate:timeout", NOBODY) if there else ("gate:withdrawn", WITHDRAWN)
             fact = CallDecided(request.call_id, request.tool, "denied", by, why)
-            counted = record_answer(attachment, request, fact)
+            counted = questions.record(request, fact)
             return counted if there else None
         sleep(min(POLL, max(0.0, until - monotonic())))
 

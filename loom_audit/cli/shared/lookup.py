@@ -79,9 +79,7 @@ def event_at(workspace: "AuditedWorkspace", seq: int) -> Event:
 
 def questions(workspace: "AuditedWorkspace") -> Mapping[tuple[str, str], "ApprovalRequest"]:
     """The questions that nobody has answered yet, by session and call id."""
-    from loom_audit.api.control.approvals import pending
-
-    return {(one.session, one.call_id): one for one in pending(workspace)}
+    return {(one.session, one.call_id): one for one in workspace.questions.pending()}
 
 
 def question_about(

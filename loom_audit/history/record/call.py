@@ -15,6 +15,7 @@ from loom_audit.errors import (
     PermissionDenied,
 )
 from loom_audit.history.ground.attachment import CLIENT_UNSEEN, Attachment
+from loom_audit.history.ground.questions import ApprovalRequest
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import changes_by_itself, request_event
 from loom_audit.history.look.doers import Told
@@ -136,9 +137,17 @@ class OpenCall:
         answer: Literal["allowed", "denied"] = "allowed" if decision == "allowed" else "denied"
         self.record.add(CallDecided(self.call_id, self.tool, answer, by, reason, arguments))
 
-    def ask(self, question: ApprovalRequested) -> Sequence[Event]:
-        """Put a question about this call on record, durably, after its request."""
-        return self.record.commit(question)
+    def ask(self, question: ApprovalRequested, *, requested: int = 0) -> ApprovalRequest:
+        """Put a question about this call on record, durably, after its request.
+
+        `requested` is the seq of the request when that is on record already.
+        """
+        events = self.record.commit(question)
+        asked = events[-1]
+        begun = requested or events[0].seq
+        return ApprovalRequest(
+            asked.seq, begun, asked.at, asked.session, asked.actor, self.effect, question
+        )
 
     def announce(self) -> None:
         """Put the request on record now, before an effect that is not captured."""

@@ -2,17 +2,9 @@
 
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.kept_looks import keep_look
-from loom_audit.history.record import approvals
-from loom_audit.history.record.approvals import ApprovalRequest
 from loom_audit.history.record.call import OpenCall, exclusive
 from loom_audit.history.record.looks import look_before
-from loom_audit.model.events import ApprovalRequested
 from loom_audit.model.records import Call
-
-
-def ask(writer: Writer, call: Call, fact: ApprovalRequested) -> ApprovalRequest:
-    """Put a question about a call that has begun on record, durably."""
-    return approvals.ask(OpenCall.resumed(writer, call), fact, requested=call.requested)
 
 
 def let_run(writer: Writer, call: Call) -> None:

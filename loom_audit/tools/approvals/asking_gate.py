@@ -11,9 +11,12 @@ import anyio
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError
-from loom_audit.history.ground.attachment import Attachment
-from loom_audit.history.ground.questions import NewestAnswer, find_lasting_answer
-from loom_audit.history.record.approvals import ApprovalRequest, ask, find_answer, record_answer
+from loom_audit.history.ground.questions import (
+    ApprovalRequest,
+    NewestAnswer,
+    Questions,
+    find_lasting_answer,
+)
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.tools.approvals.decision import (
     Ruling,
@@ -189,20 +192,22 @@ class AskingGate:
                     sources.cancel_scope.cancel()
 
             if ctx.writer is not None and self._wait:
-                sources.start_soon(ask, partial(self._watch, request, ctx.writer.attachment))
+                sources.start_soon(
+                    ask, partial(self._watch, request, Questions(ctx.writer.attachment))
+                )
             if self._ask is not None:
                 sources.start_soon(ask, partial(self._ask_callback, request, ctx))
 
-    async def _watch(self, request: ApprovalRequest, attachment: Attachment) -> CallDecided:
+    async def _watch(self, request: ApprovalRequest, questions: Questions) -> CallDecided:
         """Wait for an answer in the log: that is how other processes give theirs."""
-        log, seen = attachment.log, request.seq
+        log, seen = questions.log, request.seq
         look = self._looks.setdefault(log.id, _Look(NewestAnswer(log, after=seen)))
         # a look that began after the question may have passed over its answer
-        found = await in_thread(partial(find_answer, attachment, request, after=seen))
+        found = await in_thread(partial(questions.answer_to, request, after=seen))
         while found is None:
             await anyio.sleep(POLL)
             if (newest := await look.newest()) > seen:
-                found = await in_thread(partial(find_answer, attachment, request, after=seen))
+                found = await in_thread(partial(questions.answer_to, request, after=seen))
                 seen = newest
         return found
 
@@ -248,7 +253,7 @@ def _show_call(tool: Tool, args: Any, ctx: ToolContext) -> ShownCall | AuditErro
 def _put_question(ctx: ToolContext, fact: ApprovalRequested, requested: int) -> ApprovalRequest:
     if ctx.call is None or ctx.writer is None:
         return ApprovalRequest(0, 0, datetime.now(UTC), "", "", ctx.effect, fact)
-    return ask(ctx.call, fact, requested=requested)
+    return ctx.call.ask(fact, requested=requested)
 
 
 def _session_answer(tool: Tool, ctx: ToolContext, rule: str, reason: str) -> Decision | None:
@@ -280,7 +285,7 @@ async def _record_answer(
     )
     if ctx.writer is None:
         return fact
-    return await in_thread(partial(record_answer, ctx.writer.attachment, request, fact))
+    return await in_thread(partial(Questions(ctx.writer.attachment).record, request, fact))
 
 
 def _to_decision(answer: Any) -> Decision:

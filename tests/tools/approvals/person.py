@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from loom_audit.history.record.approvals import ApprovalRequest
+from loom_audit.history.ground.questions import ApprovalRequest
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.tools.calls.gate import Decision
 from tests.tools.conftest import Bench

@@ -8,9 +8,7 @@ import anyio
 import pytest
 
 from loom_audit.errors import Conflict, InvalidArguments
-from loom_audit.history.ground.questions import NewestAnswer
-from loom_audit.history.record import approvals
-from loom_audit.history.record.approvals import ApprovalRequest
+from loom_audit.history.ground.questions import ApprovalRequest, NewestAnswer, Questions
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.tools.approvals.asking_gate import POLL, AskingGate
 from loom_audit.tools.approvals.policy import read_policy
@@ -78,7 +76,7 @@ def test_nobody_to_ask_and_nobody_in_time_are_refusals(bench: Bench) -> None:
         result = bench.call("write_file", OVERWRITE, gate=gate)
         assert (result.error.code, result.error.details["by"]) == ("APPROVAL_DENIED", by)
         assert answers(bench)[-1].by == by
-    assert approvals.pending(bench.session.writer.attachment) == []
+    assert Questions(bench.session.writer.attachment).pending() == []
     bench.assert_every_call_has_one_finish()
 
 
@@ -126,9 +124,9 @@ def from_elsewhere(
 
     async def answer(request: ApprovalRequest) -> None:
         attachment = bench.session.writer.attachment
-        [found] = await anyio.to_thread.run_sync(approvals.pending, attachment)
+        [found] = await anyio.to_thread.run_sync(Questions(attachment).pending)
         assert found == request
-        approvals.answer(attachment, found, *said, **more)
+        Questions(attachment).answer(found, *said, **more)
 
     return answer
 
@@ -150,7 +148,7 @@ def test_of_two_answers_the_first_counts_and_the_other_is_told_whose(bench: Benc
         def one(by: str, decision: Literal["allowed", "denied"]) -> None:
             barrier.wait()
             try:
-                approvals.answer(attachment, request, decision, by)
+                Questions(attachment).answer(request, decision, by)
             except Conflict as error:
                 told.append(error)
 
@@ -184,9 +182,9 @@ def test_a_call_that_was_cancelled_takes_no_answer_any_more(bench: Bench) -> Non
             await bench.acall("write_file", OVERWRITE, gate=AskingGate(ask=ask))
 
     anyio.run(main)
-    assert bench.last().status == "cancelled" and approvals.pending(attachment) == []
+    assert bench.last().status == "cancelled" and Questions(attachment).pending() == []
     with pytest.raises(Conflict, match="nobody waits"):
-        approvals.answer(attachment, asked[0], "allowed", "person:me")
+        Questions(attachment).answer(asked[0], "allowed", "person:me")
     bench.assert_every_call_has_one_finish()
 
 
@@ -215,7 +213,7 @@ def test_many_open_questions_look_together_others_go_on_and_each_ends_alone(
             scopes = [anyio.CancelScope() for _ in range(many)]
             for number, scope in enumerate(scopes):
                 group.start_soon(one, number, scope)
-            while len(approvals.pending(attachment)) < many:
+            while len(Questions(attachment).pending()) < many:
                 await anyio.sleep(0.05)
             monkeypatch.setattr(NewestAnswer, "look", counted)
             for _ in range(5):
@@ -223,11 +221,11 @@ def test_many_open_questions_look_together_others_go_on_and_each_ends_alone(
                 await anyio.sleep(POLL)
             assert 0 < len(looks) < many, "as often as time passes, not for each question"
             scopes[0].cancel()
-            while len(waiting := approvals.pending(attachment)) == many:
+            while len(waiting := Questions(attachment).pending()) == many:
                 await anyio.sleep(0.01)
             assert not ended and len(waiting) == many - 1
             answer = waiting[7]
-            approvals.answer(attachment, answer, "denied", "person:me")
+            Questions(attachment).answer(answer, "denied", "person:me")
             while not ended:
                 await anyio.sleep(0.01)
             assert len(ended) == 1 and ended[0].endswith("False")
@@ -286,7 +284,7 @@ def test_a_number_means_a_call_s_number_whatever_ids_agents_choose(bench: Bench,
 
     def look(request: ApprovalRequest) -> Decision:
         with pytest.raises(Conflict, match="already"):
-            approvals.find(bench.session.writer.attachment, number)
+            Questions(bench.session.writer.attachment).find(number)
         return YES
 
     again = {"path": "notes.txt", "content": "again"}
@@ -346,8 +344,8 @@ def test_an_answer_for_the_session_cannot_change_arguments(bench: Bench) -> None
 
     async def ask(request: ApprovalRequest) -> Decision:
         with pytest.raises(InvalidArguments):
-            approvals.answer(
-                attachment, request, "allowed", "p", arguments={"path": "x"}, lasting=True
+            Questions(attachment).answer(
+                request, "allowed", "p", arguments={"path": "x"}, lasting=True
             )
         return NO
 
@@ -358,7 +356,7 @@ def test_an_answer_that_cannot_be_put_on_record_is_a_no(bench: Bench) -> None:
     person = Person(Decision("allowed", "p", "", {"path": "x", "content": object()}))
     result = bench.call("write_file", OVERWRITE, gate=AskingGate(ask=person))
     assert result.error.code == "APPROVAL_DENIED" and "not a JSON value" in result.output
-    assert approvals.pending(bench.session.writer.attachment) == []
+    assert Questions(bench.session.writer.attachment).pending() == []
     bench.assert_every_call_has_one_finish()
 
 

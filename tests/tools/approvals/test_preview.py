@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loom_audit.history.record.approvals import ApprovalRequest
+from loom_audit.history.ground.questions import ApprovalRequest
 from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.approvals.policy import read_policy
 from loom_audit.tools.calls.gate import Decision

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from loom_audit.history.record.approvals import ApprovalRequest
+from loom_audit.history.ground.questions import ApprovalRequest
 from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.bundled.git.repository import Repository
 from loom_audit.tools.bundled.text import decode
