@@ -23,7 +23,14 @@ COPIED = (
     "alembic.ini", "CONTRIBUTING.md",
 )  # fmt: skip
 NOT_COPIED = shutil.ignore_patterns("itsdangerous", "iniconfig", "tomli", "vendor", "*.png")
-NAMES = ["tool", "page", "command", "event kind", "table that follows the log"]
+NAMES = [
+    "tool",
+    "page",
+    "command",
+    "flag of a rollback",
+    "event kind",
+    "table that follows the log",
+]
 
 _BLOCK = re.compile(r"([^\n]+\n)*\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
