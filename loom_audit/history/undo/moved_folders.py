@@ -10,6 +10,7 @@ from loom_audit.model.files import (
     FileChange,
     FileState,
     Move,
+    is_directory,
     is_opaque,
     is_within,
     opaque_moves,
@@ -195,7 +196,7 @@ def _follow(
 def _made(event: Iterable[PathStep]) -> set[str]:
     """The folders that an event made."""
     changes = [step.change for step in event]
-    return {one.path for one in changes if one.before is None and _is_folder(one.after)}
+    return {one.path for one in changes if one.before is None and is_directory(one.after)}
 
 
 def _alike(folder: str, event: Sequence[PathStep], others: Iterable[str]) -> str:
@@ -217,11 +218,11 @@ def _find(
 ) -> None:
     """Find where a folder is now, that is not where it was last known to be, by its identity."""
     later = [s for seq, event in events.items() if seq > one.last for s in event if s.taken]
-    if not any(s.change.path == one.now and not _is_folder(s.change.after) for s in later):
+    if not any(s.change.path == one.now and not is_directory(s.change.after) for s in later):
         return
     for step in reversed(later):
         change = step.change
-        made = change.before is None and _is_folder(change.after) and change.path != one.now
+        made = change.before is None and is_directory(change.after) and change.path != one.now
         if made and identity_of(change.path) == one.identity:
             _arrive(one, step, Move(one.now, change.path), steps)
             return
@@ -271,12 +272,8 @@ def _note_own(one: MovedFolder, move: Move, own: Sequence[PathStep]) -> None:
 
 def _has_left(step: PathStep, path: str) -> bool:
     """Whether there is no folder at the path any more, the inside of which was on record."""
-    gone = _is_folder(step.change.before) and not _is_folder(step.change.after)
+    gone = is_directory(step.change.before) and not is_directory(step.change.after)
     return step.change.path == path and gone
-
-
-def _is_folder(state: FileState | None) -> bool:
-    return state is not None and state.kind == "directory"
 
 
 def _add_opaque_moves(
@@ -313,7 +310,7 @@ def _trace_back(
 ) -> None:
     """Follow a folder that was in scope to where it was before the moves of it there."""
     for step in [s for s in reversed(steps) if s.seq < one.first]:
-        made = _is_folder(step.change.after) and not _is_folder(step.change.before)
+        made = is_directory(step.change.after) and not is_directory(step.change.before)
         if not (made and step.taken and step.change.path == one.was):
             continue
         event = [s for s in steps if s.seq == step.seq]

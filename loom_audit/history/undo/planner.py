@@ -367,28 +367,26 @@ class Planner:
         unrecorded = as_recorded(self.attachment, found.changes, among)
         taken = {one.change.path for one in unrecorded if is_taken(one)}
         touched = {one.path for one in found.changes if one.path in touched} | taken
-        preconditions = Preconditions(self.attachment, keep=False)
-        preconditions.overlooks_special = True
-        self._look(preconditions, touched)
+        looked_at = self._look(touched)
         self._unreadable |= {u.path for u in found.untracked if "not a file" not in u.reason}
-        drift = (*preconditions.drift, *(c for c in found.changes if c.path not in touched))
+        drift = (*looked_at, *(c for c in found.changes if c.path not in touched))
         moves = moves_among(drift, found.moves)
         return FilesChanged(drift, "outside", moves=moves, arrived=found.arrived)
 
-    def _look(self, preconditions: Preconditions, paths: Iterable[str]) -> None:
-        """Look at each path; those that cannot be read are noted."""
+    def _look(self, paths: Iterable[str]) -> Sequence[FileChange]:
+        """How the paths differ on disk from the log; those that cannot be read are noted."""
+        preconditions = Preconditions(self.attachment, keep=False)
+        preconditions.overlooks_special = True
         for path in sorted(paths):
             try:
                 preconditions.look(path)
             except PermissionDenied:
                 self._unreadable.add(path)
+        return preconditions.drift
 
-    def _differing_paths(self, paths: Collection[str]) -> frozenset[str]:
+    def _differing_paths(self, paths: Iterable[str]) -> frozenset[str]:
         """Those of the paths whose state on disk is not the log's."""
-        preconditions = Preconditions(self.attachment, keep=False)
-        preconditions.overlooks_special = True
-        self._look(preconditions, paths)
-        return frozenset(change.path for change in preconditions.drift)
+        return frozenset(change.path for change in self._look(paths))
 
     def _unseen_paths(self, plan: Plan, touched: Collection[str]) -> frozenset[str]:
         """What differs on disk at or above the paths of a plan, besides what was looked at."""

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from loom_audit.model.files import BlobId, FileState, Tree, parents
+from loom_audit.model.files import BlobId, FileState, Tree, is_directory, parents
 from loom_audit.model.plans.lineage import Lineage, LineageTrace, PathState, by_calls_text
 from loom_audit.model.plans.rebase import StateMerger
 from loom_audit.model.text.display import first_few
@@ -156,7 +156,7 @@ class _PlacementRun:
                 if self.wanted.get(above, self.tree.get(above)) is not None:
                     continue
                 # a folder that is to be deleted is kept for what is in it, with a note
-                if not self._is_folder(self.tree.get(above)):
+                if not is_directory(self.tree.get(above)):
                     mode = self.trace.folder_modes.get(above, 0o755)
                     self.wanted[above] = FileState("directory", None, mode, 0)
         self.after = dict(self.tree)
@@ -173,7 +173,7 @@ class _PlacementRun:
             for path, state in self.wanted.items()
             if state is None or state.kind != "directory"
         }
-        if any(self._is_folder(self.tree.get(path)) for path in below):
+        if any(is_directory(self.tree.get(path)) for path in below):
             for path in self.after:
                 for above in _above(path):
                     if above in below:
@@ -220,7 +220,7 @@ class _PlacementRun:
         if path not in self.trace.by_path and occupant not in (None, state) and not entry.forced:
             return self._in_the_way(entry, path)
         for above in parents(path):
-            if self._is_folder(self.after.get(above)):
+            if is_directory(self.after.get(above)):
                 continue
             if above in self.after:
                 return self._in_the_way(entry, above)
@@ -262,7 +262,7 @@ class _PlacementRun:
     def _keep_folders(self, below: Mapping[str, list[str]]) -> None:
         for path, inside in below.items():
             state = self.wanted[path]
-            if state is not None or not self._is_folder(self.tree.get(path)):
+            if state is not None or not is_directory(self.tree.get(path)):
                 continue
             if inside:
                 self.folders[path] = KeptFolder(path, *self._contents(inside))
@@ -291,10 +291,6 @@ class _PlacementRun:
                 and not taken.isdisjoint((path, *parents(path)))
             ):
                 yield n
-
-    @staticmethod
-    def _is_folder(state: FileState | None) -> bool:
-        return state is not None and state.kind == "directory"
 
 
 def _above(path: str) -> Iterator[str]:

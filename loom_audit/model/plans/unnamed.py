@@ -5,7 +5,14 @@ However a plan comes about, this one check holds it to what it says.
 
 from collections.abc import Iterable, Iterator
 
-from loom_audit.model.files import FileChange, FileState, Tree, folder_renames, is_within, parents
+from loom_audit.model.files import (
+    FileChange,
+    Tree,
+    folder_renames,
+    is_directory,
+    is_within,
+    parents,
+)
 from loom_audit.model.plans.planning import Plan
 
 
@@ -29,13 +36,9 @@ def unnamed_changes(plan: Plan, tree: Tree) -> tuple[str, ...]:
 
 def _torn_off(stage: Iterable[FileChange], after: Tree) -> Iterator[str]:
     """What is in a folder that the changes take away, and the folders that they need and lack."""
-    gone = {c.path for c in stage if _is_folder(c.before) and not _is_folder(c.after)}
+    gone = {c.path for c in stage if is_directory(c.before) and not is_directory(c.after)}
     if gone:
         yield from (path for path in after if not gone.isdisjoint(parents(path)))
     for change in stage:
         if change.after is not None:
-            yield from (path for path in parents(change.path) if not _is_folder(after.get(path)))
-
-
-def _is_folder(state: FileState | None) -> bool:
-    return state is not None and state.kind == "directory"
+            yield from (path for path in parents(change.path) if not is_directory(after.get(path)))
