@@ -1,5 +1,6 @@
 """`loom-audit checkpoint`: names for points."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from loom_audit.cli.shared import exits
@@ -7,9 +8,11 @@ from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import local_time
 from loom_audit.cli.shared.options import AtOption
+from loom_audit.cli.shared.output import Line
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import named_point
-from loom_audit.cli.shared.records import checkpoint_record
+from loom_audit.cli.shared.records import plain
+from loom_audit.model.records import Checkpoint
 from loom_audit.model.text.display import one_line
 
 
@@ -37,14 +40,10 @@ def checkpoint(
                 output.note(f"it was at {before[made.name]} and has moved")
         else:
             found = list(workspace.timeline.checkpoints())
-        for one in found:
-            if output.json:
-                output.record(checkpoint_record(one))
-            else:
-                output.line(
-                    (f"@{one.name}", "bold"),
-                    f"  {one.point}  {local_time(one.at)}  ",
-                    one_line(one.note, 100),
-                )
-        if not found:
-            output.note("no checkpoints; `loom-audit checkpoint NAME` makes one")
+        none = "no checkpoints; `loom-audit checkpoint NAME` makes one"
+        output.each(found, plain, _lines, none=none)
+
+
+def _lines(one: Checkpoint) -> Iterator[Line]:
+    note = one_line(one.note, 100)
+    yield ((f"@{one.name}", "bold"), f"  {one.point}  {local_time(one.at)}  ", note)

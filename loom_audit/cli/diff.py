@@ -10,7 +10,7 @@ from loom_audit.cli.shared.lookup import ever_recorded, say_unknown
 from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import call_number, is_point, read_point
-from loom_audit.cli.shared.records import change_record
+from loom_audit.cli.shared.records import plain
 from loom_audit.errors import FileNotFound, InvalidArguments
 from loom_audit.model.text.display import visible_path
 
@@ -85,7 +85,7 @@ def diff(
             print_differences(workspace, output, shown, disk=disk, raw=raw)
         elif output.json:
             for change in shown:
-                output.record(change_record(change))
+                output.record(plain(change))
         else:
             output.lines(change_lines(shown, indent=""))
 

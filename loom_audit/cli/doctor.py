@@ -1,10 +1,16 @@
 """`loom-audit doctor`: this machine, the store and the workspaces checked."""
 
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.output import Style
+from loom_audit.cli.shared.output import Line, Style
 from loom_audit.cli.shared.records import plain
+
+if TYPE_CHECKING:
+    from loom_audit.api.upkeep.doctor import Check
 
 
 @command(examples=("loom-audit doctor",), codes={exits.FAILED: "there is a problem"})
@@ -18,14 +24,15 @@ def doctor(invocation: Invocation) -> int:
     output = invocation.output
     from loom_audit.api.upkeep.doctor import check_all
 
-    styles: dict[str, Style] = {"ok": "green", "warning": "yellow", "problem": "red"}
-    problems = 0
-    for check in check_all(invocation.settings):
-        problems += check.verdict == "problem"
-        if output.json:
-            output.record(plain(check))
-            continue
-        output.line((f"{check.verdict:<8}", styles[check.verdict]), f"{check.name}: ", check.text)
-        if check.hint and check.verdict != "ok":
-            output.line("        ", (f"-> {check.hint}", "dim"))
-    return exits.FAILED if problems else exits.OK
+    checks = [*check_all(invocation.settings)]
+    output.each(checks, plain, _lines)
+    return exits.FAILED if any(one.verdict == "problem" for one in checks) else exits.OK
+
+
+_STYLES: Mapping[str, Style] = {"ok": "green", "warning": "yellow", "problem": "red"}
+
+
+def _lines(check: "Check") -> Iterator[Line]:
+    yield ((f"{check.verdict:<8}", _STYLES[check.verdict]), f"{check.name}: ", check.text)
+    if check.hint and check.verdict != "ok":
+        yield ("        ", (f"-> {check.hint}", "dim"))

@@ -2,7 +2,7 @@
 
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.records import tree_head_record
+from loom_audit.cli.shared.records import plain
 
 
 @command(examples=("loom-audit head >> /elsewhere/heads.txt",))
@@ -17,6 +17,6 @@ def head(invocation: Invocation) -> None:
     with invocation.workspace() as workspace:
         found = workspace.head()
         if output.json:
-            output.record(tree_head_record(found))
+            output.record(plain(found))
         else:
             output.line(head_line(found))

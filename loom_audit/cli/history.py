@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.lines import Line, _about, local_time, mark
+from loom_audit.cli.shared.lines import _about, local_time, mark
 from loom_audit.cli.shared.lookup import note_verified
 from loom_audit.cli.shared.options import workspace_path
+from loom_audit.cli.shared.output import Line
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import history_record, time_text
 from loom_audit.errors import FileNotFound

@@ -1,25 +1,26 @@
 """`loom-audit log`: the calls on record, or the facts under them."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, get_args
 
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.failed_hooks import note_failed_hooks
 from loom_audit.cli.shared.holds import note_holds
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.lines import call_line, event_line
+from loom_audit.cli.shared.lines import event_line
 from loom_audit.cli.shared.lookup import (
     calls_of,
-    event_id,
+    listed_line,
     note_baseline,
     note_verified,
-    question_about,
     questions,
+    record_of,
 )
 from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.points import read_point, session_id, typed_time
-from loom_audit.cli.shared.records import call_record, event_record, time_text
+from loom_audit.cli.shared.records import event_record, time_text
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import NOT_FAILED, Status
 from loom_audit.model.events import (
@@ -147,7 +148,9 @@ def log(
             limit=limit or None,
         )
         if events or kind:
-            _print_events(invocation, _facts(workspace, query, tuple(kind or ())))
+            found = _facts(workspace, query, tuple(kind or ()))
+            none = "no events match"
+            invocation.output.each(found, event_record, lambda one: [event_line(one)], none=none)
         else:
             _print_calls(invocation, workspace, calls_of(workspace, query))
         note_verified(invocation, workspace)
@@ -160,20 +163,17 @@ def _print_calls(
     shown = None
     asked = questions(workspace)
     for call in calls:
-        heard = workspace.timeline.last_heard(call)
-        told = workspace.timeline.told_at(call.requested)
         if output.json:
-            id = event_id(workspace, call.seq or call.requested)
-            record = call_record(call, id, workspace.timeline.client_id(call))
-            output.record(record | {"last_heard": time_text(heard), "occurred_at": time_text(told)})
+            heard = time_text(workspace.timeline.last_heard(call))
+            told = time_text(workspace.timeline.told_at(call.requested))
+            record = record_of(workspace, call)
+            output.record(record | {"last_heard": heard, "occurred_at": told})
             continue
         if (call.session, call.actor) != shown:
             shown = (call.session, call.actor)
             name = one_line(call.session, 80)
             output.line((f"session {name}  {one_line(call.actor, 60)}", "dim"))
-        question = question_about(asked, call)
-        line = call_line(call, width=output.width, question=question, heard=heard, told=told)
-        output.line(*line)
+        output.line(*listed_line(output, workspace, call, asked))
     if shown is None:
         output.note("no calls match")
 
@@ -189,15 +189,8 @@ def _facts(
         session=query.session,
         newest_first=query.newest_first,
     )
-    left = query.limit
-    for event in workspace.timeline.events(wanted):
-        if not _matches(event, query):
-            continue
-        yield event
-        if left is not None:
-            left -= 1
-            if left == 0:
-                return
+    matching = (one for one in workspace.timeline.events(wanted) if _matches(one, query))
+    return islice(matching, query.limit)
 
 
 def _matches(event: Event, query: CallFilter) -> bool:
@@ -227,16 +220,3 @@ def _touches(event: Event, path: str) -> bool:
     elif isinstance(fact, ScopeAccepted):
         paths = [*fact.untracked]
     return any(one == path or one.startswith(path + "/") for one in paths)
-
-
-def _print_events(invocation: Invocation, events: Iterator[Event]) -> None:
-    output = invocation.output
-    any_printed = False
-    for event in events:
-        any_printed = True
-        if output.json:
-            output.record(event_record(event))
-        else:
-            output.line(*event_line(event))
-    if not any_printed:
-        output.note("no events match")

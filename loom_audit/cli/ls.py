@@ -4,10 +4,9 @@ from typing import Annotated
 
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.lines import Line
 from loom_audit.cli.shared.lookup import not_there, say_unknown
 from loom_audit.cli.shared.options import AtOption, workspace_path
-from loom_audit.cli.shared.output import Style
+from loom_audit.cli.shared.output import Line, Style
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
 from loom_audit.cli.shared.records import state_record
@@ -42,12 +41,11 @@ def ls(
                 if p.startswith(prefix) and (recursive or "/" not in p[len(prefix) :])
             )
         )
-        for one in listed:
-            if output.json:
-                output.record({"path": one} | (state_record(tree[one]) or {}))
-            else:
-                shown = one if one == name else one[len(prefix) :]
-                output.line(*entry_line(shown, tree[one]))
+        output.each(
+            listed,
+            lambda one: {"path": one} | (state_record(tree[one]) or {}),
+            lambda one: [entry_line(one if one == name else one[len(prefix) :], tree[one])],
+        )
         said = say_unknown(invocation, workspace, seq, folders=[name])
         if not workspace.timeline.is_listed(seq):
             output.note("what is not listed is unknown: the first listing was not finished")

@@ -1,15 +1,18 @@
 """`loom-audit recover`: close the calls of processes that are gone."""
 
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, half_move_lines
-from loom_audit.cli.shared.lookup import event_id
+from loom_audit.cli.shared.lookup import record_of
+from loom_audit.cli.shared.output import Line
 from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.plans import CODES, list_lines
-from loom_audit.cli.shared.records import call_record, note_record
+from loom_audit.cli.shared.records import Record, plain
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.model.plans.lists import KEPT
 from loom_audit.model.plans.request import Verb
@@ -64,10 +67,12 @@ def recover(
             return exits.OK
         agree(workspace)
         recovered = workspace.recover(mode)
-        for one in recovered:
-            _print(invocation, workspace, one)
-        if not recovered:
-            output.note("nothing to recover")
+        output.each(
+            recovered,
+            partial(_record, workspace),
+            partial(_lines, output.width),
+            none="nothing to recover",
+        )
         if abandon and not output.json:
             for one in recovered:
                 if one.call.changed and one.call.tool in TAKING_BACK:
@@ -83,22 +88,18 @@ def recover(
         return exits.IN_PART if "ok" in done else exits.CONFLICT
 
 
-def _print(invocation: Invocation, workspace: "AuditedWorkspace", one: "RecoveredCall") -> None:
-    output = invocation.output
-    if output.json:
-        number = one.call.seq or one.call.requested
-        output.record(
-            {
-                "call": call_record(one.call, event_id(workspace, number)),
-                "outcomes": [{"path": p, "outcome": o} for p, o in one.outcomes],
-                "waiting": one.waiting,
-                "half_moved": [[move.source, move.target] for move in one.halves],
-                "kept": [note_record(note) for note in one.kept],
-            }
-        )
-        return
-    output.line(*call_line(one.call, width=output.width))
-    for path, outcome in one.outcomes:
-        output.line(f"  {visible_path(path)}: {outcome}")
-    output.lines(half_move_lines(one.halves))
-    output.lines(list_lines(KEPT, one.kept))
+def _record(workspace: "AuditedWorkspace", one: "RecoveredCall") -> Record:
+    return {
+        "call": record_of(workspace, one.call),
+        "outcomes": [{"path": p, "outcome": o} for p, o in one.outcomes],
+        "waiting": one.waiting,
+        "half_moved": [[move.source, move.target] for move in one.halves],
+        "kept": plain(one.kept),
+    }
+
+
+def _lines(width: int | None, one: "RecoveredCall") -> Iterator[Line]:
+    yield call_line(one.call, width=width)
+    yield from ((f"  {visible_path(path)}: {outcome}",) for path, outcome in one.outcomes)
+    yield from half_move_lines(one.halves)
+    yield from list_lines(KEPT, one.kept)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.lookup import record_of
 from loom_audit.cli.shared.options import COMMAND_LINE, AgentOption, actor_of, workspace_path
 from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.parameters import argument, option
-from loom_audit.cli.shared.records import call_record
 from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.model.text.display import count_text
 
@@ -175,7 +175,7 @@ def _run(
         output.note(f"[loom-audit] not confined: {result.unconfined}")
     if output.json:
         call = session.workspace.timeline.call(ran.event.seq).call
-        line = call_record(call, ran.event.id) | {"exit_code": result.exit_code}
+        line = record_of(session.workspace, call) | {"exit_code": result.exit_code}
         output.stderr.write(json.dumps(line) + "\n")
     elif ran.files_changed or coverage.level != "full":
         paths = count_text(len(ran.files_changed), "path")

@@ -1,13 +1,16 @@
 """`loom-audit session`: the sessions, one with its calls, or the end of one."""
 
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.holds import hold_record, note_holds
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.lines import call_line, local_time
-from loom_audit.cli.shared.lookup import calls_of, question_about, questions
+from loom_audit.cli.shared.lines import local_time
+from loom_audit.cli.shared.lookup import calls_of, listed_line, questions
+from loom_audit.cli.shared.output import Line
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import session_id
 from loom_audit.cli.shared.records import session_record, time_text
@@ -53,28 +56,20 @@ def session(
             if output.json:
                 output.record(_record(workspace, found))
                 return
-            _print_session(invocation, workspace, found)
+            output.lines(_session_lines(workspace, found))
             if held := workspace.timeline.hold(found.id):
                 output.line((held.text, "yellow"))
             asked = questions(workspace)
             query = CallFilter(session=found.id, newest_first=False, limit=None)
             for call in calls_of(workspace, query):
-                question = question_about(asked, call)
-                heard = workspace.timeline.last_heard(call)
-                told = workspace.timeline.told_at(call.requested)
-                line = call_line(
-                    call, width=output.width, question=question, heard=heard, told=told
-                )
-                output.line(*line)
+                output.line(*listed_line(output, workspace, call, asked))
             return
-        listed = workspace.timeline.sessions(limit=min(limit or ALL, ALL))
-        for found in listed:
-            if output.json:
-                output.record(_record(workspace, found))
-            else:
-                _print_session(invocation, workspace, found)
-        if not listed:
-            output.note("no sessions yet")
+        output.each(
+            workspace.timeline.sessions(limit=min(limit or ALL, ALL)),
+            partial(_record, workspace),
+            partial(_session_lines, workspace),
+            none="no sessions yet",
+        )
         note_holds(workspace, output)
 
 
@@ -101,11 +96,11 @@ def _read_words(words: list[str]) -> tuple[bool, str | None]:
     return ending, words[-1] if words else None
 
 
-def _print_session(invocation: Invocation, workspace: "AuditedWorkspace", session: Session) -> None:
+def _session_lines(workspace: "AuditedWorkspace", session: Session) -> Iterator[Line]:
     told = workspace.timeline.told_at(session.started)
     errors = f", {session.errors} failed" if session.errors else ""
     done = f"{count_text(session.calls, 'call')}{errors}, {count_text(session.files, 'file')}"
-    invocation.output.line(
+    yield (
         (session.id, "bold"),
         f"  {local_time(session.started_at)}  ",
         one_line(session.agent, 40),

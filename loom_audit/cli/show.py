@@ -9,7 +9,6 @@ from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.diffs import difference, print_difference
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import (
-    Line,
     attributed_text,
     change_lines,
     event_line,
@@ -18,12 +17,11 @@ from loom_audit.cli.shared.lines import (
     numbers,
     value_lines,
 )
-from loom_audit.cli.shared.lookup import event_at, event_id, question_about, questions
+from loom_audit.cli.shared.lookup import event_at, question_about, questions, record_of
+from loom_audit.cli.shared.output import Line, Output
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import call_number
 from loom_audit.cli.shared.records import (
-    call_record,
-    change_record,
     event_record,
     history_record,
     plain,
@@ -32,7 +30,6 @@ from loom_audit.cli.shared.records import (
 )
 from loom_audit.errors import NotFound
 from loom_audit.model.events import CallReported, CallRequested, Event, FilesChanged
-from loom_audit.model.records import Call
 from loom_audit.model.text.display import count_text, duration_text, size_text, visible_path
 
 if TYPE_CHECKING:
@@ -66,15 +63,7 @@ def show(
         if output.json:
             output.record(_detail_record(workspace, detail, question))
             return
-        _print_header(
-            invocation,
-            call,
-            question,
-            alive=call.seq is not None or workspace.is_alive(call),
-            heard=workspace.timeline.last_heard(call),
-            occurred=_occurred(detail),
-            client_id=workspace.timeline.client_id(call),
-        )
+        _print_header(output, workspace, detail, question)
         if held := workspace.timeline.hold(call.session):
             output.line("held       ", (held.text, "yellow"))
         if detail.decision is not None:
@@ -130,15 +119,14 @@ def _detail_record(
     workspace: "AuditedWorkspace", detail: "CallDetail", question: "ApprovalRequest | None"
 ) -> dict[str, Any]:
     call = detail.call
-    id = event_id(workspace, call.seq or call.requested)
-    return call_record(call, id, workspace.timeline.client_id(call)) | {
+    return record_of(workspace, call) | {
         "occurred_at": time_text(_occurred(detail)),
         "arguments": detail.arguments,
         "question": question_record(question) if question else None,
         "last_heard": time_text(workspace.timeline.last_heard(call)),
         "decision": plain(detail.decision),
         "result": detail.result,
-        "changes": [change_record(change) for change in detail.changes],
+        "changes": plain(detail.changes),
         "moves": plain(detail.moves),
         "as_before": list(detail.as_before),
         "shared": [{"path": path, "with": list(others)} for path, others in detail.shared.items()],
@@ -155,33 +143,30 @@ def _occurred(detail: "CallDetail") -> datetime | None:
 
 
 def _print_header(
-    invocation: Invocation,
-    call: Call,
+    output: Output,
+    workspace: "AuditedWorkspace",
+    detail: "CallDetail",
     question: "ApprovalRequest | None",
-    *,
-    alive: bool,
-    heard: datetime | None,
-    occurred: datetime | None,
-    client_id: str,
 ) -> None:
-    output = invocation.output
+    call = detail.call
     status = "waits for approval" if question else call.status
     output.line((f"call {call.seq or call.requested}  {call.tool}", "bold"), f"  {status}")
     took = f"  {duration_text(call.duration)}" if call.duration else ""
     output.line("at         ", local_time(call.at), took)
-    if occurred is not None:
+    if (occurred := _occurred(detail)) is not None:
         output.line("occurred   ", local_time(occurred), "  as the client tells it")
     output.line("session    ", call.session, f"  {call.actor}")
+    client_id = workspace.timeline.client_id(call)
     output.line("call_id    ", client_id, f"  effect {call.effect}  {call.sandbox}".rstrip())
     if call.seq is not None:
         output.line("coverage   ", "; ".join((call.coverage.level, *call.coverage.reasons)))
     if question:
         output.line("because    ", question.reason)
         output.line("answer     ", (how_to_answer(question), "yellow"))
-    elif not alive:
+    elif call.seq is None and not workspace.is_alive(call):
         gone = "its process is gone: `loom-audit recover` closes it"
         output.line("open       ", (gone, "yellow"))
-    elif heard is not None:
+    elif (heard := workspace.timeline.last_heard(call)) is not None:
         output.line("open       ", f"last heard {local_time(heard)}")
     if call.error:
         output.line("error      ", (call.error, "red"))

@@ -1,6 +1,5 @@
 """`loom-audit status`: the disk compared with the log."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from loom_audit.cli.shared.command import command
@@ -9,16 +8,15 @@ from loom_audit.cli.shared.holds import hold_record, note_holds
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, change_lines, half_move_lines
 from loom_audit.cli.shared.lookup import (
-    event_id,
+    listed_line,
     note_baseline,
     note_stopped,
-    question_about,
     questions,
+    record_of,
 )
 from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.plans import note_line
-from loom_audit.cli.shared.records import call_record, change_record, note_record, plain
-from loom_audit.model.records import Call
+from loom_audit.cli.shared.records import plain
 from loom_audit.model.text.display import visible_path
 
 if TYPE_CHECKING:
@@ -53,13 +51,13 @@ def status(
                     "workspace": workspace.id,
                     "root": workspace.root,
                     "head": found.head,
-                    "drift": [change_record(change) for change in found.drift],
-                    "begun": [change_record(change) for change in found.begun],
+                    "drift": plain(found.drift),
+                    "begun": plain(found.begun),
                     "half_moved": [[move.source, move.target] for move in found.halves],
-                    "kept": [note_record(note) for note in found.kept],
+                    "kept": plain(found.kept),
                     "untracked": plain(found.untracked),
-                    "open_calls": _calls(workspace, found.open_calls),
-                    "interrupted": _calls(workspace, found.interrupted),
+                    "open_calls": [record_of(workspace, one) for one in found.open_calls],
+                    "interrupted": [record_of(workspace, one) for one in found.interrupted],
                     "held": [hold_record(held) for held in workspace.timeline.holds()],
                     "failed_hooks": failed_hook_records(workspace),
                 }
@@ -67,17 +65,6 @@ def status(
         else:
             _print_status(invocation, workspace, found)
         return 1 if exit_code and anything else 0
-
-
-def _calls(workspace: "AuditedWorkspace", calls: Sequence[Call]) -> list[dict[str, Any]]:
-    return [
-        call_record(
-            call,
-            event_id(workspace, call.seq or call.requested),
-            workspace.timeline.client_id(call),
-        )
-        for call in calls
-    ]
 
 
 def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", found: Any) -> None:
@@ -95,10 +82,7 @@ def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", found: 
     if still_open := [call for call in found.open_calls if call.requested not in gone]:
         output.line("open calls:")
         asked = questions(workspace)
-        for call in still_open:
-            heard = workspace.timeline.last_heard(call)
-            question = question_about(asked, call)
-            output.line(*call_line(call, width=output.width, question=question, heard=heard))
+        output.lines(listed_line(output, workspace, call, asked) for call in still_open)
     if found.interrupted:
         output.line(("interrupted; see `loom-audit recover`:", "yellow"))
         output.lines(call_line(call, width=output.width) for call in found.interrupted)

@@ -1,11 +1,13 @@
 """`loom-audit tools`: the tools there are, with their arguments and limits."""
 
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, get_args
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.output import Output
+from loom_audit.cli.shared.output import Line
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import plain
 from loom_audit.errors import InvalidArguments, UnknownTool
@@ -50,16 +52,8 @@ def tools(
             )
         for tool in listed:
             output.record(tool.schema(dialect))
-    elif output.json:
-        for tool in listed:
-            output.record(_record(tool))
-    elif name:
-        _show(output, listed[0])
     else:
-        for tool in listed:
-            said = tool.description.partition(". ")[0].rstrip(".")
-            room = max((output.width or 1_000) - 28, 20)
-            output.line((f"{tool.name:<18} ", "bold"), f"{tool.effect:<8} {one_line(said, room)}")
+        output.each(listed, _record, _whole_lines if name else partial(_list_lines, output.width))
 
 
 def _record(tool: "Tool") -> dict[str, object]:
@@ -77,17 +71,23 @@ def _record(tool: "Tool") -> dict[str, object]:
     }
 
 
-def _show(output: Output, tool: "Tool") -> None:
+def _list_lines(width: int | None, tool: "Tool") -> Iterator[Line]:
+    said = tool.description.partition(". ")[0].rstrip(".")
+    room = max((width or 1_000) - 28, 20)
+    yield ((f"{tool.name:<18} ", "bold"), f"{tool.effect:<8} {one_line(said, room)}")
+
+
+def _whole_lines(tool: "Tool") -> Iterator[Line]:
     from loom_audit.tools.bundled.reference import arguments_of, facts_of, fields_of
 
-    output.line((tool.name, "bold"))
-    output.line(tool.description)
-    output.line(" · ".join(f"{name} {fact}".lstrip() for name, fact in facts_of(tool)))
+    yield ((tool.name, "bold"),)
+    yield (tool.description,)
+    yield (" · ".join(f"{name} {fact}".lstrip() for name, fact in facts_of(tool)),)
     for one in arguments_of(tool):
         said = [one.kind, "needed" if one.needed else "", *one.limits]
         said += [f"default {one.default}"] if one.default else []
-        output.line((f"  {one.name:<16} ", "cyan"), ", ".join(filter(None, said)))
+        yield ((f"  {one.name:<16} ", "cyan"), ", ".join(filter(None, said)))
         if one.description:
-            output.line("                   ", (one.description, "dim"))
+            yield ("                   ", (one.description, "dim"))
     for path, kind in fields_of(tool):
-        output.line(("  -> ", "green"), f"{path}: {kind}")
+        yield (("  -> ", "green"), f"{path}: {kind}")

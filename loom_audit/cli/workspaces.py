@@ -1,13 +1,18 @@
 """`loom-audit workspaces`: those of the store."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.output import Line
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import plain
 from loom_audit.errors import InvalidArguments
+
+if TYPE_CHECKING:
+    from loom_audit.api.face import WorkspaceEntry
 
 
 @command(
@@ -49,12 +54,9 @@ def workspaces(
             if entry.id in cut_off:
                 output.note(f"of {entry.root}:")
                 invocation.note_stopped(cut_off[entry.id])
-        for entry in entries:
-            if output.json:
-                output.record(plain(entry))
-            else:
-                output.line(
-                    (entry.root, "bold"),
-                    f"  {entry.id}  log at {entry.head}",
-                    "" if entry.baseline_done else "  (baseline not finished: `loom-audit init`)",
-                )
+        output.each(entries, plain, _lines)
+
+
+def _lines(entry: "WorkspaceEntry") -> Iterator[Line]:
+    begun = "" if entry.baseline_done else "  (baseline not finished: `loom-audit init`)"
+    yield ((entry.root, "bold"), f"  {entry.id}  log at {entry.head}", begun)

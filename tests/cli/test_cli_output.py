@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from loom_audit.api.face import WorkspaceEntry
 from loom_audit.cli.history import history_line
 from loom_audit.cli.ls import entry_line
 from loom_audit.cli.shared import lines, records
@@ -16,10 +17,10 @@ from loom_audit.cli.shared.output import Output, to_json, wants_color
 from loom_audit.cli.shared.plans import plan_lines
 from loom_audit.errors import Conflict
 from loom_audit.model.coverage import Coverage
-from loom_audit.model.events import Event, FilesChanged
+from loom_audit.model.events import Event, FilesChanged, TreeHead
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
 from loom_audit.model.plans.planning import Note, Plan
-from loom_audit.model.records import Call, RecordedChange
+from loom_audit.model.records import Call, Checkpoint, RecordedChange
 from tests.cli.hostile import CORPUS, dangerous, texts
 from tests.cli.shells import Shell
 
@@ -205,6 +206,18 @@ def test_a_call_record_has_the_promised_fields() -> None:
 def test_an_open_call_is_recorded_as_requested_with_no_number() -> None:
     record = records.call_record(a_call(seq=None), "id-1")
     assert (record["kind"], record["seq"], record["requested"]) == ("call.requested", None, 5)
+
+
+def test_what_is_printed_as_the_model_has_it_keeps_its_field_names() -> None:
+    kept = {
+        FileChange: "path before after",
+        Move: "source target",
+        Note: "path reason calls",
+        Checkpoint: "name point seq at note",
+        TreeHead: "log size root",
+        WorkspaceEntry: "id root attached_at head baseline_done ignore max_file_bytes",
+    }
+    assert {one: " ".join(one.__struct_fields__) for one in kept} == kept
 
 
 def test_an_event_record_has_the_same_fields_and_the_whole_fact() -> None:

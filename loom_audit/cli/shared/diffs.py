@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from loom_audit.cli.shared.lines import mark
 from loom_audit.cli.shared.output import Output, Piece, Style
-from loom_audit.cli.shared.records import change_record
+from loom_audit.cli.shared.records import plain
 from loom_audit.errors import AuditError, Corrupt
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.text.display import count_text, size_text, visible_bytes, visible_path
@@ -72,7 +72,7 @@ def print_differences(
         shown = difference(workspace, change, disk=disk)
         if output.json:
             text = shown.text.decode("utf-8", "surrogateescape")
-            record = change_record(change) | {"diff": text, "omitted": shown.omitted or None}
+            record = plain(change) | {"diff": text, "omitted": shown.omitted or None}
             output.record(record)
         elif raw:
             output.raw(shown.text)
@@ -93,7 +93,7 @@ def print_stat(
         added, removed = _counts(shown.text)
         total = [total[0] + added, total[1] + removed]
         if output.json:
-            record = change_record(change) | {"added": added, "removed": removed}
+            record = plain(change) | {"added": added, "removed": removed}
             output.record(record | {"omitted": shown.omitted or None})
             continue
         name = f" {visible_path(change.path):<{width}}"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from loom_audit.cli.shared.output import Piece, Style
+from loom_audit.cli.shared.output import Line, Style
 from loom_audit.model.events import (
     ApprovalRequested,
     BaselineFinished,
@@ -41,7 +41,6 @@ from loom_audit.model.text.display import (
 if TYPE_CHECKING:
     from loom_audit.api.face import ApprovalRequest
 
-Line = tuple[Piece, ...]
 NARROW = 90
 """Columns below which a list leaves out the year, the seconds, the zone and its own
 columns."""
@@ -118,7 +117,7 @@ def _delta(before: FileState, after: FileState) -> str:
     return f"{old}, {after.size - before.size:+} B" if after.size != before.size else old
 
 
-def half_move_lines(moves: Iterable[Move]) -> Iterator[tuple[Piece, ...]]:
+def half_move_lines(moves: Iterable[Move]) -> Iterator[Line]:
     """Moves of which nothing is at either path."""
     for one in moves:
         where = f"{visible_path(one.source)} -> {visible_path(one.target)}"

@@ -2,10 +2,15 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.lines import local_time
+from loom_audit.cli.shared.lines import call_line, local_time
+from loom_audit.cli.shared.output import Line, Output
+from loom_audit.cli.shared.records import Record, call_record
 from loom_audit.errors import FileNotFound, NotFound
 from loom_audit.model.events import Event
 from loom_audit.model.records import Call
@@ -45,28 +50,37 @@ def note_verified(invocation: Invocation, workspace: "AuditedWorkspace") -> None
 
 def calls_of(workspace: "AuditedWorkspace", query: CallFilter) -> Iterator[Call]:
     """The calls that match, read page by page."""
-    from msgspec.structs import replace
+    return islice(_pages_of_calls(workspace, query), query.limit)
 
-    left = query.limit
-    while left is None or left > 0:
-        page = workspace.timeline.calls(replace(query, limit=PAGE))
+
+def _pages_of_calls(workspace: "AuditedWorkspace", query: CallFilter) -> Iterator[Call]:
+    while page := workspace.timeline.calls(replace(query, limit=PAGE)):
         for call in page:
-            if query.before is not None and (call.seq is None or call.seq >= query.before):
-                continue
-            yield call
-            if left is not None:
-                left -= 1
-                if left == 0:
-                    return
+            if query.before is None or (call.seq is not None and call.seq < query.before):
+                yield call
         if len(page) < PAGE:
             return
         last = page[-1].requested
         query = replace(query, before=last) if query.newest_first else replace(query, after=last)
 
 
-def event_id(workspace: "AuditedWorkspace", seq: int) -> str:
-    """The id of the event at a seq."""
-    return event_at(workspace, seq).id
+def listed_line(
+    output: Output,
+    workspace: "AuditedWorkspace",
+    call: Call,
+    asked: Mapping[tuple[str, str], "ApprovalRequest"],
+) -> Line:
+    """The line of a call in a list, with the question it waits for and when it was heard last.
+
+    `asked` are the open questions, as `questions` gives them.
+    """
+    return call_line(
+        call,
+        width=output.width,
+        question=question_about(asked, call),
+        heard=workspace.timeline.last_heard(call),
+        told=workspace.timeline.told_at(call.requested),
+    )
 
 
 def event_at(workspace: "AuditedWorkspace", seq: int) -> Event:
@@ -75,6 +89,12 @@ def event_at(workspace: "AuditedWorkspace", seq: int) -> Event:
         return event
     workspace.timeline.proven.head()
     raise NotFound(f"no event {seq}", hint="`loom-audit log --events` lists them.")
+
+
+def record_of(workspace: "AuditedWorkspace", call: Call) -> Record:
+    """A call as `call_record` has it, with the ids that the log and its client know it by."""
+    id = event_at(workspace, call.seq or call.requested).id
+    return call_record(call, id, workspace.timeline.client_id(call))
 
 
 def questions(workspace: "AuditedWorkspace") -> Mapping[tuple[str, str], "ApprovalRequest"]:

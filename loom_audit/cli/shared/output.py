@@ -9,9 +9,9 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
 from msgspec import Struct
 
@@ -35,6 +35,9 @@ _SGR: Mapping[str, str] = {
 }
 Piece = str | tuple[str, Style]
 """A text, with the style it is shown in where colour is wanted."""
+
+Line = tuple[Piece, ...]
+T = TypeVar("T")
 
 
 def to_json(record: Mapping[str, Any]) -> str:
@@ -80,10 +83,28 @@ class Output(Struct, frozen=True):
         """Print one line of text; line breaks inside a piece are shown escaped."""
         self.stdout.write("".join(_paint(piece, self.color) for piece in pieces).rstrip() + "\n")
 
-    def lines(self, lines: Iterable[tuple[Piece, ...]]) -> None:
+    def lines(self, lines: Iterable[Line]) -> None:
         """Print lines, each a tuple of pieces."""
         for line in lines:
             self.line(*line)
+
+    def each(
+        self,
+        things: Iterable[T],
+        record: Callable[[T], Mapping[str, Any]],
+        lines: Callable[[T], Iterable[Line]],
+        *,
+        none: str = "",
+    ) -> None:
+        """Print each thing: its record with JSON, else its lines; a note where there are none."""
+        thing = None
+        for thing in things:
+            if self.json:
+                self.record(record(thing))
+            else:
+                self.lines(lines(thing))
+        if thing is None and none:
+            self.note(none)
 
     def text(self, text: str, *, indent: str = "") -> None:
         """Print recorded text of several lines; its line breaks and tabs stay."""

@@ -9,8 +9,8 @@ import click
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.holds import going_on
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.lines import Line, change_lines, numbers
-from loom_audit.cli.shared.output import Output, Style, progress
+from loom_audit.cli.shared.lines import change_lines, numbers
+from loom_audit.cli.shared.output import Line, Output, Style, progress
 from loom_audit.cli.shared.records import plan_record
 from loom_audit.errors import Conflict, NotFound
 from loom_audit.model.plans.lists import BLOCKED, KEPT, MERGED, TOLD, PlanList

@@ -12,11 +12,11 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from loom_audit.model.coverage import Coverage
-from loom_audit.model.events import Event, FilesChanged, TreeHead
+from loom_audit.model.events import Event, FilesChanged
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.plans.lists import LISTS
-from loom_audit.model.plans.planning import Note, Plan
-from loom_audit.model.records import Call, Checkpoint, RecordedChange, Session
+from loom_audit.model.plans.planning import Plan
+from loom_audit.model.records import Call, RecordedChange, Session
 
 if TYPE_CHECKING:
     from loom_audit.api.face import ApprovalRequest
@@ -39,14 +39,6 @@ def state_record(state: FileState | None) -> Record | None:
         "blob": state.blob,
         "mode": f"{state.mode:04o}",
         "size": state.size,
-    }
-
-
-def change_record(change: FileChange) -> Record:
-    return {
-        "path": change.path,
-        "before": state_record(change.before),
-        "after": state_record(change.after),
     }
 
 
@@ -153,26 +145,8 @@ def history_record(recorded: RecordedChange, call: int | None) -> Record:
         "call_id": recorded.call_id,
         "call": call,
         "causes": list(recorded.causes),
-        **change_record(recorded.change),
+        **plain(recorded.change),
     }
-
-
-def checkpoint_record(checkpoint: Checkpoint) -> Record:
-    return {
-        "name": checkpoint.name,
-        "point": checkpoint.point,
-        "seq": checkpoint.seq,
-        "at": time_text(checkpoint.at),
-        "note": checkpoint.note,
-    }
-
-
-def tree_head_record(head: TreeHead) -> Record:
-    return {"log": head.log, "size": head.size, "root": head.root.hex()}
-
-
-def note_record(note: Note) -> Record:
-    return {"path": note.path, "reason": note.reason, "calls": list(note.calls)}
 
 
 def plan_record(plan: Plan) -> Record:
@@ -181,10 +155,10 @@ def plan_record(plan: Plan) -> Record:
         "head": plan.head,
         "target": plan.target,
         "reverts": list(plan.reverts),
-        "changes": [change_record(change) for change in plan.changes],
-        "moves": [{"source": move.source, "target": move.target} for move in plan.moves],
+        "changes": plain(plan.changes),
+        "moves": plain(plan.moves),
         "already": list(plan.already),
-        **{one.name: [note_record(note) for note in one.notes(plan)] for one in LISTS},
+        **{one.name: plain(one.notes(plan)) for one in LISTS},
         "provisional": plan.provisional,
     }
 
