@@ -35,11 +35,11 @@ from loom_audit.web import (
     sign_in,
     undo,
 )
-from loom_audit.web.admission import Admission, Visitor
 from loom_audit.web.arrival import SECONDS, TimedConnection
 from loom_audit.web.guard import Changing, Guard, secured
 from loom_audit.web.listening import listen
-from loom_audit.web.pages import STATUS, Pages, assets
+from loom_audit.web.shared.admission import Admission, Visitor
+from loom_audit.web.shared.pages import STATUS, Pages, assets
 
 PORT = 8642
 SMALL = 1_000

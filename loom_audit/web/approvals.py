@@ -12,11 +12,11 @@ from loom_audit.api.face import ApprovalRequest, AuditedWorkspace
 from loom_audit.errors import ApprovalDenied, AuditError, Conflict, InvalidArguments
 from loom_audit.model.text.display import visible
 from loom_audit.tools.approvals.policy import call_subject
-from loom_audit.web.admission import Visitor
 from loom_audit.web.calls import Value, as_text
-from loom_audit.web.dependencies import Form, Query, Render, SignedIn, Workspace
-from loom_audit.web.pages import STATUS, Pages, wants_fragment
-from loom_audit.web.urls import address, first
+from loom_audit.web.shared.admission import Visitor
+from loom_audit.web.shared.dependencies import Form, Query, Render, SignedIn, Workspace
+from loom_audit.web.shared.pages import STATUS, Pages, wants_fragment
+from loom_audit.web.shared.urls import address, first
 
 router = APIRouter()
 MAX_TYPED = 200_000

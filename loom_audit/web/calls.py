@@ -16,12 +16,12 @@ from loom_audit.model.kinds import without_encoded
 from loom_audit.model.plans.request import Verb
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter
-from loom_audit.web.budget import Budget, Part, weight
-from loom_audit.web.changes import LISTS, fragment_of, show_changes
-from loom_audit.web.dependencies import Query, Render, Workspace, number
-from loom_audit.web.listing import FAILED, FILTERS, list_calls
-from loom_audit.web.pages import Pages, wants_fragment
-from loom_audit.web.urls import Fields, address, first, unquoted
+from loom_audit.web.shared.budget import Budget, Part, weight
+from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
+from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
+from loom_audit.web.shared.listing import FAILED, FILTERS, list_calls
+from loom_audit.web.shared.pages import Pages, wants_fragment
+from loom_audit.web.shared.urls import Fields, address, first, unquoted
 
 router = APIRouter()
 VALUE_CHARACTERS = 20_000

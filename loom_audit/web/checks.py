@@ -11,12 +11,12 @@ from loom_audit.api.ground.held import agree
 from loom_audit.api.upkeep.drift import accept_drift, content_of_drift
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.plans.request import Verb
-from loom_audit.web.budget import Budget
-from loom_audit.web.changes import LISTS, fragment_of, show_changes
-from loom_audit.web.dependencies import Form, Query, Render, SignedIn, Workspace
 from loom_audit.web.live import Works
-from loom_audit.web.pages import redirect, wants_fragment
-from loom_audit.web.urls import address, first
+from loom_audit.web.shared.budget import Budget
+from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
+from loom_audit.web.shared.dependencies import Form, Query, Render, SignedIn, Workspace
+from loom_audit.web.shared.pages import redirect, wants_fragment
+from loom_audit.web.shared.urls import address, first
 
 router = APIRouter()
 UNTRACKED = 50

@@ -13,7 +13,7 @@ from loom_audit.api.face import Timeline
 from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.text.textdiff import diff_lines
-from loom_audit.web.dependencies import Query, Render, Workspace, is_number
+from loom_audit.web.shared.dependencies import Query, Render, Workspace, is_number
 
 router = APIRouter()
 MOST_CALLS = 200

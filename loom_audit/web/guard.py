@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from loom_audit.web.admission import Admission
-from loom_audit.web.pages import Pages
+from loom_audit.web.shared.admission import Admission
+from loom_audit.web.shared.pages import Pages
 from loom_audit.web.sign_in import PATH, ask_to_sign_in
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})

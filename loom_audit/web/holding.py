@@ -5,9 +5,9 @@ from starlette.responses import Response
 
 from loom_audit.api.control.holding import hold, release
 from loom_audit.errors import InvalidArguments
-from loom_audit.web.dependencies import Form, SignedIn, Workspace
-from loom_audit.web.pages import redirect
-from loom_audit.web.urls import address, first, unquoted
+from loom_audit.web.shared.dependencies import Form, SignedIn, Workspace
+from loom_audit.web.shared.pages import redirect
+from loom_audit.web.shared.urls import address, first, unquoted
 
 router = APIRouter()
 

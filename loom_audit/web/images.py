@@ -6,8 +6,8 @@ from starlette.responses import Response
 from loom_audit.errors import FileNotFound, InvalidArguments, TooLarge
 from loom_audit.model.kinds import MOST_BYTES, kind_of
 from loom_audit.model.text.display import visible_path
-from loom_audit.web.dependencies import Workspace
-from loom_audit.web.urls import unquoted
+from loom_audit.web.shared.dependencies import Workspace
+from loom_audit.web.shared.urls import unquoted
 
 router = APIRouter()
 

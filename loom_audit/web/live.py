@@ -9,9 +9,9 @@ from starlette.responses import PlainTextResponse, Response
 from loom_audit.model.events import CallRequested, FilesChanged
 from loom_audit.model.text.display import count_text, one_line
 from loom_audit.ports import Progress, Report
-from loom_audit.web.dependencies import Query, Render, Workspace, number
-from loom_audit.web.listing import call_filter, lists_outside
-from loom_audit.web.urls import Fields, first
+from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
+from loom_audit.web.shared.listing import call_filter, lists_outside
+from loom_audit.web.shared.urls import Fields, first
 
 router = APIRouter()
 COUNTED = 100

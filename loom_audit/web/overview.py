@@ -7,9 +7,9 @@ from loom_audit.api.agents.last_heard import heard_clients
 from loom_audit.api.control.approvals import decisions
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.ports import CallFilter
-from loom_audit.web.dependencies import Query, Render, Store, Workspace, number
-from loom_audit.web.listing import OUTSIDE_ROWS, Listing
-from loom_audit.web.urls import address
+from loom_audit.web.shared.dependencies import Query, Render, Store, Workspace, number
+from loom_audit.web.shared.listing import OUTSIDE_ROWS, Listing
+from loom_audit.web.shared.urls import address
 
 router = APIRouter()
 SESSIONS = 20

@@ -14,11 +14,11 @@ from loom_audit.model.files import FileState, Tree
 from loom_audit.model.kinds import Kind, kind_of
 from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import visible_bytes
-from loom_audit.web.budget import Budget, row_weight, weight
-from loom_audit.web.changes import LISTS, fragment_of, show_changes
-from loom_audit.web.dependencies import Query, Render, Workspace, number, point_text
-from loom_audit.web.pages import Pages, wants_fragment
-from loom_audit.web.urls import address, first, quoted, unquoted
+from loom_audit.web.shared.budget import Budget, row_weight, weight
+from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
+from loom_audit.web.shared.dependencies import Query, Render, Workspace, number, point_text
+from loom_audit.web.shared.pages import Pages, wants_fragment
+from loom_audit.web.shared.urls import address, first, quoted, unquoted
 
 router = APIRouter()
 SHOWN_BYTES = 16 * 1024 * 1024

@@ -6,10 +6,10 @@ import re
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from loom_audit.web.admission import COOKIE, LABEL_CHARACTERS, Admission
-from loom_audit.web.dependencies import Form, Render
-from loom_audit.web.pages import Pages, wants_fragment
-from loom_audit.web.urls import first
+from loom_audit.web.shared.admission import COOKIE, LABEL_CHARACTERS, Admission
+from loom_audit.web.shared.dependencies import Form, Render
+from loom_audit.web.shared.pages import Pages, wants_fragment
+from loom_audit.web.shared.urls import first
 
 router = APIRouter()
 PATH = "/sign-in"

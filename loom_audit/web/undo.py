@@ -26,10 +26,11 @@ from loom_audit.model.plans.lists import BLOCKED, DECIDED, KEPT, MERGED, TOLD
 from loom_audit.model.plans.planning import Note, Plan
 from loom_audit.model.plans.request import FLAGS, Choice, PlanRequest, Verb
 from loom_audit.model.text.display import visible
-from loom_audit.web.admission import Visitor
-from loom_audit.web.budget import Budget, Part, row_weight, weight
-from loom_audit.web.changes import LISTS, fragment_of, show_changes
-from loom_audit.web.dependencies import (
+from loom_audit.web.live import Works
+from loom_audit.web.shared.admission import Visitor
+from loom_audit.web.shared.budget import Budget, Part, row_weight, weight
+from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
+from loom_audit.web.shared.dependencies import (
     Form,
     Query,
     Render,
@@ -39,10 +40,9 @@ from loom_audit.web.dependencies import (
     number,
     point_text,
 )
-from loom_audit.web.live import Works
-from loom_audit.web.pages import Pages, obstacles, redirect, wants_fragment
-from loom_audit.web.urls import Fields, address, encoded, first, quoted, unquoted
-from loom_audit.web.urls import fields as read_fields
+from loom_audit.web.shared.pages import Pages, obstacles, redirect, wants_fragment
+from loom_audit.web.shared.urls import Fields, address, encoded, first, quoted, unquoted
+from loom_audit.web.shared.urls import fields as read_fields
 
 router = APIRouter()
 CLEAN_FILES = 20

@@ -16,10 +16,10 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, BrowserContext
 
 from loom_audit.api.face import AuditedWorkspace, AuditStore, open_store, person
-from loom_audit.web.admission import COOKIE, Admission
 from loom_audit.web.app import create_app, server_of
 from loom_audit.web.arrival import SECONDS
 from loom_audit.web.listening import listen
+from loom_audit.web.shared.admission import COOKIE, Admission
 from tests.web.busy_store import Busy, make
 from tests.web.web_pages import HOSTILE, STRANGE
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from loom_audit.api.face import open_store
 from loom_audit.demo import Demo, run_demo
-from loom_audit.web.admission import Admission
+from loom_audit.web.shared.admission import Admission
 from tests.web.conftest import CHROMIUM, FLAGS, Live, Recorded, serving
 
 WIDTH, HEIGHT = 1280, 812

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.web.pages import assets, fingerprints
+from loom_audit.web.shared.pages import assets, fingerprints
 
 TEMPLATES = sorted(assets("templates").glob("*.html"))
 OWN = {"app.js"}

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Browser, Page, Route
 
 from loom_audit.history.read.timeline import Timeline
-from loom_audit.web.listing import Listing, list_calls
-from loom_audit.web.urls import Fields
+from loom_audit.web.shared.listing import Listing, list_calls
+from loom_audit.web.shared.urls import Fields
 from tests.web.conftest import Live, Recorded
 from tests.web.web_pages import pages
 
@@ -220,7 +220,7 @@ def test_the_last_words_typed_win_over_a_slow_answer(
 def test_older_calls_are_reached(
     standing: Recorded, looking: Watch, monkeypatch: pytest.MonkeyPatch, scripted: bool
 ) -> None:
-    monkeypatch.setattr("loom_audit.web.listing.ROWS", 4)
+    monkeypatch.setattr("loom_audit.web.shared.listing.ROWS", 4)
     looking.go(f"{standing.url}/calls")
     looking.page.get_by_role("link", name="Older calls").click()
     oldest_here = looking.page.locator(f"tr#c{standing.numbers['big']}")

@@ -19,7 +19,7 @@ from fastapi.testclient import TestClient
 from loom_audit.api.face import AuditedWorkspace, open_store
 from loom_audit.model.plans.planning import Plan
 from loom_audit.model.plans.request import PlanRequest
-from loom_audit.web.urls import address
+from loom_audit.web.shared.urls import address
 from tests.web.conftest import Recorded, asking, in_thread
 
 HX = {"hx-request": "true"}

@@ -6,9 +6,9 @@ import pytest
 
 from loom_audit.errors import TooLarge
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
-from loom_audit.web.budget import Budget
-from loom_audit.web.changes import LISTS, Changes, show_changes
-from loom_audit.web.diffs import MAX_BYTES, MAX_LINES, Row, joined, view_change
+from loom_audit.web.shared.budget import Budget
+from loom_audit.web.shared.changes import LISTS, Changes, show_changes
+from loom_audit.web.shared.diffs import MAX_BYTES, MAX_LINES, Row, joined, view_change
 
 STORE: dict[str, bytes] = {}
 FOLDER = FileState("directory", None, 0o755, 0)

@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 import pytest
 
 from loom_audit.api.face import AuditedWorkspace, person
-from loom_audit.web.admission import COOKIE, Admission
 from loom_audit.web.app import Server, create_app, server_of
 from loom_audit.web.listening import listen
+from loom_audit.web.shared.admission import COOKIE, Admission
 from tests.web.conftest import Recorded
 
 AWHILE = 1.0

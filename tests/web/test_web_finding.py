@@ -95,8 +95,8 @@ def test_pages_together_list_everything_once(
 ) -> None:
     whole = numbers(asked, busy.url, reads="1"), numbers(asked, busy.url, path="src")
     with monkeypatch.context() as patch:
-        patch.setattr("loom_audit.web.listing.ROWS", 7)
-        patch.setattr("loom_audit.web.listing.OUTSIDE_ROWS", 2)
+        patch.setattr("loom_audit.web.shared.listing.ROWS", 7)
+        patch.setattr("loom_audit.web.shared.listing.OUTSIDE_ROWS", 2)
         assert (numbers(asked, busy.url, reads="1"), numbers(asked, busy.url, path="src")) == whole
     assert {one.number for one in busy.done} <= whole[0][0]
 

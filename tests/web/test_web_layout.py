@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from loom_audit.web.urls import quoted
+from loom_audit.web.shared.urls import quoted
 from tests.web.busy_store import AGENTS, LONG_FILE, LONG_TOOL, Busy
 from tests.web.conftest import Live
 

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from loom_audit.api.face import open_store
 from loom_audit.errors import AuditUnavailable
-from loom_audit.web.urls import address, quoted
+from loom_audit.web.shared.urls import address, quoted
 from tests.web.conftest import Recorded, asking, in_thread
 from tests.web.web_pages import HOSTILE, STRANGE, pages
 
@@ -143,7 +143,7 @@ def test_an_empty_answer_says_what_to_do(standing: Recorded, reader: TestClient)
 def test_older_and_newer_walk_the_whole_timeline_without_gap_or_double(
     standing: Recorded, reader: TestClient, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
-    monkeypatch.setattr(f"loom_audit.web.listing.{limit}", most)
+    monkeypatch.setattr(f"loom_audit.web.shared.listing.{limit}", most)
     url = f"{standing.url}/calls"
     whole = [call.seq for call in standing.workspace.timeline.calls()]
 
@@ -166,7 +166,7 @@ def test_older_and_newer_walk_the_whole_timeline_without_gap_or_double(
 def test_what_came_from_outside_stands_once_between_the_calls(
     standing: Recorded, reader: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loom_audit.web.listing.ROWS", 1)
+    monkeypatch.setattr("loom_audit.web.shared.listing.ROWS", 1)
     found, where = [], f"{standing.url}/calls"
     while where:
         text = reader.get(where).text
@@ -318,7 +318,7 @@ def test_an_error_of_the_store_leads_back_and_asks_the_store_nothing(
         raise AuditUnavailable("the disk is gone")
 
     monkeypatch.setattr("loom_audit.web.calls.list_calls", failing)
-    monkeypatch.setattr("loom_audit.web.pages.is_waiting", failing)
+    monkeypatch.setattr("loom_audit.web.shared.pages.is_waiting", failing)
     answer = reader.get(f"{standing.url}/calls")
     assert answer.status_code == 503 and "the disk is gone" in answer.text
     assert f'<a href="{standing.url}/">To the workspace</a>' in answer.text

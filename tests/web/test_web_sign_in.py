@@ -15,9 +15,9 @@ from playwright.sync_api import Browser, Page
 
 from loom_audit.api.face import person
 from loom_audit.errors import StorageFailed
-from loom_audit.web.admission import COOKIE, LABEL_CHARACTERS, Admission
 from loom_audit.web.app import create_app
 from loom_audit.web.listening import listen
+from loom_audit.web.shared.admission import COOKIE, LABEL_CHARACTERS, Admission
 from loom_audit.web.sign_in import signing_in_page
 from tests.web.conftest import PORT, Live, Recorded, asking
 from tests.web.web_pages import pages

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from loom_audit.api.upkeep.drift import accept_drift
-from loom_audit.web.urls import quoted
+from loom_audit.web.shared.urls import quoted
 from tests.integrity.test_cut_off import cut_off
 from tests.integrity.test_verified_reads import forge
 from tests.web.conftest import Recorded

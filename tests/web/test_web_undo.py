@@ -9,7 +9,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 from pysqlite3 import dbapi2 as sqlite3
 
-from loom_audit.web.urls import quoted
+from loom_audit.web.shared.urls import quoted
 from tests.web.conftest import Recorded
 
 HX = {"hx-request": "true"}

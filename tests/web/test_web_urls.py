@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loom_audit.web.urls import address, encoded, fields, first, quoted, unquoted
+from loom_audit.web.shared.urls import address, encoded, fields, first, quoted, unquoted
 
 names = st.binary(min_size=1, max_size=40).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 

@@ -17,8 +17,8 @@ from loom_audit.api.face import AuditedWorkspace, person
 from loom_audit.model.plans.planning import Plan
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Session as Listed
-from loom_audit.web import admission
-from loom_audit.web.admission import Admission
+from loom_audit.web.shared import admission
+from loom_audit.web.shared.admission import Admission
 from tests.web.conftest import Recorded, asking
 from tests.web.test_web_undo import HX, carry_out, fields, plan
 
@@ -193,7 +193,7 @@ def test_an_undo_of_many_is_listed_below_the_newest_of_them(
 def test_an_undo_of_what_is_on_another_page_has_a_row_of_its_own(
     recorded: Recorded, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loom_audit.web.listing.ROWS", 4)
+    monkeypatch.setattr("loom_audit.web.shared.listing.ROWS", 4)
     number = press(client, recorded, recorded.numbers["notes"])
     assert row_ids(client.get(f"{recorded.url}/calls").text)[0] == str(number)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from loom_audit.web.urls import quoted
+from loom_audit.web.shared.urls import quoted
 
 HOSTILE = (
     "<script>window.hacked = 1</script>\n"

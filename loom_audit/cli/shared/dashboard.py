@@ -8,7 +8,7 @@ from loom_audit.model.text.display import one_line
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditStore
-    from loom_audit.web.admission import Visitor
+    from loom_audit.web.shared.admission import Visitor
 
 PORT = 8642
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from loom_audit.api.face import Timeline
 from loom_audit.model.records import Call, OutsideChange
 from loom_audit.ports import CallFilter
-from loom_audit.web.budget import LINKED, NODE
-from loom_audit.web.dependencies import number
-from loom_audit.web.urls import Fields, first
+from loom_audit.web.shared.budget import LINKED, NODE
+from loom_audit.web.shared.dependencies import number
+from loom_audit.web.shared.urls import Fields, first
 
 ROWS = 100
 OUTSIDE_ROWS = 200

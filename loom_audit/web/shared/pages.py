@@ -31,7 +31,7 @@ from loom_audit.model.text.display import (
     visible,
     visible_path,
 )
-from loom_audit.web.urls import address, encoded, quoted
+from loom_audit.web.shared.urls import address, encoded, quoted
 
 STATUS = {
     "INVALID_PATH": 400,
@@ -252,7 +252,7 @@ def mode(bits: int) -> str:
 
 def assets(name: str) -> Path:
     """The folder `templates` or `static`, found from where this module lies."""
-    package = Path(__file__).resolve().parent.parent
+    package = Path(__file__).resolve().parents[2]
     checkout = package.parent / name
     packed = package / "_assets" / name
     return packed if packed.is_dir() else checkout

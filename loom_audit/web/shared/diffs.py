@@ -11,7 +11,7 @@ from loom_audit.model.files import FileChange, FileState, Move, shown_moves
 from loom_audit.model.kinds import Kind, kind_of
 from loom_audit.model.text.display import size_text, visible_bytes
 from loom_audit.model.text.textdiff import Diff, Line, diff_lines
-from loom_audit.web.budget import row_weight, weight
+from loom_audit.web.shared.budget import row_weight, weight
 
 AUTO = 12_000
 """What the lines of a file may weigh that come with a page of several files."""

@@ -13,11 +13,11 @@ from starlette.responses import Response
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.text.display import visible_path
-from loom_audit.web.budget import Budget, Part, row_weight
-from loom_audit.web.dependencies import number
-from loom_audit.web.diffs import AUTO, Content, FileView, joined, view_change
-from loom_audit.web.pages import Pages, wants_fragment
-from loom_audit.web.urls import Fields, first
+from loom_audit.web.shared.budget import Budget, Part, row_weight
+from loom_audit.web.shared.dependencies import number
+from loom_audit.web.shared.diffs import AUTO, Content, FileView, joined, view_change
+from loom_audit.web.shared.pages import Pages, wants_fragment
+from loom_audit.web.shared.urls import Fields, first
 
 LISTS = ("files", "diffs")
 FEW = 3

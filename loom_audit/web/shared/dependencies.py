@@ -9,9 +9,9 @@ from starlette.requests import ClientDisconnect
 from loom_audit.api.face import AuditedWorkspace, AuditStore
 from loom_audit.errors import InvalidArguments, NotFound, TooLarge
 from loom_audit.model.text.times import is_time, read_time
-from loom_audit.web.admission import Visitor
-from loom_audit.web.pages import Pages
-from loom_audit.web.urls import Fields, fields, first, unquoted
+from loom_audit.web.shared.admission import Visitor
+from loom_audit.web.shared.pages import Pages
+from loom_audit.web.shared.urls import Fields, fields, first, unquoted
 
 MAX_FORM_BYTES = 1024 * 1024
 

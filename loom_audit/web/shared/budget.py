@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.text.display import visible
-from loom_audit.web.dependencies import number
-from loom_audit.web.urls import Fields, first, quoted
+from loom_audit.web.shared.dependencies import number
+from loom_audit.web.shared.urls import Fields, first, quoted
 
 PAGE = 24_000
 """What the lists of a whole page may weigh, so that it stays below 1,500 nodes and 50 KB sent."""
