@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from http import HTTPStatus
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -22,24 +23,27 @@ from starlette.staticfiles import StaticFiles
 
 from loom_audit.api.face import AuditStore, person
 from loom_audit.errors import AuditError, StorageFailed
-from loom_audit.web import (
-    approvals,
-    calls,
-    checks,
-    counts,
-    holding,
-    images,
-    live,
-    overview,
-    points,
-    sign_in,
-    undo,
-)
+from loom_audit.web import live, sign_in, undo
 from loom_audit.web.arrival import SECONDS, TimedConnection
 from loom_audit.web.guard import Changing, Guard, secured
 from loom_audit.web.listening import listen
 from loom_audit.web.shared.admission import Admission, Visitor
 from loom_audit.web.shared.pages import STATUS, Pages, assets
+
+MODULES = (
+    "overview",
+    "calls",
+    "approvals",
+    "points",
+    "checks",
+    "undo",
+    "holding",
+    "counts",
+    "images",
+    "live",
+    "sign_in",
+)
+"""Every module with a `router`; the navigation leads to the `PLACES` of those that have some."""
 
 PORT = 8642
 SMALL = 1_000
@@ -59,23 +63,13 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
     )
     app.state.store = store
     app.state.admission = admission
-    app.state.pages = Pages()
+    modules = [import_module(f"loom_audit.web.{name}") for name in MODULES]
+    app.state.pages = Pages(
+        [place for module in modules for place in getattr(module, "PLACES", ())]
+    )
     app.state.plans = undo.LastPlans()
     app.state.works = live.Works()
-    rooms = (
-        approvals,
-        calls,
-        checks,
-        counts,
-        holding,
-        images,
-        live,
-        overview,
-        points,
-        sign_in,
-        undo,
-    )
-    for module in rooms:
+    for module in modules:
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, methods=["GET"])
     app.mount("/static", StaticFiles(directory=assets("static")), name="static")

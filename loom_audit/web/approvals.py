@@ -15,10 +15,11 @@ from loom_audit.tools.approvals.policy import call_subject
 from loom_audit.web.calls import Value, as_text
 from loom_audit.web.shared.admission import Visitor
 from loom_audit.web.shared.dependencies import Form, Query, Render, SignedIn, Workspace
-from loom_audit.web.shared.pages import STATUS, Pages, wants_fragment
+from loom_audit.web.shared.pages import STATUS, Pages, Place, wants_fragment
 from loom_audit.web.shared.urls import address, first
 
 router = APIRouter()
+PLACES = (Place("approvals", "Approvals", ("approvals",)),)
 MAX_TYPED = 200_000
 """Characters of arguments that are offered to be changed: a form holds 1 MiB."""
 

@@ -20,10 +20,11 @@ from loom_audit.web.shared.budget import Budget, Part, weight
 from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
 from loom_audit.web.shared.listing import FAILED, FILTERS, list_calls
-from loom_audit.web.shared.pages import Pages, wants_fragment
+from loom_audit.web.shared.pages import Pages, Place, wants_fragment
 from loom_audit.web.shared.urls import Fields, address, first, unquoted
 
 router = APIRouter()
+PLACES = (Place("calls", "Calls", ("calls",)),)
 VALUE_CHARACTERS = 20_000
 TEXTS = ("arguments", "output", "result")
 TEXT = 3_500

@@ -15,10 +15,11 @@ from loom_audit.web.live import Works
 from loom_audit.web.shared.budget import Budget
 from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Form, Query, Render, SignedIn, Workspace
-from loom_audit.web.shared.pages import redirect, wants_fragment
+from loom_audit.web.shared.pages import Place, redirect, wants_fragment
 from loom_audit.web.shared.urls import address, first
 
 router = APIRouter()
+PLACES = (Place("status", "Status", ("status",)), Place("verify", "Verify", ("verify",)))
 UNTRACKED = 50
 BEGUN = 20
 TAKING_BACK = get_args(Verb)

@@ -9,9 +9,11 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.ports import CallFilter
 from loom_audit.web.shared.dependencies import Query, Render, Store, Workspace, number
 from loom_audit.web.shared.listing import OUTSIDE_ROWS, Listing
+from loom_audit.web.shared.pages import Place
 from loom_audit.web.shared.urls import address
 
 router = APIRouter()
+PLACES = (Place("overview", "Overview", (), path=""),)
 SESSIONS = 20
 LAST_CALLS = 12
 

@@ -17,10 +17,14 @@ from loom_audit.model.text.display import visible_bytes
 from loom_audit.web.shared.budget import Budget, row_weight, weight
 from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number, point_text
-from loom_audit.web.shared.pages import Pages, wants_fragment
+from loom_audit.web.shared.pages import Pages, Place, wants_fragment
 from loom_audit.web.shared.urls import address, first, quoted, unquoted
 
 router = APIRouter()
+PLACES = (
+    Place("files", "Files", ("at", "head"), path=""),
+    Place("compare", "Compare", ("compare",)),
+)
 SHOWN_BYTES = 16 * 1024 * 1024
 LINE_CHARACTERS = 2_000
 DUMPED_BYTES = 256

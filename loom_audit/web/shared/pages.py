@@ -6,7 +6,7 @@ marks unseen). Page and fragment are one template: a fragment is one of its bloc
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
@@ -16,6 +16,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2_fragments import render_block
 from markupsafe import Markup
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -55,10 +56,19 @@ STATUS = {
 LINKED_CALLS = 10
 
 
-class Pages:
-    """Renders the templates of one running dashboard."""
+class Place(Struct, frozen=True):
+    """A link of the navigation, to `/w/WORKSPACE/part/…/path`; `section` marks the present page."""
 
-    def __init__(self) -> None:
+    section: str
+    title: str
+    parts: tuple[str, ...]
+    path: str | None = None
+
+
+class Pages:
+    """Renders the templates of one running dashboard, with these places in the navigation."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
         self._static = fingerprints(assets("static"))
         self._environment = Environment(
             loader=FileSystemLoader(assets("templates")),
@@ -69,6 +79,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.globals.update(
+            places=places,
             static=self._static_address,
             address=address,
             encoded=encoded,
