@@ -25,16 +25,17 @@ def killed_after(written: int, root: Path, act: Act) -> None:
 
 
 def die_after(written: int) -> None:
-    put = exchange._renameat2
+    put = exchange._renamed_at_once
     left = [written]
 
-    def mortal(source: exchange.Location, target: exchange.Location, flags: int) -> None:
-        put(source, target, flags)
+    def mortal(source: exchange.Location, target: exchange.Location, flags: int) -> bool:
+        done = put(source, target, flags)
         left[0] -= 1
         if not left[0]:
             os.kill(os.getpid(), signal.SIGKILL)
+        return done
 
-    exchange._renameat2 = mortal  # in this process only, which ends
+    exchange._renamed_at_once = mortal  # in this process only, which ends
 
 
 def roll_back(point: str | int) -> Act:

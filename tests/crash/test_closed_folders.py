@@ -202,7 +202,7 @@ def die_at(nth: int, number: int) -> None:
 
     for place, name in (
         (opening, "_set_mode"),
-        (exchange, "_renameat2"),
+        (exchange, "_renamed_at_once"),
         (exchange.Location, "unlink"),
         (exchange.Location, "rmdir"),
         (exchange.Location, "mkdir"),

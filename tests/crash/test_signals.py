@@ -184,15 +184,16 @@ def _run(workspace: AuditedWorkspace) -> None:
 
 
 def _die_in_the_middle() -> None:
-    put, left = exchange._renameat2, [4]
+    put, left = exchange._renamed_at_once, [4]
 
-    def mortal(source: exchange.Location, target: exchange.Location, flags: int) -> None:
-        put(source, target, flags)
+    def mortal(source: exchange.Location, target: exchange.Location, flags: int) -> bool:
+        done = put(source, target, flags)
         left[0] -= 1
         if not left[0]:
             os.kill(os.getpid(), signal.SIGKILL)
+        return done
 
-    exchange._renameat2 = mortal  # in this process only, which ends
+    exchange._renamed_at_once = mortal  # in this process only, which ends
 
 
 @pytest.fixture(scope="module")

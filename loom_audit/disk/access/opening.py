@@ -11,6 +11,7 @@ from pathlib import Path
 
 from loom_audit.disk.access.identity import identity_at, is_same_file
 from loom_audit.disk.access.root_directory import RootDirectory
+from loom_audit.disk.access.system import closing_fd
 from loom_audit.model.events import OPENED, OpenedFolder
 from loom_audit.model.files import parents
 
@@ -32,41 +33,31 @@ def closed_among(beneath: RootDirectory, folders: Iterable[str]) -> Iterator[Ope
         for path, need in on_the_way(folder):
             needs[path] = needs.get(path, 0) | need
     for path, need in sorted(needs.items()):
-        with suppress(OSError):  # it is made later, or is reached once one above it is opened
-            descriptor = beneath.open_folder(path, readable=False)
-            try:
-                found = os.fstat(descriptor)
-                if _is_closed(found, need):
-                    mode = stat.S_IMODE(found.st_mode)
-                    yield OpenedFolder(path, mode, identity_at(descriptor))
-            finally:
-                os.close(descriptor)
+        # what cannot be opened is made later, or is reached once one above it is opened
+        with suppress(OSError), closing_fd(beneath.open_folder(path, readable=False)) as descriptor:
+            found = os.fstat(descriptor)
+            if _is_closed(found, need):
+                mode = stat.S_IMODE(found.st_mode)
+                yield OpenedFolder(path, mode, identity_at(descriptor))
 
 
 def open_folder(beneath: RootDirectory, folder: str, need: int = OPENED) -> os.stat_result | None:
     """Open a folder of ours where it has not what is needed; what it was then, else None."""
-    descriptor = beneath.open_folder(folder, readable=False)
-    try:
+    with closing_fd(beneath.open_folder(folder, readable=False)) as descriptor:
         return _open(descriptor, need)
-    finally:
-        os.close(descriptor)
 
 
 def close_folder(beneath: RootDirectory, folder: str, was: os.stat_result) -> None:
     """Close a folder again; another one, or one whose mode was changed since, stays as it is."""
-    descriptor = beneath.open_folder(folder, readable=False)
-    try:
+    with closing_fd(beneath.open_folder(folder, readable=False)) as descriptor:
         found = os.fstat(descriptor)
         if (found.st_dev, found.st_ino) == (was.st_dev, was.st_ino):
             _close(descriptor, was)
-    finally:
-        os.close(descriptor)
 
 
 def close_left_open(beneath: RootDirectory, left: OpenedFolder, mode: int) -> bool:
     """Give a folder that was left open this mode; False where it is another one, or not open."""
-    descriptor = beneath.open_folder(left.path, readable=False)
-    try:
+    with closing_fd(beneath.open_folder(left.path, readable=False)) as descriptor:
         found = os.fstat(descriptor)
         is_open = stat.S_IMODE(found.st_mode) == left.mode | OPENED != mode
         same = not left.identity or is_same_file(identity_at(descriptor), left.identity)
@@ -74,8 +65,6 @@ def close_left_open(beneath: RootDirectory, left: OpenedFolder, mode: int) -> bo
             _set_mode(descriptor, mode)
             return True
         return False
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

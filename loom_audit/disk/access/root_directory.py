@@ -78,11 +78,7 @@ class RootDirectory:
         """Make it where it was deleted; nothing where it is there. OSError."""
         if self.is_deleted:
             os.makedirs(self.real)
-            above = os.open(os.path.dirname(self.real), _ROOT)
-            try:
-                system.fsync(above)
-            finally:
-                os.close(above)
+            system.sync_folder(os.path.dirname(self.real))
             self._open_anew()
 
     def _open_anew(self) -> None:

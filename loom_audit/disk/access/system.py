@@ -58,6 +58,24 @@ if _LINUX:
     )
 
 
+class closing_fd:
+    """A block at whose end a descriptor is closed, as `with closing_fd(os.open(…)) as descriptor`.
+
+    A write enters several, so that this is no generator.
+    """
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __enter__(self) -> int:
+        return self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
 class System(Struct, frozen=True):
     """Which calls may be used; all False is the portable way that works everywhere."""
 
@@ -144,6 +162,12 @@ def fsync(descriptor: int) -> None:
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
             return
     os.fsync(descriptor)
+
+
+def sync_folder(folder: str | Path) -> None:
+    """Make the names in a folder durable; OSError."""
+    with closing_fd(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
+        fsync(descriptor)
 
 
 # --- tables of this process ---------------------------------------------------------------

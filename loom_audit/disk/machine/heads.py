@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from loom_audit.disk.access.system import closing_fd, sync_folder
 from loom_audit.errors import StorageFailed
 from loom_audit.model.events import TreeHead
 
@@ -55,8 +56,7 @@ def append_head(folder: Path, head: TreeHead) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        descriptor = os.open(folder / f"{head.log}.heads", flags, 0o600)
-        try:
+        with closing_fd(os.open(folder / f"{head.log}.heads", flags, 0o600)) as descriptor:
             size = os.fstat(descriptor).st_size
             line = (head_line(head) + "\n").encode()
             last = os.pread(descriptor, len(line) + 1, max(0, size - len(line) - 1))
@@ -66,23 +66,13 @@ def append_head(folder: Path, head: TreeHead) -> None:
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
         if size == 0:
-            _sync_folder(folder)  # a new name is durable only with its folder
+            sync_folder(folder)  # a new name is durable only with its folder
     except OSError as error:
         raise StorageFailed(
             f"the tree head could not be kept in {folder}: {error.strerror}",
             hint="`loom-audit head` prints it.",
         ) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_heads(folder: Path, log: str) -> Sequence[TreeHead]:

@@ -6,6 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from loom_audit.disk.access.paths import audit_errors
+from loom_audit.disk.access.system import closing_fd, sync_folder
 
 
 class DiskHeldSessions:
@@ -25,17 +26,14 @@ class DiskHeldSessions:
             file = self._file(session)
             written = file.with_suffix(f".{os.getpid()}")
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            descriptor = os.open(written, flags, 0o600)
-            try:
+            with closing_fd(os.open(written, flags, 0o600)) as descriptor:
                 rest = text.encode("utf-8", "backslashreplace")
                 while rest:
                     rest = rest[os.write(descriptor, rest) :]
                 os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
             written.replace(file)
-            self._sync(self._folder)
-            self._sync(self._folder.parent)  # in which the folder may be new
+            sync_folder(self._folder)
+            sync_folder(self._folder.parent)  # in which the folder may be new
 
     def get(self, session: str) -> str | None:
         with audit_errors(str(self._folder)), suppress(FileNotFoundError):
@@ -45,14 +43,7 @@ class DiskHeldSessions:
     def discard(self, session: str) -> None:
         with audit_errors(str(self._folder)), suppress(FileNotFoundError):
             self._file(session).unlink()
-            self._sync(self._folder)
+            sync_folder(self._folder)
 
     def _file(self, session: str) -> Path:
         return self._folder / sha256(session.encode("utf-8", "surrogatepass")).hexdigest()
-
-    def _sync(self, folder: Path) -> None:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from loom_audit.disk.access import system
+from loom_audit.disk.access.system import closing_fd
 
 NAME = "spool"
 RESERVED = 256 * 1024
@@ -64,8 +65,8 @@ class Spool:
         Those that the block adds to the list beside them wait on. While another process takes them
         there are none.
         """
-        lock = os.open(self._folder / f"{NAME}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        with closing_fd(os.open(self._folder / f"{NAME}.lock", flags, 0o600)) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -82,8 +83,6 @@ class Spool:
             for file in files:
                 with suppress(OSError):
                     file.unlink()
-        finally:
-            os.close(lock)
 
     def _aside(self) -> list[Path]:
         """What was moved aside and not removed, oldest first; a folder is not ours."""
@@ -155,13 +154,11 @@ def _rename_to_absent(file: Path, target: Path) -> None:
 
 def _allocate(file: Path) -> None:
     """Reserve space for a file behind its end, where its filesystem can."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with closing_fd(os.open(file, flags)) as descriptor:
         if stat.S_ISREG(os.fstat(descriptor).st_mode) and hasattr(_libc, "fallocate"):
             length = ctypes.c_longlong(RESERVED)
             _libc.fallocate(descriptor, _KEEP_SIZE, ctypes.c_longlong(0), length)
-    finally:
-        os.close(descriptor)
 
 
 def _lines(file: Path) -> Sequence[bytes]:

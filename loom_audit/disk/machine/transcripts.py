@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from loom_audit.disk.access.system import closing_fd
 from loom_audit.disk.looking import inotify
 
 _NO_FOLDER_YET = 0.01
@@ -29,16 +30,14 @@ class DiskTranscript:
 
     def read(self) -> Sequence[bytes]:
         lines: list[bytes] = []
-        with suppress(OSError):  # it is not there yet, or not for us: it tells nothing
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            try:
-                self._follow(os.fstat(descriptor))
-                while data := os.pread(descriptor, _AT_ONCE, self._offset):
-                    self._offset += len(data)
-                    *whole, self._rest = (self._rest + data).split(b"\n")
-                    lines += whole
-            finally:
-                os.close(descriptor)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        # one that is not there yet, or not for us, tells nothing
+        with suppress(OSError), closing_fd(os.open(self._path, flags)) as descriptor:
+            self._follow(os.fstat(descriptor))
+            while data := os.pread(descriptor, _AT_ONCE, self._offset):
+                self._offset += len(data)
+                *whole, self._rest = (self._rest + data).split(b"\n")
+                lines += whole
         return lines
 
     def _follow(self, seen: os.stat_result) -> None:
@@ -67,11 +66,9 @@ class DiskTranscript:
             self.close()
             if inotify.AVAILABLE:
                 self._queue = inotify.open_queue()
-                folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                try:
+                flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+                with closing_fd(os.open(self._path.parent, flags)) as folder:
                     inotify.add(self._queue, folder)
-                finally:
-                    os.close(folder)
                 self._folder = (seen.st_dev, seen.st_ino)
                 return True
         except OSError:

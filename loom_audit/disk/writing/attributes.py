@@ -148,9 +148,7 @@ def attributes_of(descriptor: int, seen: os.stat_result) -> Attributes:
 
 def attributes_at(location: Location) -> Attributes:
     """The attributes of what is at the location. FileNotFoundError."""
-    found = location.lstat()
-    if found is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), location.name)
+    found = location.stat()
     acl = None if stat.S_ISLNK(found.st_mode) else acl_at(location)
     identity = identity_at(location.fd, os.fsencode(location.name))
     return Attributes(own_mode(found.st_mode, acl), acl is not None, found.st_nlink, identity)

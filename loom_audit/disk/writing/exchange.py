@@ -16,6 +16,7 @@ from msgspec import Struct
 from loom_audit.disk.access import system
 from loom_audit.disk.access.paths import join, split
 from loom_audit.disk.access.root_directory import OpenFolders
+from loom_audit.disk.access.system import closing_fd
 
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _NO_LINKS = (errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EACCES)
@@ -37,9 +38,14 @@ class Location(Struct, frozen=True):
         """The folder's descriptor."""
         return self.folders.fd(self.parent)
 
+    def stat(self) -> os.stat_result:
+        """What is there itself, not what a link leads to. FileNotFoundError where nothing is."""
+        return os.stat(self.name, dir_fd=self.fd, follow_symlinks=False)
+
     def lstat(self) -> os.stat_result | None:
+        """As `stat`, None where nothing is."""
         try:
-            return os.stat(self.name, dir_fd=self.fd, follow_symlinks=False)
+            return self.stat()
         except FileNotFoundError:
             return None
 
@@ -66,13 +72,10 @@ class Location(Struct, frozen=True):
         if not os.path.isdir("/proc/self/fd"):
             os.chmod(self.name, mode, dir_fd=self.fd, follow_symlinks=False)
             return
-        descriptor = self.open(system.O_PATH)
-        try:
+        with closing_fd(self.open(system.O_PATH)) as descriptor:
             if stat.S_ISLNK(os.fstat(descriptor).st_mode):
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self.name)
             Path(f"/proc/self/fd/{descriptor}").chmod(mode)
-        finally:
-            os.close(descriptor)
 
     def temporary_sibling(self) -> "Location":
         """A fresh temporary name in the same folder."""
@@ -86,17 +89,10 @@ def location_of(folders: OpenFolders, path: str) -> Location:
 
 def exchange(one: Location, other: Location) -> None:
     """Exchange the two; FileNotFoundError when one is absent."""
-    if one.folders.beneath.calls.renameat2:
-        try:
-            _renameat2(one, other, system.RENAME_EXCHANGE)
-            return
-        except OSError as error:
-            if error.errno not in _UNSUPPORTED:
-                raise
+    if _renamed_at_once(one, other, system.RENAME_EXCHANGE):
+        return
     aside = other.temporary_sibling()
-    found = other.lstat()
-    if found is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), other.name)
+    found = other.stat()
     new = one.lstat()
     if stat.S_ISDIR(found.st_mode) or (new is not None and stat.S_ISDIR(new.st_mode)):
         _rename(other, aside)
@@ -117,13 +113,8 @@ def exchange(one: Location, other: Location) -> None:
 
 def move(source: Location, target: Location) -> None:
     """Move to a name where nothing is; FileExistsError when something is there."""
-    if source.folders.beneath.calls.renameat2:
-        try:
-            _renameat2(source, target, system.RENAME_NOREPLACE)
-            return
-        except OSError as error:
-            if error.errno not in _UNSUPPORTED:
-                raise
+    if _renamed_at_once(source, target, system.RENAME_NOREPLACE):
+        return
     found = source.lstat()
     if found is not None and not stat.S_ISDIR(found.st_mode):
         try:
@@ -138,14 +129,18 @@ def move(source: Location, target: Location) -> None:
     _rename(source, target)
 
 
-def _renameat2(source: Location, target: Location, flags: int) -> None:
-    system.renameat2(
-        source.fd,
-        source.name.encode("utf-8", "surrogateescape"),
-        target.fd,
-        target.name.encode("utf-8", "surrogateescape"),
-        flags,
-    )
+def _renamed_at_once(source: Location, target: Location, flags: int) -> bool:
+    """Rename by renameat2(2); False where the system or the filesystem has no such call."""
+    if not source.folders.beneath.calls.renameat2:
+        return False
+    old, new = (one.name.encode("utf-8", "surrogateescape") for one in (source, target))
+    try:
+        system.renameat2(source.fd, old, target.fd, new, flags)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        return False
+    return True
 
 
 def _rename(source: Location, target: Location) -> None:

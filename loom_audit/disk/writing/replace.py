@@ -15,6 +15,7 @@ from typing import BinaryIO
 from loom_audit.disk.access import system
 from loom_audit.disk.access.paths import kind_of, not_a_file_error, printable, split
 from loom_audit.disk.access.root_directory import OpenFolders
+from loom_audit.disk.access.system import closing_fd
 from loom_audit.disk.writing import attributes
 from loom_audit.disk.writing.attributes import ACL, acl_at, carried, inherited_acl
 from loom_audit.disk.writing.exchange import Location, exchange, link_to, location_of, move
@@ -67,10 +68,7 @@ def stage(
         else:
             given = _attributes_for(folders, folder, after, source)
             return _write(temporary, waiting, after, content, given, durable=durable)
-        made = temporary.lstat()
-        if made is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), temporary.name)
-        return identity_of(made)
+        return identity_of(temporary.stat())
     except BaseException:
         remove(temporary)
         raise
@@ -124,8 +122,7 @@ def _write(
     *,
     durable: bool,
 ) -> Identity:
-    descriptor = _open_new(temporary, inode, after.mode & 0o777)
-    try:
+    with closing_fd(_open_new(temporary, inode, after.mode & 0o777)) as descriptor:
         digest, size = hashlib.sha256(), 0
         while chunk := content.read(CHUNK):
             digest.update(chunk)
@@ -139,8 +136,6 @@ def _write(
         if durable:
             system.fsync(descriptor)
         return identity_of(made)
-    finally:
-        os.close(descriptor)
 
 
 def _open_new(temporary: Location, inode: int | None, mode: int) -> int:
@@ -209,17 +204,25 @@ def _accept_displaced(
         return None
     if kind == stat.S_IFDIR:
         target.folders.forget(target.path)
-        state = folder_state(temporary, found)
         try:
-            temporary.rmdir()
-        except OSError as error:
+            return _remove_folder(temporary, found, target)
+        except (OSError, AuditError):
             exchange(temporary, target)
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                raise not_empty_error(target) from error
             raise
-        return state
     exchange(temporary, target)
     raise not_a_file_error(target.path, found.st_mode)
+
+
+def _remove_folder(location: Location, found: os.stat_result, target: Location) -> FileState:
+    """Delete an empty folder; its state. Conflict, naming the target, when something is in it."""
+    state = folder_state(location, found)
+    try:
+        location.rmdir()
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise not_empty_error(target) from error
+        raise
+    return state
 
 
 def not_empty_error(target: Location) -> Conflict:
@@ -300,14 +303,7 @@ def _displace(target: Location, found: os.stat_result | None, temporary: Locatio
     if found is None:
         return PathReversal(target, None, None, None)
     if stat.S_ISDIR(found.st_mode):
-        state = folder_state(target, found)
-        try:
-            target.rmdir()
-        except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                raise not_empty_error(target) from error
-            raise
-        return PathReversal(target, None, found, None, state)
+        return PathReversal(target, None, found, None, _remove_folder(target, found, target))
     try:
         move(target, temporary)
     except FileNotFoundError:

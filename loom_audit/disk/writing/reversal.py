@@ -4,20 +4,22 @@ Whatever is deleted is first made sure to be our own: a third party's edit of ou
 makes `put_back` raise Conflict and leaves everything where it is.
 """
 
-import contextlib
 import errno
 import hashlib
 import io
 import os
 import stat
-from collections.abc import Iterator
-from typing import BinaryIO, cast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import BinaryIO, TypeVar, cast
 
 from msgspec import Struct
 
 from loom_audit.disk.access import system
 from loom_audit.disk.access.opening import opened
 from loom_audit.disk.access.paths import audit_errors, printable
+from loom_audit.disk.access.system import closing_fd
 from loom_audit.disk.writing import attributes
 from loom_audit.disk.writing.attributes import acl_at, acl_of, own_mode
 from loom_audit.disk.writing.exchange import Location, exchange, move
@@ -25,6 +27,7 @@ from loom_audit.errors import Conflict, FileNotFound
 from loom_audit.model.files import BlobId, FileState
 
 CHUNK = 1 << 20
+T = TypeVar("T")
 
 
 class Identity(Struct, frozen=True):
@@ -76,11 +79,8 @@ def sync_inode(target: Location) -> None:
         target.folders.forget(target.path)
         target.folders.sync(target.path)
     elif found is not None:
-        descriptor = open_owned(target, found)
-        try:
+        with closing_fd(open_owned(target, found)) as descriptor:
             system.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def open_owned(location: Location, found: os.stat_result) -> int:
@@ -107,14 +107,11 @@ def folder_state(location: Location, found: os.stat_result) -> FileState:
 
 def read_state(location: Location, found: os.stat_result) -> FileState:
     """The state of a regular file, its content read in bounded memory."""
-    descriptor = open_owned(location, found)
-    try:
+    with closing_fd(open_owned(location, found)) as descriptor:
         blob, size = _hash_of(descriptor, found.st_size)
         acl = acl_of(descriptor)
         mode = own_mode(found.st_mode, acl)
         return FileState("file", blob, mode, size, acl=acl is not None)
-    finally:
-        os.close(descriptor)
 
 
 def _hash_of(descriptor: int, expected: int) -> tuple[BlobId, int]:
@@ -129,7 +126,7 @@ def _hash_of(descriptor: int, expected: int) -> tuple[BlobId, int]:
     return BlobId(digest.hexdigest()), size
 
 
-@contextlib.contextmanager
+@contextmanager
 def owner_access(*locations: Location | None) -> Iterator[None]:
     """Let us work in folders of ours whose mode forbids it, for the block.
 
@@ -164,17 +161,21 @@ class PathReversal(Struct):
     @property
     def state(self) -> FileState | None:
         if self._state is None and self.prior is not None:
-            with audit_errors(self.target.path):
-                try:
-                    self._state = self._read_state(self.prior)
-                except PermissionError:
-                    with owner_access(self.displaced):
-                        self._state = self._read_state(self.prior)
+            self._state = self._reached(partial(self._read_state, self.prior))
         return self._state
 
     def set_state(self, state: FileState) -> None:
         """Set what was there before we made it accessible for ourselves."""
         self._state = state
+
+    def _reached(self, work: Callable[[], T]) -> T:
+        """What the work gives; where the folder of what was displaced forbids it, it is opened."""
+        with audit_errors(self.target.path):
+            try:
+                return work()
+            except PermissionError:
+                with owner_access(self.displaced):
+                    return work()
 
     def _read_state(self, prior: os.stat_result) -> FileState:
         if stat.S_ISLNK(prior.st_mode):
@@ -199,12 +200,7 @@ class PathReversal(Struct):
 
     def discard(self) -> None:
         if self.displaced is not None:
-            with audit_errors(self.target.path):
-                try:
-                    self.displaced.unlink()
-                except PermissionError:
-                    with owner_access(self.displaced):
-                        self.displaced.unlink()
+            self._reached(self.displaced.unlink)
             self.displaced = None
 
     def discard_unchanged(self) -> bool:
@@ -213,24 +209,16 @@ class PathReversal(Struct):
             and self.prior is not None
             and stat.S_ISREG(self.prior.st_mode)
         ):
-            with audit_errors(self.target.path):
-                try:
-                    blob = self._settled_hash(self.displaced, self.prior)
-                except PermissionError:
-                    with owner_access(self.displaced):
-                        blob = self._settled_hash(self.displaced, self.prior)
+            blob = self._reached(partial(self._settled_hash, self.displaced, self.prior))
             if self.state is None or self.state.blob != blob:
                 return False
         self.discard()
         return True
 
     def _settled_hash(self, displaced: Location, prior: os.stat_result) -> BlobId:
-        descriptor = open_owned(displaced, prior)
-        try:
+        with closing_fd(open_owned(displaced, prior)) as descriptor:
             self.target.folders.beneath.patience.wait(descriptor)
             return _hash_of(descriptor, prior.st_size)[0]
-        finally:
-            os.close(descriptor)
 
     def put_back(self) -> None:
         with audit_errors(self.target.path), owner_access(self.target, self.displaced):
@@ -263,7 +251,7 @@ class PathReversal(Struct):
             self._exchange_back(back)
         except BaseException:
             if made:
-                with contextlib.suppress(OSError):
+                with suppress(OSError):
                     back.rmdir()
             raise
         self.displaced = None
@@ -286,12 +274,9 @@ class PathReversal(Struct):
     def _remove_own(self, temporary: Location, identity: Identity) -> bool:
         """Delete our replacement, unless somebody has written into it or does so just now."""
         if identity.kind == stat.S_IFREG:
-            with contextlib.suppress(OSError):  # it is another file, or its mode forbids it
-                descriptor = temporary.open(os.O_RDONLY)
-                try:
-                    self.target.folders.beneath.patience.wait(descriptor)
-                finally:
-                    os.close(descriptor)
+            # it may be another file, or its mode forbid it
+            with suppress(OSError), closing_fd(temporary.open(os.O_RDONLY)) as descriptor:
+                self.target.folders.beneath.patience.wait(descriptor)
         return identity.is_at(temporary) and _try_remove(temporary)
 
     def _conflict(self) -> Conflict:
