@@ -55,6 +55,15 @@ class Keys:
             return bool(self.google_key and self.google_engine)
         return bool(self.serper_key)
 
+    @property
+    def ready(self) -> dict[str, bool]:
+        """Which providers are configured, never with what."""
+        return {
+            "google": self.has("google"),
+            "serper": self.has("serper"),
+            "oracle": bool(self.oracle_url and self.oracle_model),
+        }
+
 
 def read_keys(environment: Mapping[str, str] | None = None) -> Keys:
     """LOOM_PROXY_GOOGLE_KEY, _GOOGLE_ENGINE, _SERPER_KEY, _ORACLE_URL, _ORACLE_KEY,
@@ -137,18 +146,13 @@ def create_proxy(keys: Keys, *, port: int = PORT) -> FastAPI:
 
     @app.post("/proxy/oracle")
     async def oracle(query: Question) -> dict[str, Any]:
-        if not keys.oracle_url or not keys.oracle_model:
+        if not keys.ready["oracle"]:
             raise _not_configured("No oracle is configured on the proxy")
         return await _oracle(app.state.client, keys, query)
 
     @app.get("/healthz")
     async def healthz() -> dict[str, bool]:
-        """Which providers are configured, never with what."""
-        return {
-            "google": keys.has("google"),
-            "serper": keys.has("serper"),
-            "oracle": bool(keys.oracle_url and keys.oracle_model),
-        }
+        return keys.ready
 
     app.add_exception_handler(Refusal, _handle_refusal)
     app.add_exception_handler(RequestValidationError, _handle_invalid)

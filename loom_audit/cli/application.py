@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from importlib import import_module
 from keyword import iskeyword
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -88,8 +89,8 @@ class Commands(click.Group):
                 formatter.write_dl(rows, col_max=14)
 
 
-def _keep_shared_options(store: str | None, workspace: str | None, json: bool) -> None:
-    click.get_current_context().obj = SharedOptions(store, workspace, json)
+def _keep_shared_options(**given: Any) -> None:
+    click.get_current_context().obj = SharedOptions(**given)
 
 
 app = Commands(

@@ -27,11 +27,7 @@ def proxy(
     from loom_audit.proxy import read_keys, serve_proxy
 
     keys = read_keys()
-    ready = {
-        "google": keys.has("google"),
-        "serper": keys.has("serper"),
-        "oracle": bool(keys.oracle_url and keys.oracle_model),
-    }
+    ready = keys.ready
 
     def listening(url: str) -> None:
         if output.json:

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.invocation import PROGRAM, Invocation, SharedOptions
-from loom_audit.cli.shared.options import JsonOption, StoreOption, WorkspaceOption
 from loom_audit.cli.shared.output import Output, open_output
 from loom_audit.cli.shared.parameters import parameter, parameters_of
 from loom_audit.errors import (
@@ -84,16 +83,7 @@ def command(
 
 def shared_parameters() -> Sequence[click.Parameter]:
     """The options that every command has, which may stand before its name too."""
-    given: Mapping[str, tuple[Any, Any]] = {
-        "store": (StoreOption, None),
-        "workspace": (WorkspaceOption, None),
-        "json": (JsonOption, False),
-    }
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return [
-        parameter(inspect.Parameter(name, kind, annotation=annotation, default=default))
-        for name, (annotation, default) in given.items()
-    ]
+    return [*map(parameter, inspect.signature(SharedOptions).parameters.values())]
 
 
 def _run(command: Command, **values: Any) -> None:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
 
 from loom_audit.cli.shared.output import Output
+from loom_audit.cli.shared.parameters import option
 from loom_audit.errors import AuditError, InvalidArguments, NotFound, NoWorkspace
 
 if TYPE_CHECKING:
@@ -20,9 +21,18 @@ PROGRAM = "loom-audit"
 class SharedOptions(Struct, frozen=True):
     """The shared options as given so far: before the command, then after it."""
 
-    store: str | None = None
-    workspace: str | None = None
-    json: bool = False
+    store: Annotated[
+        str | None,
+        option(metavar="URL", help="The store: a database URL or a file. [LOOM_AUDIT_STORE]"),
+    ] = None
+    workspace: Annotated[
+        str | None,
+        option(
+            metavar="PATH",
+            help="The workspace, by its folder or its id; by default the one you are in.",
+        ),
+    ] = None
+    json: Annotated[bool, option(help="One JSON object per line instead of text.")] = False
 
     def with_values(self, values: dict[str, Any]) -> "SharedOptions":
         """These options with those given after the command, which win; takes them out."""
@@ -35,9 +45,9 @@ class SharedOptions(Struct, frozen=True):
 
     def check(self) -> None:
         """InvalidArguments for an empty text, which a script's unset variable leaves."""
-        for option, given in (("--store", self.store), ("--workspace", self.workspace)):
+        for flag, given in (("--store", self.store), ("--workspace", self.workspace)):
             if given == "":
-                raise InvalidArguments(f"{option} is empty", hint="Name one, or leave it out.")
+                raise InvalidArguments(f"{flag} is empty", hint="Name one, or leave it out.")
 
 
 class Invocation(Struct, frozen=True):

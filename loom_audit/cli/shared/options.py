@@ -10,21 +10,6 @@ from loom_audit.errors import InvalidArguments, InvalidPath
 from loom_audit.model.imported import named_folder
 from loom_audit.model.plans.request import Flag
 
-StoreOption = Annotated[
-    str | None,
-    option(
-        "--store", metavar="URL", help="The store: a database URL or a file. [LOOM_AUDIT_STORE]"
-    ),
-]
-WorkspaceOption = Annotated[
-    str | None,
-    option(
-        "--workspace",
-        metavar="PATH",
-        help="The workspace, by its folder or its id; by default the one you are in.",
-    ),
-]
-JsonOption = Annotated[bool, option("--json", help="One JSON object per line instead of text.")]
 ChooseOption = Annotated[
     list[str] | None,
     option(
