@@ -192,31 +192,33 @@ def _audit_error(request: Request, error: Exception) -> Response:
     return pages.error(request, STATUS.get(error.code, 500), error)
 
 
+def _refusal(request: Request, status: int, code: str, message: str, hint: str) -> Response:
+    pages: Pages = request.app.state.pages
+    return pages.refusal(request, status, code, message, hint)
+
+
 def _http_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     hint = {
         404: "Addresses begin with /w/WORKSPACE/; the start page lists the workspaces.",
         405: "This address does not take that method.",
     }.get(status, "")
-    pages: Pages = request.app.state.pages
     phrase = HTTPStatus(status).phrase
-    answer = pages.refusal(request, status, phrase.upper().replace(" ", "_"), phrase + ".", hint)
+    answer = _refusal(request, status, phrase.upper().replace(" ", "_"), phrase + ".", hint)
     if isinstance(error, HTTPException) and error.headers:
         answer.headers.update(error.headers)
     return answer
 
 
 def _invalid(request: Request, error: Exception) -> Response:
-    pages: Pages = request.app.state.pages
-    return pages.refusal(
+    return _refusal(
         request, 400, "INVALID_ARGUMENTS", "The address is not valid.", "Check its numbers."
     )
 
 
 def _broken(request: Request, error: Exception) -> Response:
     """The page for a defect of ours; the server logs the traceback."""
-    pages: Pages = request.app.state.pages
-    answer = pages.refusal(
+    answer = _refusal(
         request,
         500,
         "INTERNAL",

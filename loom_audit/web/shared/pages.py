@@ -23,7 +23,6 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from loom_audit.api.control.approvals import is_waiting
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import AuditError
-from loom_audit.model.records import Call
 from loom_audit.model.text.display import (
     count_text,
     duration_text,
@@ -86,9 +85,6 @@ class Pages:
             quoted=quoted,
             waiting=waiting,
             is_waiting=is_waiting,
-            last_heard=last_heard,
-            told_at=told_at,
-            why_cut_off=why_cut_off,
         )
         self._environment.filters.update(
             when=when,
@@ -197,11 +193,6 @@ def obstacles(request: Request, error: AuditError) -> tuple[tuple[str, str], ...
     )
 
 
-def why_cut_off(workspace: AuditedWorkspace) -> AuditError | None:
-    """That the end of a workspace's log is gone, and so nothing is recorded; mostly None."""
-    return workspace.why_cut_off()
-
-
 def _common(request: Request, values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "nonce": request.state.nonce,
@@ -222,16 +213,6 @@ def _harmless(value: Any) -> Any:
 def waiting(workspace: AuditedWorkspace) -> int:
     """How many calls wait for an answer, for the navigation."""
     return sum(is_waiting(workspace, call) for call in workspace.timeline.open_calls())
-
-
-def last_heard(workspace: AuditedWorkspace, call: Call) -> datetime | None:
-    """When the program that reports an open call was heard last; None for a call of ours."""
-    return workspace.timeline.last_heard(call)
-
-
-def told_at(workspace: AuditedWorkspace, seq: int) -> datetime | None:
-    """When an event that was imported happened, as its client tells it."""
-    return workspace.timeline.told_at(seq)
 
 
 def plain(text: str) -> bool:
