@@ -2,6 +2,7 @@
 
 import errno
 import stat
+from collections.abc import Mapping
 
 from loom_audit.errors import (
     AuditError,
@@ -116,45 +117,37 @@ def to_audit_error(error: OSError, path: str) -> AuditError:
     number = error.errno or 0
     where = printable(path) or "the workspace's root"
     details = {"path": printable(path), "errno": errno.errorcode.get(number, str(number))}
-    if number == errno.ENOENT:
-        return FileNotFound(f"File not found: {where}", details=details)
-    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
-        reason = "read-only file system" if number == errno.EROFS else "permission denied"
-        return PermissionDenied(
-            f"{reason}: {where}", hint="Check its owner and mode.", details=details
-        )
-    if number == errno.ELOOP:
-        return InvalidPath(
-            f"a symlink is in the way, or links go round in a circle: {where}",
-            hint="Name the path that the link leads to.",
-            details=details,
-        )
-    if number == errno.ENOTDIR:
-        return NotADirectory(
-            f"a folder of the path is not a directory: {where}",
-            hint="Choose another path.",
-            details=details,
-        )
     if number == errno.EXDEV:
         return outside_error(path)
-    if number in (errno.ENOTEMPTY, errno.EEXIST):
-        return Conflict(
-            f"something is there already: {where}",
-            hint="Look at it, then choose another path.",
-            details=details,
-        )
     if number == errno.EISDIR:
         return not_a_file_error(path, stat.S_IFDIR)
-    if number == errno.ENAMETOOLONG:
-        return InvalidPath(
-            f"the path is too long: {where}", hint="A name has at most 255 bytes.", details=details
-        )
-    if number in (errno.ENOSPC, errno.EDQUOT):
-        return StorageFailed(
-            f"the disk is full: {where}", hint="Free some space and try again.", details=details
-        )
-    text = error.strerror or str(error)
-    return StorageFailed(f"{text}: {where}", hint="Check the disk.", details=details)
+    other = (StorageFailed, error.strerror or str(error), "Check the disk.")
+    kind, text, hint = _BY_NUMBER.get(number, other)
+    return kind(f"{text}: {where}", hint=hint, details=details)
+
+
+_DENIED = (PermissionDenied, "permission denied", "Check its owner and mode.")
+_IN_THE_WAY = (Conflict, "something is there already", "Look at it, then choose another path.")
+_FULL = (StorageFailed, "the disk is full", "Free some space and try again.")
+_CIRCLE = "a symlink is in the way, or links go round in a circle"
+_BY_NUMBER: Mapping[int, tuple[type[AuditError], str, str]] = {
+    errno.ENOENT: (FileNotFound, "File not found", ""),
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
+    errno.EROFS: (PermissionDenied, "read-only file system", "Check its owner and mode."),
+    errno.ELOOP: (InvalidPath, _CIRCLE, "Name the path that the link leads to."),
+    errno.ENOTDIR: (
+        NotADirectory,
+        "a folder of the path is not a directory",
+        "Choose another path.",
+    ),
+    errno.ENOTEMPTY: _IN_THE_WAY,
+    errno.EEXIST: _IN_THE_WAY,
+    errno.ENAMETOOLONG: (InvalidPath, "the path is too long", "A name has at most 255 bytes."),
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+}
+"""The class, message and hint of each of the system's errors."""
 
 
 class audit_errors:
