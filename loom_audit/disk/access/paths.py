@@ -112,6 +112,12 @@ def not_a_file_error(path: str, mode: int) -> InvalidPath:
     )
 
 
+def conflict(path: str, message: str, *, hint: str) -> Conflict:
+    """The error about a path that somebody else uses; `{}` in the message stands for it."""
+    shown = printable(path)
+    return Conflict(message.format(shown), hint=hint, details={"path": shown})
+
+
 def to_audit_error(error: OSError, path: str) -> AuditError:
     """The system's error as one of ours, naming the path."""
     number = error.errno or 0

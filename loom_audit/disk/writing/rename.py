@@ -6,7 +6,7 @@ import stat
 
 from loom_audit.disk.access.identity import identity_at
 from loom_audit.disk.access.opening import opened
-from loom_audit.disk.access.paths import printable
+from loom_audit.disk.access.paths import conflict, printable
 from loom_audit.disk.access.root_directory import OpenFolders
 from loom_audit.disk.writing.exchange import Location, location_of, move
 from loom_audit.errors import Conflict
@@ -16,16 +16,16 @@ def rename(folders: OpenFolders, source: str, target: str, identity: str) -> Non
     """Rename what has the identity, durably. OSError; Conflict with nothing changed."""
     old, new = location_of(folders, source), location_of(folders, target)
     if not folders.beneath.calls.renameat2:
-        raise Conflict(
-            f"this system cannot rename {printable(source)} without replacing what may come",
+        raise conflict(
+            source,
+            "this system cannot rename {} without replacing what may come",
             hint="Rename it yourself, or keep it where it is.",
-            details={"path": printable(source)},
         )
     if not _is_there(old, identity):
-        raise Conflict(
-            f"{printable(source)} is not the one that was moved",
+        raise conflict(
+            source,
+            "{} is not the one that was moved",
             hint="Look at it; what is there is not on record.",
-            details={"path": printable(source)},
         )
     found = old.lstat()
     inside = [old.parent, new.parent]
@@ -37,22 +37,14 @@ def rename(folders: OpenFolders, source: str, target: str, identity: str) -> Non
         with opened(folders.beneath, inside):
             move(old, new)
     except FileExistsError as error:
-        raise Conflict(
-            f"something is at {printable(target)}",
-            hint="Move that away first.",
-            details={"path": printable(target)},
-        ) from error
+        raise conflict(target, "something is at {}", hint="Move that away first.") from error
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
         raise Conflict(f"{printable(target)} is on another filesystem") from error
     if not _is_there(new, identity):
         move(new, old)
-        raise Conflict(
-            f"somebody else is changing {printable(source)}",
-            hint="Try again.",
-            details={"path": printable(source)},
-        )
+        raise conflict(source, "somebody else is changing {}", hint="Try again.")
     for parent in dict.fromkeys((old.parent, new.parent)):
         folders.sync(parent)
 

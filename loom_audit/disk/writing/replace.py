@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import BinaryIO
 
 from loom_audit.disk.access import system
-from loom_audit.disk.access.paths import kind_of, not_a_file_error, printable, split
+from loom_audit.disk.access.paths import conflict, kind_of, not_a_file_error, printable, split
 from loom_audit.disk.access.root_directory import OpenFolders
 from loom_audit.disk.access.system import closing_fd
 from loom_audit.disk.writing import attributes
@@ -82,11 +82,7 @@ def _stage_link(temporary: Location, source: Location, after: FileState) -> Iden
         if made is None or not stat.S_ISREG(made.st_mode):
             raise Conflict(f"{printable(source.path)} is no file any more")
         if read_state(temporary, made).blob != after.blob:
-            raise Conflict(
-                f"{printable(source.path)} is being changed right now",
-                hint="Try again.",
-                details={"path": printable(source.path)},
-            )
+            raise conflict(source.path, "{} is being changed right now", hint="Try again.")
         return identity_of(made)
     except BaseException:
         remove(temporary)
@@ -188,10 +184,10 @@ def take_path(
         if found is None:
             raise Conflict(f"somebody took what was displaced from {printable(target.path)}")
         return found, _accept_displaced(temporary, target, found)
-    raise Conflict(
-        f"somebody keeps creating and deleting {printable(target.path)}",
+    raise conflict(
+        target.path,
+        "somebody keeps creating and deleting {}",
         hint="Stop that program and try again.",
-        details={"path": printable(target.path)},
     )
 
 
@@ -220,17 +216,10 @@ def _remove_folder(location: Location, found: os.stat_result, target: Location) 
         location.rmdir()
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise not_empty_error(target) from error
+            hint = "Delete what is in it first."
+            raise conflict(target.path, "the folder is not empty: {}", hint=hint) from error
         raise
     return state
-
-
-def not_empty_error(target: Location) -> Conflict:
-    return Conflict(
-        f"the folder is not empty: {printable(target.path)}",
-        hint="Delete what is in it first.",
-        details={"path": printable(target.path)},
-    )
 
 
 def replace(
@@ -343,11 +332,7 @@ def _change_mode(
         attributes.change_mode(target, after.mode, acl=after.acl)
     now = target.lstat()
     if now is None or identity_of(now) != identity_of(found):
-        raise Conflict(
-            f"somebody else is changing {printable(target.path)}",
-            hint="Try again.",
-            details={"path": printable(target.path)},
-        )
+        raise conflict(target.path, "somebody else is changing {}", hint="Try again.")
     if durable and changed:
         sync_inode(target)
     return ModeReversal(target, state, stat.S_IMODE(now.st_mode), identity_of(now), acl)

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from loom_audit.disk.access import system
 from loom_audit.disk.access.opening import opened
-from loom_audit.disk.access.paths import audit_errors, printable
+from loom_audit.disk.access.paths import audit_errors, conflict, printable
 from loom_audit.disk.access.system import closing_fd
 from loom_audit.disk.writing import attributes
 from loom_audit.disk.writing.attributes import acl_at, acl_of, own_mode
@@ -280,10 +280,10 @@ class PathReversal(Struct):
         return identity.is_at(temporary) and _try_remove(temporary)
 
     def _conflict(self) -> Conflict:
-        return Conflict(
-            f"{printable(self.target.path)} was changed again after we replaced it",
+        return conflict(
+            self.target.path,
+            "{} was changed again after we replaced it",
             hint="What was displaced is kept; look at the file and decide.",
-            details={"path": printable(self.target.path)},
         )
 
 
@@ -329,10 +329,10 @@ class ModeReversal(Struct):
                 self.identity,
                 self.mode,
             ):
-                raise Conflict(
-                    f"{printable(self.target.path)} was changed again after its mode was",
+                raise conflict(
+                    self.target.path,
+                    "{} was changed again after its mode was",
                     hint="Look at it and decide.",
-                    details={"path": printable(self.target.path)},
                 )
             if self.acl is None and self.mode == self.state.mode:
                 return
