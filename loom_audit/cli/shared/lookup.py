@@ -146,22 +146,16 @@ def not_there(workspace: "AuditedWorkspace", name: str, typed: str, seq: int) ->
             f"nothing is on record for {visible_path(name)}",
             hint="`loom-audit ls -r` lists what is there, `--at POINT` what was.",
         )
-    if not workspace.timeline.is_listed(seq):
-        return FileNotFound(
-            f"unknown whether {visible_path(name)} was there: {workspace.timeline.unlisted()}",
-            hint=f"`loom-audit history {shlex.quote(typed)}` says since when it is on record.",
-        )
-    if why := workspace.timeline.why_unseen(name, seq):
-        return FileNotFound(
-            f"it is not known what was at {visible_path(name)} at {seq}: {why}",
-            hint=f"`loom-audit history {shlex.quote(typed)}` says what it was when it was seen.",
-        )
-    if workspace.timeline.is_unknown(name, seq):
-        return FileNotFound(
-            f"it is not known whether {visible_path(name)} was there at {seq}",
-            hint=f"`loom-audit history {shlex.quote(typed)}` says since when it is on record.",
-        )
-    return FileNotFound(
-        f"{visible_path(name)} did not exist at {seq}",
-        hint=f"`loom-audit history {shlex.quote(typed)}` says when it did.",
-    )
+    timeline, shown = workspace.timeline, visible_path(name)
+    says = "since when it is on record"
+    if not timeline.is_listed(seq):
+        message = f"unknown whether {shown} was there: {timeline.unlisted()}"
+    elif why := timeline.why_unseen(name, seq):
+        message = f"it is not known what was at {shown} at {seq}: {why}"
+        says = "what it was when it was seen"
+    elif timeline.is_unknown(name, seq):
+        message = f"it is not known whether {shown} was there at {seq}"
+    else:
+        message, says = f"{shown} did not exist at {seq}", "when it did"
+    hint = f"`loom-audit history {shlex.quote(typed)}` says {says}."
+    return FileNotFound(message, hint=hint)
