@@ -32,7 +32,7 @@ AGENT = "demo"
 
 
 class Step(Struct, frozen=True):
-    """One tool call of the session; `label` is how the demo refers to its number later."""
+    """A step of the session calls a tool; the demo refers to the call's number by `label`."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -71,6 +71,7 @@ class Proof(Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
+        """Whether all that was compared is equal."""
         return not any(self.differences.values())
 
 

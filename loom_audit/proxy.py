@@ -39,7 +39,7 @@ Provider = Literal["google", "serper"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Keys:
-    """What the proxy may use; what is empty is not configured."""
+    """The keys that the proxy may use; an empty one is not configured."""
 
     google_key: str = ""
     google_engine: str = ""
@@ -51,6 +51,7 @@ class Keys:
     oracle_model: str = ""
 
     def has(self, provider: Provider) -> bool:
+        """Whether a provider of web search is configured."""
         if provider == "google":
             return bool(self.google_key and self.google_engine)
         return bool(self.serper_key)
@@ -98,6 +99,8 @@ class Refusal(Exception):
 
 
 class Search(BaseModel):
+    """The body of a request for a web search."""
+
     model_config = ConfigDict(extra="forbid")
     query: Annotated[str, Field(min_length=1, max_length=2000)]
     max_results: Annotated[int, Field(ge=1, le=10)] = 5
@@ -105,6 +108,8 @@ class Search(BaseModel):
 
 
 class Question(BaseModel):
+    """The body of a request to the oracle: messages, and at most so many tokens of answer."""
+
     model_config = ConfigDict(extra="forbid")
     messages: Annotated[list[dict[str, str]], Field(min_length=1, max_length=100)]
     max_tokens: Annotated[int, Field(ge=1, le=100_000)] | None = None

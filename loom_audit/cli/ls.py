@@ -57,7 +57,7 @@ def ls(
 
 
 def entry_line(path: str, state: FileState) -> Line:
-    """One path of a listing: kind and mode, size, name."""
+    """The line of a listed path says its kind and mode, its size in bytes and its name."""
     kind = {"file": "-", "symlink": "l", "directory": "d", "opaque": "o"}[state.kind]
     size = "" if state.blob is None else str(state.size)
     tail = {"directory": "/", "opaque": "  (not recorded)"}.get(state.kind, "")

@@ -29,7 +29,7 @@ _asking = ContextVar["ClientCall | None"]("asking", default=None)
 
 
 class ClientCall:
-    """One call. Its requests come one after another, all in the server's event loop.
+    """A client's call takes its requests one after another, all in the server's event loop.
 
     A client repeats `state`, and the name and arguments that it began with.
     """
@@ -51,7 +51,7 @@ class ClientCall:
             await self._said.send(await work())
 
     async def next(self, context: Context) -> Said:
-        """What a request is answered with. A request that is cancelled cancels the call."""
+        """Wait for the call's next answer; a request that is cancelled cancels the call."""
         self._context = context
         try:
             async with anyio.create_task_group() as group:
@@ -74,7 +74,7 @@ class ClientCall:
         return True
 
     async def ask(self, message: str) -> types.ElicitResult | None:
-        """What the client's user says; None where the client can ask nobody, or did not."""
+        """Ask the client's user; None where the client can ask nobody, or did not."""
         assert self._context is not None, "a request waits"
         session = self._context.session
         wanted = types.ClientCapabilities(elicitation=types.ElicitationCapability())

@@ -32,7 +32,7 @@ TEMPLATES = (
 def read_resource(
     workspace: AuditedWorkspace, uri: str
 ) -> types.TextResourceContents | types.BlobResourceContents:
-    """What a URI of ours names. NotFound, InvalidArguments, Corrupt."""
+    """Read the resource that a URI of ours names. NotFound, InvalidArguments, Corrupt."""
     if not uri.startswith(SCHEME):
         raise InvalidArguments(f"not a resource of this server: {one_line(uri, 100)}")
     kind, *rest = uri.removeprefix(SCHEME).split("/")

@@ -44,7 +44,7 @@ _NOBODY_WAITS = Conflict(
 
 
 class McpServer:
-    """One client's tools and resources. `back` lets it undo, roll back and look at histories."""
+    """Serve tools and resources to one client; `back` lets it undo, roll back and see histories."""
 
     def __init__(self, workspace: AuditedWorkspace, *, back: bool = False) -> None:
         self._workspace = workspace

@@ -20,7 +20,7 @@ BACK: Sequence[tuple[str, str, dict[str, Any]]] = (
 def took_back(
     workspace: AuditedWorkspace, actor: str, name: str, arguments: dict[str, Any]
 ) -> ToolResult:
-    """What an undo, a rollback or a look at a path's history gave."""
+    """Undo, roll back, or list a path's history, and tell what came of it."""
     if name == "history":
         path = str(arguments.get("path", "")).strip("/")
         rows = workspace.timeline.history(path)
@@ -46,6 +46,7 @@ def took_back(
 
 
 def back_tools() -> list[types.Tool]:
+    """Describe undo, rollback and history as tools of the protocol."""
     return [
         types.Tool(
             name=name,

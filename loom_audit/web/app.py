@@ -91,10 +91,12 @@ class Server(uvicorn.Server):
     """
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop taking requests at the first signal, and waiting for answers at the second."""
         self.force_exit |= self.should_exit
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the sockets, wait for the requests that change something, then end."""
         for listening in self.servers:
             listening.close()
         for connection in [*self.server_state.connections]:
@@ -182,6 +184,7 @@ def _write_private(file: Path, text: str) -> None:
 
 
 def healthz() -> Response:
+    """Answer that the server runs."""
     return PlainTextResponse("ok\n")
 
 

@@ -51,6 +51,7 @@ class TextPart(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
+        """The characters that the page shows."""
         return "".join(self.part.items)
 
 
@@ -70,7 +71,7 @@ def session(
 
 @router.get("/w/{workspace}/c/{seq}")
 def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: Render) -> Response:
-    """One call: what was asked and answered, its own diff, and taking it back."""
+    """Show a call: what was asked and answered, its own diff, and how to take it back."""
     detail = workspace.timeline.call(seq)
     call = detail.call
     base = address("w", workspace.id, "c", call.seq or call.requested)
@@ -164,7 +165,7 @@ def neighbours(timeline: Timeline, call: Call) -> tuple[int | None, int | None]:
 
 
 def kept_by(detail: CallDetail) -> list[tuple[str, str]]:
-    """What an undo that was finished after an interruption kept, each path with the reason."""
+    """The paths, with the reasons, that an undo kept when it was finished after an interruption."""
     result, call = without_encoded(detail.result), detail.call
     found = result.get("data") if isinstance(result, dict) else None
     listed = found.get("kept") if isinstance(found, dict) else None
@@ -174,7 +175,7 @@ def kept_by(detail: CallDetail) -> list[tuple[str, str]]:
 
 
 def texts_of(detail: CallDetail) -> dict[str, str]:
-    """What was asked and answered, as text; the output of the tool where its result has one."""
+    """A call's arguments, output and result as texts by name; those that are empty are left out."""
     result = without_encoded(detail.result)
     output = result.get("output") if isinstance(result, dict) else None
     found = {
@@ -188,7 +189,7 @@ def texts_of(detail: CallDetail) -> dict[str, str]:
 
 
 def text_part(budget: Budget, name: str, text: str) -> TextPart:
-    """As much of a text as the budget has room for."""
+    """The first pieces of a text that fit into the budget."""
     pieces = [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
     part = budget.part(name, pieces, lambda one: (one, weight(0, one)), most=TEXT)
     return TextPart(part, max(0, len(text) - part.end * PIECE))
@@ -207,6 +208,7 @@ def full_text(value: Any) -> str:
 
 
 def cut(text: str) -> Value:
+    """Cut a text in the middle where it has over VALUE_CHARACTERS."""
     if len(text) <= VALUE_CHARACTERS:
         return Value(text)
     half = VALUE_CHARACTERS // 2

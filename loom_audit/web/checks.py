@@ -84,7 +84,7 @@ def recover(request: Request, workspace: Workspace, form: Form, visitor: SignedI
 
 @router.get("/w/{workspace}/verify")
 def ask(request: Request, workspace: Workspace, pages: Render) -> Response:
-    """What verifying does, and the button."""
+    """Show what verifying does, and the button that begins it."""
     head = workspace.log.tree_head()
     return pages.page(request, "verify.html", section="verify", head=head, result=None)
 

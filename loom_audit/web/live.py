@@ -30,7 +30,7 @@ class Works:
 
     @contextmanager
     def telling(self, form: Fields) -> Iterator[Report | None]:
-        """What takes reports of the work that a form asks for; None where the form has no name."""
+        """Give a form that names its work a function that takes reports; None to any other."""
         job = first(form, "job")[:JOB]
         if not job or len(self._now) >= AT_ONCE:
             yield None

@@ -28,6 +28,7 @@ def workspaces(request: Request, store: Store, pages: Render) -> Response:
 
 @router.get("/w/{workspace}")
 def slash(workspace: Workspace) -> Response:
+    """Lead to the workspace's first page, whose address ends in a slash."""
     return RedirectResponse(address("w", workspace.id, path=""), 308)
 
 

@@ -33,7 +33,7 @@ PIECE = 256 * 1024
 
 
 class Entry(Struct, frozen=True):
-    """One line of a folder: `inside` counts the files below a folder."""
+    """An entry of a folder counts in `inside` the files below it, where it is a folder."""
 
     name: str
     path: str
@@ -61,6 +61,7 @@ def choose(workspace: Workspace, query: Query) -> Response:
 
 @router.get("/w/{workspace}/at/{point}")
 def slash(workspace: Workspace, point: str) -> Response:
+    """Lead to the point's root folder, whose address ends in a slash."""
     return RedirectResponse(address("w", workspace.id, "at", unquoted(point), path=""), 308)
 
 
@@ -145,7 +146,7 @@ def choose_two(workspace: Workspace, query: Query) -> Response:
 def compare(
     request: Request, workspace: Workspace, points: str, query: Query, pages: Render
 ) -> Response:
-    """What differs between two points."""
+    """Show what differs between two points."""
     old_name, dots, new_name = unquoted(points).partition("..")
     if not (dots and old_name and new_name):
         raise InvalidArguments("two points are written A..B", hint="For example 12..head.")
@@ -204,7 +205,7 @@ def history(
 
 
 def folder(tree: Tree, path: str) -> list[Entry]:
-    """What is in a folder of the tree: folders first, then by name."""
+    """List the entries of a folder of the tree, folders first, then by name."""
     prefix = path + "/" if path else ""
     inside: Counter[str] = Counter()
     found: list[tuple[str, FileState]] = []

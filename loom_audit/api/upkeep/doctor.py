@@ -43,7 +43,7 @@ _STOPPED = "nothing is recorded: "
 
 
 class Check(Struct, frozen=True):
-    """One thing looked at: what was found, and what to do about it."""
+    """A check has looked at one thing and says what was found, and what to do about it."""
 
     name: str
     verdict: Verdict

@@ -14,7 +14,7 @@ from loom_audit.model.text.display import visible_path
 def content_of_drift(
     workspace: AuditedWorkspace, drift: Sequence[FileChange]
 ) -> Callable[[FileState], bytes]:
-    """What gives the content of both sides of a drift: the recorded one, and what is on disk.
+    """A function that reads both sides of a drift: what is on record, and what is on disk.
 
     It raises Conflict for what is not on disk any more as it was when the drift was found.
     """

@@ -31,7 +31,7 @@ _EARLIEST = datetime.fromtimestamp(0, UTC)
 
 
 class Version(Struct, frozen=True):
-    """What a file was: when, who has kept it, and how it may differ; "" for exactly."""
+    """A version of a file: when it was, who has kept it, how it may differ; "" for exactly."""
 
     at: datetime | None
     origin: str
@@ -41,11 +41,12 @@ class Version(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
+        """The content's SHA-256 in hex."""
         return sha256(self.content).hexdigest()
 
 
 class Restoring(Struct, frozen=True):
-    """What putting back a version would do: `before` is what is there now, None for nothing."""
+    """Putting back a version would replace `before`, what is there now; None for nothing."""
 
     path: str
     version: Version
@@ -53,6 +54,7 @@ class Restoring(Struct, frozen=True):
 
     @property
     def changes(self) -> bool:
+        """Whether the file is not what the version is."""
         return self.before != self.version.content
 
 
@@ -77,7 +79,7 @@ def versions_of(
 
 
 def plan_restoring(workspace: AuditedWorkspace, file: Path, version: Version) -> Restoring:
-    """What putting a version back would do now. InvalidPath outside of the workspace."""
+    """Plan to put a version back now. InvalidPath outside of the workspace."""
     disk = workspace.attachment.workspace
     path = disk.relative(os.path.join(os.path.realpath(file.parent), file.name))
     before = None if disk.stamp(path) is None else disk.read(path)

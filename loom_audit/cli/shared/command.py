@@ -41,7 +41,7 @@ class Command(Struct, frozen=True):
     passes_on: bool = False
 
     def as_click(self, name: str) -> click.Command:
-        """It with the shared options, the examples and the exit codes in its help."""
+        """Make click's command; its help has the shared options, the examples, the exit codes."""
         always = exits.ALWAYS if self.failure is None else (exits.OK,)
         settings = {"allow_interspersed_args": False}
         return click.Command(
@@ -61,7 +61,7 @@ class Group(Struct, frozen=True):
     commands: Mapping[str, Command]
 
     def as_click(self, name: str) -> click.Command:
-        """It with its commands."""
+        """Make click's group of these commands."""
         inner = [one.as_click(name) for name, one in self.commands.items()]
         return click.Group(name, help=self.help, commands=inner, no_args_is_help=True)
 

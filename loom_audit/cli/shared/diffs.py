@@ -24,7 +24,7 @@ MOST_BYTES = 4 * 1024 * 1024
 
 
 class Difference(Struct, frozen=True):
-    """One changed path with its text in git's format; `omitted` says why there is none."""
+    """A changed path has its change as text in git's format; `omitted` says why there is none."""
 
     change: FileChange
     text: bytes

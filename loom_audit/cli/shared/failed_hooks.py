@@ -18,7 +18,7 @@ def note_failed_hooks(workspace: "AuditedWorkspace", output: Output) -> None:
 
 
 def failed_hook_records(workspace: "AuditedWorkspace") -> list[dict[str, Any]]:
-    """The same, as JSON."""
+    """A record of each session of which hooks failed tells how many did, from when to when."""
     from loom_audit.api.agents.failed_hooks import waiting_in
 
     return [

@@ -51,7 +51,7 @@ class SharedOptions(Struct, frozen=True):
 
 
 class Invocation(Struct, frozen=True):
-    """One command being carried out: where it looks, and where it prints."""
+    """A command that is being carried out looks into a store and prints to an output."""
 
     shared: SharedOptions
     output: Output

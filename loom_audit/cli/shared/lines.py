@@ -62,7 +62,7 @@ def local_time(at: datetime) -> str:
 
 
 def mark(change: FileChange) -> tuple[str, Style]:
-    """One letter for what a change does: Added, Modified, Deleted, Type changed, Permissions."""
+    """A letter tells what a change does: Added, Modified, Deleted, Type changed, Permissions."""
     before, after = change.before, change.after
     if before is None:
         return "A", "green"
@@ -132,7 +132,7 @@ def call_line(
     heard: datetime | None = None,
     told: datetime | None = None,
 ) -> Line:
-    """One call on one line, cut to the terminal's width when there is one.
+    """The line of a call fits the terminal's width where there is one.
 
     An open one goes by the number of its request; `question` is what it waits for, and `heard`
     when the program that reports it was heard last. `told` is when it was by its client's clock,
@@ -188,7 +188,7 @@ def numbers(seqs: Sequence[int]) -> str:
 
 
 def answer_number(request: "ApprovalRequest") -> int:
-    """What answers it: the call's number, and the question's own when it was asked again."""
+    """A person answers a question by its call's number, or by its own when it was asked again."""
     return request.seq if request.fact.number > 1 else request.requested
 
 
@@ -201,7 +201,7 @@ def how_to_answer(request: "ApprovalRequest") -> str:
 
 
 def event_line(event: Event) -> Line:
-    """One fact on one line."""
+    """The line of an event has its number, time, kind, fact and actor."""
     told = event.occurred_at if event.source == "import" else None
     return (
         (f"{event.seq:>6}", "bold"),
@@ -214,7 +214,7 @@ def event_line(event: Event) -> Line:
 
 
 def fact_text(event: Event) -> str:
-    """What an event says, in a few words."""
+    """A few words tell what an event says."""
     match event.fact:
         case WorkspaceAttached(root=root, moved_from=before):
             return f"{root}, moved from {before}" if before else root

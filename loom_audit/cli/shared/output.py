@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 def to_json(record: Mapping[str, Any]) -> str:
-    """One line of ASCII JSON; a surrogate of a non-UTF-8 name stays as `\\udcXX`."""
+    """Write a record as a line of ASCII JSON; a surrogate of a non-UTF-8 name stays `\\udcXX`."""
     return json.dumps(record, ensure_ascii=True, default=str).replace("\x7f", "\\u007f")
 
 

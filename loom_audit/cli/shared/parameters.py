@@ -19,7 +19,7 @@ _TYPES = {str: click.STRING, float: click.FLOAT}
 
 
 class Declared(Struct, frozen=True):
-    """What a signature says about a parameter besides its name, type and default."""
+    """A parameter's annotation declares what its name, type and default do not say."""
 
     positional: bool
     flags: Sequence[str]
@@ -52,7 +52,7 @@ def parameters_of(body: Callable[..., Any]) -> Sequence[click.Parameter]:
 
 
 def parameter(given: inspect.Parameter) -> click.Parameter:
-    """One parameter, whose annotation is `Annotated[type, option(…) or argument(…)]`."""
+    """Make click's parameter of one that is annotated with `option(…)` or `argument(…)`."""
     annotation, declared = get_args(given.annotation)
     kind, several = _value_type(annotation)
     required = given.default is inspect.Parameter.empty

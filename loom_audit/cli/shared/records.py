@@ -32,6 +32,7 @@ def time_text(at: datetime | None) -> str | None:
 
 
 def state_record(state: FileState | None) -> Record | None:
+    """The record of a state has its kind, content, mode and size; the other fields are ours."""
     if state is None:
         return None
     return {
@@ -118,6 +119,7 @@ def plain(value: Any) -> Any:
 
 
 def session_record(session: Session) -> Record:
+    """The record of a session has the fields of `Session`, the status before the events."""
     return {
         "id": session.id,
         "agent": session.agent,
@@ -150,6 +152,7 @@ def history_record(recorded: RecordedChange, call: int | None) -> Record:
 
 
 def plan_record(plan: Plan) -> Record:
+    """The record of a plan has what it would do, what it leaves and why, without contents."""
     return {
         "verb": plan.verb,
         "head": plan.head,

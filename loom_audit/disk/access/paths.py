@@ -31,7 +31,7 @@ _KINDS = {
 
 
 def kind_of(mode: int) -> str:
-    """What an st_mode is: file, symlink, directory, fifo, socket, … ."""
+    """The kind that an st_mode says: file, symlink, directory, fifo, socket, … ."""
     return _KINDS.get(stat.S_IFMT(mode), "special file")
 
 
@@ -41,6 +41,7 @@ def printable(path: str) -> str:
 
 
 def join(parent: str, name: str) -> str:
+    """The path of a name in a folder, where "" is the root."""
     return f"{parent}/{name}" if parent else name
 
 
@@ -101,6 +102,7 @@ def outside_error(path: str) -> InvalidPath:
 
 
 def not_a_file_error(path: str, mode: int) -> InvalidPath:
+    """The error about a path at which something else is than a file."""
     kind = kind_of(mode)
     error = IsADirectory if kind == "directory" else InvalidPath
     return error(

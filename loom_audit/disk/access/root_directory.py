@@ -67,6 +67,7 @@ class RootDirectory:
         self._inode = seen.st_ino
 
     def close(self) -> None:
+        """Close the root's descriptor."""
         self._close()
 
     @property
@@ -365,6 +366,7 @@ class OpenFolders:
             os.close(self._open.pop(known))
 
     def close(self) -> None:
+        """Close all descriptors."""
         while self._open:
             os.close(self._open.popitem()[1])
 

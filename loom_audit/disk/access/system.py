@@ -86,7 +86,7 @@ class System(Struct, frozen=True):
 
 @functools.cache
 def probe() -> System:
-    """What this kernel (and its seccomp filter) lets us call."""
+    """Ask this kernel, through its seccomp filter, which calls it lets us make."""
     if not _LINUX:
         return System()
     return System(_has_openat2(), _has_renameat2(), hasattr(_libc, "syncfs"))
@@ -195,7 +195,7 @@ def _listed(table: Path) -> bytes:
 
 
 def mounts_in_table(table: bytes, root: str) -> frozenset[str]:
-    """As `mounts_below`, in a table of this content."""
+    """The mount points below a root, as a table of this content lists them."""
     prefix = os.fsencode(root).rstrip(b"/") + b"/"
     points = (
         _ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), line.split(b" ", _POINT + 1)[_POINT])

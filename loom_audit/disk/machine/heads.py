@@ -129,7 +129,7 @@ def keep_verified(folder: Path, log: str, done: LastVerified) -> None:
 
 
 def read_verified(folder: Path, log: str) -> LastVerified | None:
-    """What was kept; None where that is nothing that can be read."""
+    """When a log was verified last; None where nothing that can be read was kept."""
     try:
         at, size, code = (folder / f"{log}.verified").read_text("ascii").split()
         return LastVerified(datetime.fromisoformat(at), int(size), int(code))

@@ -34,7 +34,7 @@ class RootIdentities:
         self._folder = folder
 
     def kept(self, id: str) -> list[str]:
-        """Those that a workspace had, oldest first."""
+        """The identities that a workspace's folder had, oldest first."""
         return [word for word in self._words(id) if word not in _PLACES]
 
     def was_mount_point(self, id: str) -> bool | None:

@@ -88,6 +88,7 @@ class _Batch(Struct):
     visited: set[tuple[str, int]] = field(default_factory=set)
 
     def add_details(self, error: AuditError) -> AuditError:
+        """Add to an error which path it is about and how many steps were done."""
         error.details["path"] = printable(self.path)
         error.details["done"] = len(self.done)
         return error
@@ -146,6 +147,7 @@ class _Batch(Struct):
                     self.opened[path] = was
 
     def carry_out(self) -> None:
+        """Put every step at its path, deletions first and links last."""
         for number in sorted(range(len(self.steps)), key=lambda n: _rank(self.steps[n])):
             self._tell("replace", len(self.done))
             step = self.steps[number]

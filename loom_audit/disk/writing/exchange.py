@@ -31,6 +31,7 @@ class Location(Struct, frozen=True):
 
     @property
     def path(self) -> str:
+        """The name's path from the root."""
         return join(self.parent, self.name)
 
     @property
@@ -39,11 +40,11 @@ class Location(Struct, frozen=True):
         return self.folders.fd(self.parent)
 
     def stat(self) -> os.stat_result:
-        """What is there itself, not what a link leads to. FileNotFoundError where nothing is."""
+        """Stat the name itself, never what a link leads to. FileNotFoundError."""
         return os.stat(self.name, dir_fd=self.fd, follow_symlinks=False)
 
     def lstat(self) -> os.stat_result | None:
-        """As `stat`, None where nothing is."""
+        """Stat the name itself; None where nothing has it."""
         try:
             return self.stat()
         except FileNotFoundError:
@@ -55,16 +56,20 @@ class Location(Struct, frozen=True):
         return os.open(self.name, flags, mode, dir_fd=self.fd)
 
     def read_link(self) -> bytes:
+        """The target of the symlink."""
         return os.fsencode(os.readlink(self.name, dir_fd=self.fd))
 
     def unlink(self) -> None:
+        """Delete the file or link."""
         os.unlink(self.name, dir_fd=self.fd)
 
     def rmdir(self) -> None:
+        """Delete the empty folder, and close descriptors in it."""
         self.folders.forget(self.path)
         os.rmdir(self.name, dir_fd=self.fd)
 
     def mkdir(self) -> None:
+        """Make a folder that only its owner may enter."""
         os.mkdir(self.name, 0o700, dir_fd=self.fd)
 
     def chmod(self, mode: int) -> None:
@@ -83,6 +88,7 @@ class Location(Struct, frozen=True):
 
 
 def location_of(folders: OpenFolders, path: str) -> Location:
+    """The location of a path."""
     parent, name = split(path)
     return Location(folders, parent, name)
 

@@ -75,6 +75,7 @@ class Slot(Struct):
     inode: int | None = None
 
     def location(self, folders: OpenFolders) -> Location:
+        """Where the temporary is."""
         return Location(folders, self.folder, self.name)
 
 
@@ -103,6 +104,7 @@ class DiskReservation:
 
     @property
     def temporaries(self) -> tuple[Temporary, ...]:
+        """The temporaries that the announcement of the change names."""
         return tuple(self._named)
 
     def _opened(

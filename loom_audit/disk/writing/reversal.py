@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Identity(Struct, frozen=True):
-    """What identifies our own replacement; size and time only of a file."""
+    """An identity tells our own replacement from any other; size and time count for a file only."""
 
     device: int
     inode: int
@@ -40,11 +40,13 @@ class Identity(Struct, frozen=True):
     mtime_ns: int
 
     def is_at(self, location: Location) -> bool:
+        """Whether our replacement is still at the location, as we made it."""
         found = location.lstat()
         return found is not None and identity_of(found) == self
 
 
 def identity_of(seen: os.stat_result) -> Identity:
+    """The identity of what was seen."""
     kind = stat.S_IFMT(seen.st_mode)
     size, time = (seen.st_size, seen.st_mtime_ns) if stat.S_ISREG(kind) else (0, 0)
     return Identity(seen.st_dev, seen.st_ino, kind, size, time)

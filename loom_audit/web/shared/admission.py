@@ -32,6 +32,7 @@ class Visitor(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
+        """The account, with the name that the visitor gave."""
         return f"{self.actor} ({self.label})" if self.label else self.actor
 
 

@@ -30,7 +30,7 @@ S = TypeVar("S")
 
 
 class Part(Struct, Generic[S], frozen=True):
-    """What is shown of a list of `count`, from `start` on."""
+    """A page shows a part of a list of `count` items, from `start` on."""
 
     name: str
     items: tuple[S, ...]
@@ -39,6 +39,7 @@ class Part(Struct, Generic[S], frozen=True):
 
     @property
     def end(self) -> int:
+        """The number of the first item after this part."""
         return self.start + len(self.items)
 
     @property
@@ -48,12 +49,12 @@ class Part(Struct, Generic[S], frozen=True):
 
     @property
     def fields(self) -> tuple[tuple[str, str], ...]:
-        """What the address of the next part has in its query."""
+        """The query of the next part's address."""
         return ("of", self.name), ("from", str(self.end))
 
 
 class Budget:
-    """What is left for the lists of one answer; `lists` are the names that `of` may have."""
+    """The lists of an answer share a budget; `lists` are the names that `of` may have."""
 
     def __init__(self, query: Fields, lists: Sequence[str] = (), *, fragment: bool = False) -> None:
         self.left = FRAGMENT if fragment else PAGE
@@ -95,10 +96,10 @@ class Budget:
 
 
 def weight(nodes: int, *texts: str) -> int:
-    """What so many elements weigh, with the texts in them."""
+    """The weight of so many elements with these texts."""
     return nodes * NODE + sum([len(escape(visible(text)).encode()) for text in texts])
 
 
 def row_weight(nodes: int, path: str) -> int:
-    """What a row of so many elements weighs that shows a path and links it."""
+    """The weight of a row of so many elements that shows a path and links it."""
     return weight(nodes) + LINKED * len(quoted(path, safe="/"))

@@ -31,7 +31,7 @@ PAGE_SOURCE = 1024 * 1024
 
 
 class Changes(Struct, frozen=True):
-    """What a page shows of them; `count` paths changed. `alone` is the one file asked for.
+    """A page shows changes of `count` paths; `alone` is the one file that was asked for.
 
     Files can be downloaded as of the points `old` and `new`, where there are such. `unrecorded`
     ones are on disk only, and can be taken back or put on record.
@@ -58,7 +58,7 @@ def show_changes(
     old: int | str | None = None,
     new: int | str | None = None,
 ) -> Changes:
-    """As much of the changes as the budget has room for, from where the query says."""
+    """Show as many of the changes as the budget has room for, from where the query says."""
     shown = joined(changes, moves)
     if path := first(query, "diff"):
         found = next((pair for pair in shown if pair[0].path == path), None)

@@ -19,11 +19,13 @@ MAX_FORM_BYTES = 1024 * 1024
 
 
 async def store_of(request: Request) -> AuditStore:
+    """The store that the application serves."""
     found: AuditStore = request.app.state.store
     return found
 
 
 async def pages_of(request: Request) -> Pages:
+    """The application's renderer."""
     found: Pages = request.app.state.pages
     return found
 
@@ -43,6 +45,7 @@ def workspace_of(request: Request, workspace: str) -> AuditedWorkspace:
 
 
 async def query_of(request: Request) -> Fields:
+    """The parameters of the address."""
     raw: bytes = request.scope["query_string"]
     return fields(raw)
 

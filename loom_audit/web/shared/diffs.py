@@ -31,7 +31,7 @@ RowKind = Literal["add", "remove", "context", "gap"]
 
 
 class Row(Struct, frozen=True):
-    """One line of the table; `pieces` are texts with whether that stretch changed."""
+    """A row shows a line or a gap; `pieces` are texts with whether that stretch changed."""
 
     kind: RowKind
     old: int | None = None
@@ -41,6 +41,7 @@ class Row(Struct, frozen=True):
 
     @property
     def weight(self) -> int:
+        """How much of the budget the row takes."""
         changed = sum(changed for _, changed in self.pieces)
         text = "".join([text for text, _ in self.pieces])
         return weight(5 + changed + bool(self.note), text)
@@ -69,10 +70,12 @@ class FileView(Struct, frozen=True):
 
     @property
     def path(self) -> str:
+        """The path that changed."""
         return self.change.path
 
     @property
     def end(self) -> int:
+        """The number of the first row after these."""
         return self.start + len(self.rows)
 
     @property
@@ -82,6 +85,7 @@ class FileView(Struct, frozen=True):
 
     @property
     def weight(self) -> int:
+        """How much of the budget the heading and the rows take."""
         heading = row_weight(HEADING, self.path) + row_weight(0, self.source or "")
         return heading + self.rows_weight
 
@@ -132,7 +136,7 @@ def view_change(
     whole: bool = True,
     compare: bool = True,
 ) -> FileView:
-    """One change, with the rows from `start` on that weigh no more than `room`.
+    """View a change, with the rows from `start` on that weigh no more than `room`.
 
     `whole`: all of them, or none; what is over AUTO_SOURCE only counts then. Without `compare`
     nothing is read.

@@ -33,14 +33,17 @@ class ReadsRow(Struct, frozen=True):
 
     @property
     def at(self) -> datetime:
+        """When the newest of the calls was made."""
         return self.calls[0].at
 
     @property
     def actor(self) -> str:
+        """Who made the calls."""
         return self.calls[0].actor
 
     @property
     def session(self) -> str:
+        """The session of the calls."""
         return self.calls[0].session
 
 
@@ -48,7 +51,7 @@ Row: TypeAlias = Call | OutsideChange | ReadsRow
 
 
 class Listing(Struct, frozen=True):
-    """One page of a timeline, with the seqs from which the neighbours start.
+    """A page of a timeline has its calls, and the seqs from which its neighbours start.
 
     `fold`: reads that follow each other are one row.
     """
@@ -66,12 +69,12 @@ class Listing(Struct, frozen=True):
 
     @property
     def counted(self) -> list[tuple[str, int]]:
-        """As a query, the calls of which lines are counted."""
+        """The query that asks for the line counts of the calls on this page."""
         return [("of", call.requested) for call in self.calls if call.changed]
 
     @property
     def nested(self) -> Mapping[int, Sequence[Call]]:
-        """What took back something that is listed here, and what took that back, oldest first.
+        """The calls that took back something on this page stand below it, oldest first.
 
         By the number of what was taken back first, of several that of the newest one.
         """

@@ -110,7 +110,7 @@ class Pages:
     def fragment(
         self, request: Request, template: str, block: str, status: int = 200, **values: Any
     ) -> HTMLResponse:
-        """One block of the page, for htmx to swap in."""
+        """Render one block of a page, for htmx to swap in."""
         text = render_block(self._environment, template, block, _common(request, values))
         return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)
 
@@ -137,6 +137,7 @@ class Pages:
         details: Mapping[str, Any] | None = None,
         links: tuple[tuple[str, str], ...] = (),
     ) -> Response:
+        """Render a refusal, as a block for htmx; from 500 on without the navigation."""
         workspace = workspace_in(request)
         values = {
             "number": status,
@@ -226,6 +227,7 @@ def path_lines(paths: Iterable[str]) -> str:
 
 
 def when(at: datetime) -> str:
+    """A time in UTC, to the second."""
     return at.isoformat(" ", "seconds")[:19]
 
 
@@ -235,10 +237,12 @@ def stamp(at: datetime) -> str:
 
 
 def count(number: int) -> str:
+    """A number with its thousands set apart."""
     return f"{number:,}"
 
 
 def mode(bits: int) -> str:
+    """Permission bits in octal."""
     return f"{bits:04o}"
 
 

@@ -29,7 +29,7 @@ def quoted(text: str, *, safe: str = "") -> str:
 
 
 def unquoted(text: str) -> str:
-    """What `quoted` was given."""
+    """Decode what `quoted` has encoded."""
     return unquote_to_bytes(text).decode("utf-8", "surrogateescape")
 
 
