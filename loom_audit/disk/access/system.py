@@ -164,6 +164,31 @@ def fsync(descriptor: int) -> None:
     os.fsync(descriptor)
 
 
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write all of a content at the descriptor's place; OSError."""
+    written = os.write(descriptor, content)
+    while written < len(content):
+        written += os.write(descriptor, memoryview(content)[written:])
+
+
+def put_file(file: Path, content: bytes, *, mode: int = 0o600, durable: bool = False) -> None:
+    """Put a small file in place whole; a private folder is made where there is none. OSError.
+
+    It is written beside its place, under a name that ends in this process's number.
+    """
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    written = file.with_suffix(f".{os.getpid()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with closing_fd(os.open(written, flags, mode)) as descriptor:
+        write_all(descriptor, content)
+        if durable:
+            fsync(descriptor)
+    written.replace(file)
+    if durable:
+        sync_folder(file.parent)
+        sync_folder(file.parent.parent)  # in which the folder may be new
+
+
 def sync_folder(folder: str | Path) -> None:
     """Make the names in a folder durable; OSError."""
     with closing_fd(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from loom_audit.disk.access.system import closing_fd, sync_folder
+from loom_audit.disk.access.system import closing_fd, put_file, sync_folder, write_all
 from loom_audit.errors import StorageFailed
 from loom_audit.model.events import TreeHead
 
@@ -62,9 +62,7 @@ def append_head(folder: Path, head: TreeHead) -> None:
             last = os.pread(descriptor, len(line) + 1, max(0, size - len(line) - 1))
             if last.removeprefix(b"\n") == line:
                 return
-            rest = b"\n" * (not last.endswith(b"\n") and size > 0) + line
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
+            write_all(descriptor, b"\n" * (not last.endswith(b"\n") and size > 0) + line)
             os.fsync(descriptor)
         if size == 0:
             sync_folder(folder)  # a new name is durable only with its folder
@@ -120,10 +118,8 @@ def keep_verified(folder: Path, log: str, done: LastVerified) -> None:
     """Keep when the log was verified last, in `LOG.verified`. IO when that fails."""
     file = folder / f"{log}.verified"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = file.with_suffix(f".{os.getpid()}")
-        new.write_text(f"{done.at.isoformat()} {done.size} {done.code}\n", "ascii")
-        new.replace(file)
+        said = f"{done.at.isoformat()} {done.size} {done.code}\n"
+        put_file(file, said.encode("ascii"), mode=0o666)
     except OSError as error:
         raise StorageFailed(f"{file} cannot be written: {error.strerror}") from error
 

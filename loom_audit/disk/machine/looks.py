@@ -1,13 +1,13 @@
 """What was seen when a foreign call began, as one small file for each open call."""
 
 import json
-import os
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from loom_audit.disk.access.paths import audit_errors
+from loom_audit.disk.access.system import put_file
 
 
 class DiskLooks:
@@ -18,12 +18,8 @@ class DiskLooks:
 
     def keep(self, name: str, seen: Any) -> None:
         with audit_errors(str(self._folder)):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            file = self._file(name)
-            written = file.with_suffix(f".{os.getpid()}")
             # escaped, since a path may hold bytes that no encoding takes
-            written.write_text(json.dumps(seen), "ascii")
-            written.replace(file)
+            put_file(self._file(name), json.dumps(seen).encode("ascii"), mode=0o666)
 
     def get(self, name: str) -> Any:
         with audit_errors(str(self._folder)), suppress(FileNotFoundError, ValueError):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from loom_audit.disk.access.identity import identity_at
 from loom_audit.disk.access.paths import audit_errors
+from loom_audit.disk.access.system import closing_fd, put_file
 
 _KEPT = 8
 """So many of one workspace: each time its filesystem is mounted anew it has another."""
@@ -21,10 +22,8 @@ def identity_of_folder(path: str) -> str:
         descriptor = os.open(path, _FOLDER)
     except OSError:
         return ""
-    try:
+    with closing_fd(descriptor):
         return identity_at(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class RootIdentities:
@@ -56,13 +55,9 @@ class RootIdentities:
         if identity and identity not in known:
             known.append(identity)
         file = self._file(id)
-        unfinished = file.with_suffix(f".{os.getpid()}")
+        place = _MOUNTED if mounted else _PLAIN
         with audit_errors(str(file)):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            unfinished.touch(0o600)
-            place = _MOUNTED if mounted else _PLAIN
-            unfinished.write_text("\n".join([*known[-_KEPT:], place]) + "\n", "utf-8")
-            unfinished.replace(file)
+            put_file(file, ("\n".join([*known[-_KEPT:], place]) + "\n").encode())
 
     def _file(self, id: str) -> Path:
         return self._folder / f"{id}.roots"

@@ -15,6 +15,7 @@ from itertools import groupby
 from loom_audit.disk.access.identity import identity_at
 from loom_audit.disk.access.paths import split
 from loom_audit.disk.access.root_directory import OpenFolders
+from loom_audit.disk.access.system import write_all
 from loom_audit.disk.writing.exchange import Location
 from loom_audit.ports import Attributes
 
@@ -206,22 +207,16 @@ def write_sparsely(descriptor: int, chunk: bytes) -> None:
     written.
     """
     if len(chunk) < SPARSE_FROM:
-        _write(descriptor, chunk)
+        write_all(descriptor, chunk)
         return
     at = 0
     for start, part in _parts_with_data(chunk):
         if start > at:
             os.lseek(descriptor, start - at, os.SEEK_CUR)
-        _write(descriptor, part)
+        write_all(descriptor, part)
         at = start + len(part)
     if at < len(chunk):
         os.lseek(descriptor, len(chunk) - at, os.SEEK_CUR)
-
-
-def _write(descriptor: int, part: bytes) -> None:
-    written = os.write(descriptor, part)
-    while written < len(part):
-        written += os.write(descriptor, memoryview(part)[written:])
 
 
 def _parts_with_data(chunk: bytes) -> Iterator[tuple[int, bytes]]:
