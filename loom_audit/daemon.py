@@ -23,7 +23,7 @@ from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.conversations import Container
 from loom_audit.api.agents.launcher import SOCKET, build_id
 from loom_audit.api.face import AuditStore
-from loom_audit.errors import AuditError, Conflict, InvalidArguments
+from loom_audit.errors import Conflict, InvalidArguments
 
 IDLE_SECONDS = 600.0
 """After so long without a hook, and without an open call, the process ends."""
@@ -132,8 +132,6 @@ class HookServer:
         try:
             with connection:
                 self._answer(connection)
-        except (OSError, AuditError) as error:
-            self._report(f"{type(error).__name__}: {error}")
         except Exception as error:  # noqa: BLE001 - the others go on; the hook lets the agent go on
             self._report(f"{type(error).__name__}: {error}")
         finally:

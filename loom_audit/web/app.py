@@ -28,7 +28,7 @@ from loom_audit.web.arrival import SECONDS, TimedConnection
 from loom_audit.web.guard import Changing, Guard, secured
 from loom_audit.web.listening import listen
 from loom_audit.web.shared.admission import Admission, Visitor
-from loom_audit.web.shared.pages import STATUS, Pages, assets
+from loom_audit.web.shared.pages import STATUS, Pages, assets, obstacles
 
 MODULES = (
     "overview",
@@ -192,7 +192,15 @@ def _audit_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, AuditError):
         raise error
     pages: Pages = request.app.state.pages
-    return pages.error(request, STATUS.get(error.code, 500), error)
+    return pages.refusal(
+        request,
+        STATUS.get(error.code, 500),
+        error.code,
+        error.message,
+        error.hint,
+        details=error.details,
+        links=obstacles(request, error),
+    )
 
 
 def _refusal(request: Request, status: int, code: str, message: str, hint: str) -> Response:

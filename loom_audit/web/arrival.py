@@ -12,43 +12,34 @@ SECONDS = 30.0
 _ARRIVING = (h11.IDLE, h11.SEND_BODY)
 
 
-class TimedConnection:
+class TimedConnection(H11Protocol):
     """The protocol of one connection, which is closed when a request does not arrive in time.
 
     Between requests uvicorn closes it itself.
     """
 
     def __init__(self, seconds: float = SECONDS, **made: Any) -> None:
+        super().__init__(**made)
         self._seconds = seconds
-        self._http = H11Protocol(**made)
         self._end: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        self._http.connection_made(transport)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
         self._look()
 
     def data_received(self, data: bytes) -> None:
-        self._http.data_received(data)
+        super().data_received(data)
         self._look()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._stop()
-        self._http.connection_lost(error)
-
-    def eof_received(self) -> None:
-        self._http.eof_received()
-
-    def pause_writing(self) -> None:
-        self._http.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._http.resume_writing()
+        super().connection_lost(error)
 
     def _look(self) -> None:
-        if self._http.conn.their_state not in _ARRIVING:
+        if self.conn.their_state not in _ARRIVING:
             self._stop()
         elif self._end is None:
-            self._end = self._http.loop.call_later(self._seconds, self._http.transport.abort)
+            self._end = self.loop.call_later(self._seconds, self.transport.abort)
 
     def _stop(self) -> None:
         if self._end is not None:

@@ -173,15 +173,11 @@ def view_change(
     body: Body = "rows"
     if whole and len(rows) < length:
         body, rows, used = "later", (), 0
-    return FileView(
-        change,
-        action,
-        source,
-        notes,
-        body,
-        rows,
-        found.added,
-        found.removed,
+    return replace(
+        view(body),
+        rows=rows,
+        added=found.added,
+        removed=found.removed,
         start=start,
         length=length,
         rows_weight=used,

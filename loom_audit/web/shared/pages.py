@@ -114,18 +114,6 @@ class Pages:
         text = render_block(self._environment, template, block, _common(request, values))
         return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)
 
-    def error(self, request: Request, status: int, error: AuditError) -> Response:
-        """The one page for everything that goes wrong; it links the calls that stand in the way."""
-        return self.refusal(
-            request,
-            status,
-            error.code,
-            error.message,
-            error.hint,
-            details=error.details,
-            links=obstacles(request, error),
-        )
-
     def refusal(
         self,
         request: Request,
@@ -137,7 +125,10 @@ class Pages:
         details: Mapping[str, Any] | None = None,
         links: tuple[tuple[str, str], ...] = (),
     ) -> Response:
-        """Render a refusal, as a block for htmx; from 500 on without the navigation."""
+        """Render what goes wrong, as a block for htmx; from 500 on without the navigation.
+
+        `links` lead to the calls that stand in the way, or to what else can be done.
+        """
         workspace = workspace_in(request)
         values = {
             "number": status,
