@@ -125,7 +125,7 @@ def test_a_tool_that_a_person_denied_or_stopped_did_not_fail() -> None:
         (None, "\n\n<shell_metadata>\nUser aborted the command\n</shell_metadata>", "cancelled"),
         (
             None,
-            "\n\n<shell_metadata>\nshell tool terminated command after exceeding timeout 9 ms. Retry"
+            "\n\n<shell_metadata>\nshell tool terminated command after exceeding timeout 9 ms."
             "\n</shell_metadata>",
             "timeout",
         ),
