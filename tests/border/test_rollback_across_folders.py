@@ -13,6 +13,7 @@ from loom_audit.history.undo.scope_moves import FolderPlan
 from loom_audit.model.events import ChangeIntended, Draft
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.plans.planning import Choice, Note, Plan
+from loom_audit.model.plans.request import PlanRequest
 from tests.border.test_folders import PACKAGES, everything, make
 
 Run = Callable[[Sequence[str]], list[int]]
@@ -225,7 +226,7 @@ def test_a_rollback_that_is_interrupted_between_its_stages_can_be_made_again(
 
 def test_a_folder_that_is_gone_for_good_is_not_said_to_be_already_as_it_was() -> None:
     gone = Note("b/.git", "a/.git became b/.git, and is not there any more")
-    plan = Plan("rollback", 9, "point 2", already=("b/.git", "c.txt"))
+    plan = Plan(PlanRequest("rollback"), 9, "point 2", already=("b/.git", "c.txt"))
     made = FolderPlan((), {}, irreversible=(gone,)).added_to(plan)
     assert (made.already, made.irreversible) == (("c.txt",), (gone,))
 
@@ -233,6 +234,6 @@ def test_a_folder_that_is_gone_for_good_is_not_said_to_be_already_as_it_was() ->
 def test_a_folder_that_is_gone_for_good_is_told_beside_the_one_that_takes_its_place() -> None:
     gone = Note("b/.git", "a/.git became b/.git, and is not there any more")
     comes = FileChange("b/.git", None, FileState("opaque", None, 0, 0))
-    plan = Plan("rollback", 9, "point 2", changes=(comes,))
+    plan = Plan(PlanRequest("rollback"), 9, "point 2", changes=(comes,))
     made = FolderPlan((), {}, irreversible=(gone,)).added_to(plan)
     assert made.irreversible == (Note("", f"b/.git: {gone.reason}"),)

@@ -20,6 +20,7 @@ from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import Event, FilesChanged, TreeHead
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
 from loom_audit.model.plans.planning import Note, Plan
+from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Call, Checkpoint, RecordedChange
 from tests.cli.hostile import CORPUS, dangerous, texts
 from tests.cli.shells import Shell
@@ -67,7 +68,7 @@ def a_call(text: str = "x", **values: object) -> Call:
 
 def a_plan(text: str) -> Plan:
     return Plan(
-        "revert",
+        PlanRequest("revert"),
         9,
         text,
         changes=(
@@ -257,7 +258,7 @@ def test_a_plan_says_what_changes_what_stays_and_what_stops_it() -> None:
 
 def test_a_plan_without_changes_says_so() -> None:
     out = output()
-    out.lines(plan_lines(Plan("undo", 3, "call 2")))
+    out.lines(plan_lines(Plan(PlanRequest("undo"), 3, "call 2")))
     assert "nothing on disk will change" in printed(out)
 
 
@@ -265,7 +266,7 @@ def test_a_merged_path_is_shown_once_with_what_is_kept_in_it() -> None:
     changes = (FileChange("m", state(), state(mode=0o755)), FileChange("n", state(), None))
     note = Note("m", "changed later, kept", (4,))
     out = output()
-    out.lines(plan_lines(Plan("revert", 9, "3", changes=changes, merged=(note,))))
+    out.lines(plan_lines(Plan(PlanRequest("revert"), 9, "3", changes=changes, merged=(note,))))
     lines = printed(out).splitlines()
     assert lines[1:] == [
         "will change:",

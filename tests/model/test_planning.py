@@ -1,6 +1,6 @@
 """Taking back some calls and keeping the others, against independent oracles."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from loom_audit.model.files import BlobId, FileState, Move, apply, diff, parents
 from loom_audit.model.plans.planning import Note, PathStep, Plan, Verb, plan_taking_back
+from loom_audit.model.plans.request import PlanRequest
 
 Act = tuple[Any, ...]
 """A method of `Story` by name, and its arguments."""
@@ -113,7 +114,13 @@ class Story:
             left |= {arguments[1] + path.removeprefix(source): was[path] for path in below}
         return left
 
-    def plan(self, *taken: int, verb: Verb = "revert", **options: Any) -> Plan:
+    def plan(
+        self,
+        *taken: int,
+        verb: Verb = "revert",
+        choices: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Plan:
         first = min(taken, default=0)
         steps = [
             PathStep(step.seq, step.change, step.seq in taken, step.call)
@@ -121,7 +128,7 @@ class Story:
             if step.seq >= first or verb == "rollback"
         ]
         return plan_taking_back(
-            verb=verb,
+            request=PlanRequest(verb, choices=choices or {}),
             head=self.seq,
             target="",
             reverts=taken,

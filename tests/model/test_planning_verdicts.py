@@ -18,6 +18,7 @@ from loom_audit.model.plans.planning import (
     Verb,
     plan_taking_back,
 )
+from loom_audit.model.plans.request import PlanRequest
 from tests.model.test_planning import CONTENTS, PATHS, Act, Story, possible, settled, started
 from tests.model.test_planning_round_trips import carried_out
 
@@ -83,7 +84,7 @@ def a_plan(
         for taken in [step.seq in chosen and (step.call is not None or outside)]
     ]
     plan = plan_taking_back(
-        verb=verb,
+        request=PlanRequest(verb, choices=choices),
         head=story.seq,
         target="",
         reverts=tuple(sorted(chosen)),
@@ -91,7 +92,6 @@ def a_plan(
         tree=story.tree,
         blobs=story.blobs,
         moves=story.moves,
-        choices=choices,
         holds=holds,
     )
     return plan, verb, first - 1, outside

@@ -4,6 +4,7 @@ import pytest
 
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
 from loom_audit.model.plans.planning import Plan
+from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.plans.unnamed import unnamed_changes
 
 FILE = FileState("file", BlobId("1" * 64), 0o644, 1)
@@ -14,7 +15,7 @@ TREE = {"a": FILE, "d": FOLDER, "d/x": FILE, "d/y": FILE, ".git": OPAQUE}
 
 
 def plan(*changes: FileChange, moves: tuple[Move, ...] = ()) -> Plan:
-    return Plan("undo", 1, "call 1", changes=changes, moves=moves)
+    return Plan(PlanRequest("undo"), 1, "call 1", changes=changes, moves=moves)
 
 
 GONE = tuple(FileChange(path, TREE[path], None) for path in ("d", "d/x", "d/y"))
@@ -62,5 +63,5 @@ def test_what_goes_with_something_else_is_found(partial: Plan, unnamed: tuple[st
 
 def test_what_one_stage_does_and_the_list_of_all_does_not_name_is_found() -> None:
     stages = ((FileChange("a", FILE, OTHER),), (FileChange("d/x", FILE, OTHER),))
-    staged = Plan("rollback", 1, "", changes=stages[0], stages=stages)
+    staged = Plan(PlanRequest("rollback"), 1, "", changes=stages[0], stages=stages)
     assert unnamed_changes(staged, TREE) == ("d/x",)

@@ -37,9 +37,9 @@ def test_a_flag_is_in_the_request_of_a_plan_and_of_one_made_anew(
 ) -> None:
     flags: Any = {flag.field: True}
     made = recorded.workspace.plan_rollback("head~1", **flags)
-    assert made.request is not None and made.request.flags == [flag]
+    assert made.request.flags == [flag]
     again = holding._plan_again(recorded.workspace, made, {"notes.txt"})
-    assert again.request is not None and again.request.flags == [flag]
+    assert again.request.flags == [flag]
     assert again.request.choices == {"notes.txt": "current"}
 
 
@@ -71,4 +71,4 @@ def test_outside_is_in_a_held_rollback_that_is_made_anew(recorded: Recorded) -> 
     (recorded.root / "made").write_text("by the agent\n")
     done = holding.carry_out(recorded.workspace, asked)
     assert {"mine.txt", "made"} <= {*done.changed}
-    assert done.plan.request is not None and done.plan.request.outside
+    assert done.plan.request.outside

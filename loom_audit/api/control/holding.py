@@ -164,7 +164,7 @@ def carry_out(
     what they were writing between the two. Conflict when that is not enough after several times,
     with what has been changed by then in its details; and as `AuditedWorkspace.carry_out`.
     """
-    held = plan.request is not None and plan.request.running
+    held = plan.request.running
     in_use: set[str] = set()
     since: int | None = None
     for left in reversed(range(TRIES if held else 1)):
@@ -194,7 +194,6 @@ def _written_since(workspace: AuditedWorkspace, since: int, error: AuditError) -
 
 
 def _plan_again(workspace: AuditedWorkspace, plan: Plan, in_use: Collection[str]) -> Plan:
-    assert plan.request is not None
     left: dict[str, Choice] = dict.fromkeys(in_use, "current")
     return workspace.plan(replace(plan.request, choices={**plan.request.choices, **left}))
 

@@ -153,7 +153,7 @@ def _refuse_unknown(plan: Plan) -> None:
     notes = (*plan.kept, *plan.blocked, *plan.irreversible)
     known = {change.path for change in plan.changes} | {note.path for note in notes}
     known |= set(plan.already)
-    chosen = set(plan.request.choices if plan.request else ())
+    chosen = {*plan.request.choices}
     for path in sorted(chosen - known):
         raise NotFound(
             f"the plan says nothing of {path}, so there is nothing to choose",
@@ -277,7 +277,7 @@ def _merged_lines(plan: Plan) -> Iterator[Line]:
 
 def marked(plan: Plan) -> list[str]:
     """The paths that a plan writes with conflict markers in them, as was chosen."""
-    if plan.request is None or "merge" not in plan.request.choices.values():
+    if "merge" not in plan.request.choices.values():
         return []
     texts = {b: text for b, text in plan.contents.items() if b"\n<<<<<<< " in b"\n" + text}
     return [c.path for c in plan.changes if c.after is not None and c.after.blob in texts]

@@ -102,7 +102,7 @@ class Planner:
                 and not self._holds(plan)
             ):
                 return plan
-        return self.plan(plan.request or PlanRequest(plan.verb))
+        return self.plan(plan.request)
 
     def check_named(self, plan: Plan) -> None:
         """Conflict when carrying out the plan now would change a path that it does not list."""
@@ -148,7 +148,7 @@ class Planner:
         folders = plan_folders(self.attachment, contents, request, steps, opaque, moves, drift)
         make = partial(
             plan_taking_back,
-            verb=request.verb,
+            request=request,
             head=(head := self.attachment.log.head()),
             target=selection.target,
             reverts=self._reverts(request, selection, candidates, selected, steps),
@@ -156,7 +156,6 @@ class Planner:
             tree=folders.tree,
             blobs=contents,
             moves={**moves, head + 1: drift.moves},
-            choices=request.choices,
             notes=shared,
             folds_case=self.attachment.workspace.folds_case(),
         )

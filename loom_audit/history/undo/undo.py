@@ -21,7 +21,6 @@ from loom_audit.history.undo.left_alone import would_stay
 from loom_audit.history.undo.planner import Planner
 from loom_audit.model.files import moves_among
 from loom_audit.model.plans.planning import Note, Plan, is_equivalent
-from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import first_few
 from loom_audit.ports import Report
@@ -70,8 +69,6 @@ class Undo:
         request says, also where the plan did not know it yet, and what they change from then on is
         theirs, and later than the undo.
         """
-        if plan.request is None:
-            raise Conflict("this plan was not made from a request")
         if plan.blocked:
             raise blocked_error(plan)
         if plan.keeps_all:
@@ -223,7 +220,7 @@ def _said(note: Note) -> str:
 
 
 def _arguments(plan: Plan) -> dict[str, object]:
-    request: PlanRequest = plan.request or PlanRequest(plan.verb)
+    request = plan.request
     return {
         "target": plan.target,
         "targets": [str(target) for target in request.targets],

@@ -55,7 +55,7 @@ class Plan(Struct, frozen=True):
     once that is recorded, the plan has to be made again.
     """
 
-    verb: Verb
+    request: PlanRequest
     head: int
     target: str
     changes: tuple[FileChange, ...] = ()
@@ -69,12 +69,16 @@ class Plan(Struct, frozen=True):
     inexact: tuple[Note, ...] = ()
     contents: Mapping[BlobId, bytes] = field(default_factory=dict)
     """Merged texts that the changes need and the blob store does not have yet."""
-    request: PlanRequest | None = None
     calls: tuple[int, ...] = ()
     drifted: bool = False
     passed_over: tuple[Note, ...] = ()
     """What later calls may have done, which an undo passes over: only a choice takes it back."""
     stages: tuple[tuple[FileChange, ...], ...] = ()
+
+    @property
+    def verb(self) -> Verb:
+        """What was asked for."""
+        return self.request.verb
 
     @property
     def provisional(self) -> bool:
@@ -100,8 +104,8 @@ class Plan(Struct, frozen=True):
 
     @property
     def _keeps_unasked(self) -> bool:
-        choices = self.request.choices if self.request else {}
-        asked = {path for path, choice in choices.items() if choice == "current"}
+        choices = self.request.choices.items()
+        asked = {path for path, choice in choices if choice == "current"}
         return any(
             KEPT_BY_CHOICE not in note.reason and not note.reason.endswith(_NOT_LEFT)
             for note in self.kept
@@ -117,7 +121,7 @@ def how_to_choose(passed_over: Iterable[Note]) -> str:
 
 def plan_taking_back(
     *,
-    verb: Verb,
+    request: PlanRequest,
     head: int,
     target: str,
     reverts: tuple[int, ...],
@@ -125,7 +129,6 @@ def plan_taking_back(
     tree: Tree,
     blobs: BlobReader,
     moves: Mapping[int, Iterable[Move]] | None = None,
-    choices: Mapping[str, Choice] | None = None,
     holds: Mapping[str, Hold] | None = None,
     notes: Iterable[Note] = (),
     folds_case: bool = False,
@@ -147,9 +150,11 @@ def plan_taking_back(
     outside is followed only for a file that is chosen so, or where outside is taken back too;
     otherwise the file at its new name is kept and listed.
     """
-    chosen = choices or {}
+    chosen = request.choices
     followed = {path for path, choice in chosen.items() if choice != "current"}
-    trace = trace_lineages(steps, moves or {}, tree, outside=verb == "rollback", chosen=followed)
+    trace = trace_lineages(
+        steps, moves or {}, tree, outside=request.verb == "rollback", chosen=followed
+    )
     merger = StateMerger(blobs)
     kept: dict[Lineage, tuple[KeptChange, ...]] = {}
     entries = []
@@ -173,10 +178,10 @@ def plan_taking_back(
     found += [("kept", note) for note in notes]
     verdicts = one_verdict_each(found, {change.path for change in changes})
     needed = {change.after.blob for change in changes if change.after}
-    dealt_with = verb in ("undo", "redo") and not changes and "blocked" not in verdicts
+    dealt_with = request.verb in ("undo", "redo") and not changes and "blocked" not in verdicts
     spared = set() if dealt_with else _calls_kept_by_choice(placement.entries)
     return Plan(
-        verb=verb,
+        request=request,
         head=head,
         target=target,
         changes=changes,
