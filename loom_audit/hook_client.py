@@ -2,8 +2,9 @@
 
     python -I -S hook_client.py CLIENT [--strict] [--no-prompts] [--seconds N]
 
-It lies as `hook.py` in `<data folder>/hooks/`, beside what runs it and `daemon`, which
-says how the warm process is started: words ended by NUL, first the variables that it is given.
+It lies as `hook.py` in `<data folder>/hooks/`, beside what runs it, which knows how each client is
+told that a call is denied, and `daemon`, which says how the warm process is started: words ended by
+NUL, first the variables that it is given.
 Nothing is imported that is not built into the interpreter, but `_socket`: every call of the agent
 waits for this.
 
@@ -18,7 +19,6 @@ import posix
 import sys
 import time
 
-BEFORE = (b"PreToolUse", b"BeforeTool", b"tool.execute.before")
 SOCKET = b"daemon.sock"
 ELSEWHERE = b"?"
 AGAIN = b"!"
@@ -32,6 +32,7 @@ LONGEST_PAUSE = 30.0
 SPOOL = b"spool"
 LONGEST_LINE = 4096
 SECONDS = 600
+REASON = b"REASON"
 
 
 class Unanswered(OSError):
@@ -81,18 +82,13 @@ def held(folder: bytes, session: bytes) -> bytes:
         posix.close(descriptor)
 
 
-def denial(client: bytes, event: bytes, reason: bytes) -> bytes:
-    """That a call is denied, as the client wants to be told."""
+def denial(form: bytes, reason: bytes) -> bytes:
+    """That a call is denied: how the client wants to be told, with the reason in its place."""
     text = b""
     for byte in reason:
         plain = 32 <= byte != 127 and byte not in b'"\\'
         text += bytes([byte]) if plain else b"\\u%04x" % byte
-    if client in (b"claude-code", b"codex"):
-        return (
-            b'{"hookSpecificOutput":{"hookEventName":"' + event + b'","permissionDecision":"deny",'
-            b'"permissionDecisionReason":"' + text + b'"}}'
-        )
-    return b'{"decision":"deny","reason":"' + text + b'"}'
+    return form.replace(REASON, text)
 
 
 def namespace() -> bytes:
@@ -291,7 +287,8 @@ def note(folder: bytes, who: bytes, data: bytes) -> None:
             return
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str], denials: dict[tuple[bytes, bytes], bytes]) -> None:
+    """Hand a hook on and print the answer; `denials` are forms by client and hook before a call."""
     words = [word.encode("utf-8", "surrogateescape") for word in arguments]
     folder = __file__.encode("utf-8", "surrogateescape").rsplit(b"/", 2)[0]
     client = words[0]
@@ -299,7 +296,7 @@ def main(arguments: list[str]) -> None:
     flags = b"".join(b" " + word[2:] for word in words if word == b"--no-prompts")
     data = read_all(0)
     event = field(data, b"hook_event_name")
-    before, reason = event in BEFORE, b""
+    before, reason = (client, event) in denials, b""
     try:
         header = b"loom-hook 1 %s %d%s\n" % (client, seconds, flags)
         answer = hand_on(folder, header, data, seconds * 0.95)
@@ -316,14 +313,14 @@ def main(arguments: list[str]) -> None:
     if before and not answer:  # the warm process puts right what is said of a session it knows
         reason = held(folder, field(data, b"session_id")) or reason
     if reason and not answer:
-        answer = denial(client, event, reason)
+        answer = denial(denials[client, event], reason)
     while answer:
         answer = answer[posix.write(1, answer) :]
 
 
-def run(arguments: list[str]) -> None:
+def run(arguments: list[str], denials: dict[tuple[bytes, bytes], bytes]) -> None:
     """The whole life of this process; it tells nobody that something failed."""
     try:
-        main(arguments)
+        main(arguments, denials)
     finally:
         posix._exit(0)

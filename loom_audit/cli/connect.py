@@ -10,6 +10,7 @@ from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.output import Output, progress
 from loom_audit.cli.shared.parameters import argument, option
+from loom_audit.clients.known import CLIENTS, NAMED
 from loom_audit.errors import InvalidArguments, NotFound, NoWorkspace
 from loom_audit.model.text.display import visible
 
@@ -28,9 +29,7 @@ if TYPE_CHECKING:
 )
 def connect(
     invocation: Invocation,
-    client: Annotated[
-        str, argument("CLIENT", help="claude-code, codex, opencode or gemini; else those found.")
-    ] = "",
+    client: Annotated[str, argument("CLIENT", help=f"{NAMED}; else those found.")] = "",
     user: Annotated[
         bool, option("--user", help="For all of your projects, not this folder alone.")
     ] = False,
@@ -52,16 +51,15 @@ def connect(
     once; --remove takes out our part only.
     """
     from loom_audit.api.agents.connect import installed_clients
-    from loom_audit.clients.settings import PLACES
 
-    if client and client not in PLACES:
+    if client and client not in CLIENTS:
         raise InvalidArguments(
             f"{visible(client[:50])} is not a client that can be connected",
-            hint=f"There are: {', '.join(PLACES)}.",
+            hint=f"There are: {', '.join(CLIENTS)}.",
         )
     clients = [client] if client else list(installed_clients())
     if not clients:
-        raise NotFound("no client was found", hint=f"Name one: {', '.join(PLACES)}.")
+        raise NotFound("no client was found", hint=f"Name one: {', '.join(CLIENTS)}.")
     flags = ["--strict"] * strict + ["--no-prompts"] * no_prompts
     looks = show or remove
     with invocation.store(create=not looks) as store:
@@ -106,7 +104,6 @@ def _connect(
         record_as_it_is,
         settings_file,
     )
-    from loom_audit.clients.settings import PLACES
     from loom_audit.config import read_settings
 
     settings = read_settings(store.url)
@@ -119,7 +116,7 @@ def _connect(
     carry_out(change, store.home, connect=True)
     if root is not None:
         record_as_it_is(store.workspace(root))
-    is_ours = change.before is None or PLACES[client].is_own
+    is_ours = change.before is None or CLIENTS[client].place.personal
     ignored = root is not None and is_ours and leave_out_of_git(root, path)
     if output.json:
         output.record({"client": client, "file": str(change.path), "connected": True})
@@ -131,27 +128,25 @@ def _say(
     output: Output, change: "Change", path: Path, flags: list[str], *, ignored: bool, user: bool
 ) -> None:
     """What is on record from now on, what is not, what to type next, and how to undo this."""
-    from loom_audit.clients.settings import PLACES
-
-    client, place = change.client, PLACES[change.client]
+    client, known = change.client, CLIENTS[change.client]
     already = " already" if change.before == change.after else ""
     output.line((f"{client} is connected{already}: {visible(str(path))}", "green"))
     said = "not what is said" if "--no-prompts" in flags else "what you and the agent say"
     output.line(f"  on record: every call, its arguments, result and changes; {said}")
-    output.line(f"  it does not tell {place.untold}")
+    output.line(f"  it does not tell {known.untold}")
     if "--strict" in flags:
         output.line("  strict: a call that cannot be recorded is denied")
     if ignored:
         output.line("  git does not see that file, by a line in .git/info/exclude")
-    if not user and change.before not in (None, change.after) and not place.is_own:
+    if not user and change.before not in (None, change.after) and not known.place.personal:
         text = "  that file was there: where it is committed, this is seen by git; --user is not"
         output.line((text, "yellow"))
-    if not user and not place.reads_below:
-        text = f"  `{place.program}` reads that file only when it is started in this very folder; "
+    if not user and not known.place.reads_below:
+        text = f"  `{known.program}` reads that file only when it is started in this very folder; "
         output.line((f"{text}--user is for every folder", "yellow"))
-    if place.trust:
-        output.line((f"  {place.trust}", "yellow"))
-    output.note(f"next: `{place.program}`, then `loom-audit log`; `loom-audit undo` takes back")
+    if known.trust:
+        output.line((f"  {known.trust}", "yellow"))
+    output.note(f"next: `{known.program}`, then `loom-audit log`; `loom-audit undo` takes back")
     output.note(f"`loom-audit connect --remove{' --user' if user else ''} {client}` undoes this")
 
 

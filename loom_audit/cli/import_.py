@@ -12,6 +12,7 @@ from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import plain
 from loom_audit.cli.shared.recovering import recover_file
+from loom_audit.clients.known import NAMED
 from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.model.text.display import count_text, size_text
 
@@ -38,7 +39,7 @@ def import_(
     files: Annotated[list[str] | None, argument("FILE", help="Transcripts.")] = None,
     client: Annotated[
         str | None,
-        option(metavar="NAME", help="claude-code, codex, opencode or gemini, where that is open."),
+        option(metavar="NAME", help=f"{NAMED}, where that is open."),
     ] = None,
     found: Annotated[
         bool, option("--found", help="Only list those of this user that name this repository.")

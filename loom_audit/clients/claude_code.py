@@ -26,13 +26,14 @@ from msgspec.structs import replace
 from loom_audit.clients import fields
 from loom_audit.clients.claude_results import (
     background_named,
+    ended,
     ended_in_background,
     failure,
     has_failed,
     has_run,
     notified,
-    told,
 )
+from loom_audit.clients.hooks import Hooks, permission
 from loom_audit.clients.reports import (
     BackgroundEnded,
     CallBegan,
@@ -41,6 +42,7 @@ from loom_audit.clients.reports import (
     Hook,
     MessageTold,
     Moment,
+    Place,
     PromptTold,
     Report,
     SessionOver,
@@ -77,6 +79,7 @@ _HOOK_FIELDS = fields.words(
     "prompt source reason stop_hook_active last_assistant_message background_tasks session_crons "
     "agent_transcript_path permission_suggestions model session_title"
 )
+_HOOKS = Hooks(_MOMENTS, _OTHER_HOOKS, _HOOK_FIELDS)
 _READ = fields.words(
     "Read Glob Grep LS NotebookRead TodoRead TodoWrite ToolSearch AskUserQuestion EnterPlanMode "
     "ExitPlanMode Task Agent TaskCreate TaskGet TaskList TaskUpdate TaskOutput TaskStop BashOutput "
@@ -120,16 +123,8 @@ def read_hook(raw: bytes) -> Hook:
     transcript, cwd = fields.text(given, "transcript_path"), fields.text(given, "cwd")
     if agent:
         transcript = fields.text(given, "agent_transcript_path") or _agents_file(transcript, agent)
-    unread = fields.unknown(given, _HOOK_FIELDS, name or "?")
-    if name not in _MOMENTS and name not in _OTHER_HOOKS:
-        unread.append(fields.label("hook", name))
-    reports: list[Report] = []
-    if session:
-        parent = main if agent else ""
-        reports.append(SessionTold(session, None, cwd, transcript, parent=parent))
-        reports.extend(_hook_reports(name, given, session, cwd))
-    moment = _MOMENTS.get(name, "other")
-    return Hook(name, moment, session, tuple(reports), transcript, cwd, tuple(unread))
+    told = SessionTold(session, None, cwd, transcript, parent=main if agent else "")
+    return _HOOKS.read(given, name, told, _hook_reports(name, given, session, cwd))
 
 
 def _hook_reports(name: str, given: Mapping[str, Any], session: str, cwd: str) -> Iterator[Report]:
@@ -141,7 +136,7 @@ def _hook_reports(name: str, given: Mapping[str, Any], session: str, cwd: str) -
             paths = paths_of(tool, arguments)
             yield CallBegan(session, call_id, tool, arguments, effect_of(tool), None, cwd, paths)
         case "PostToolUse":
-            end = told(session, call_id, tool, given.get("tool_response"))
+            end = ended(session, call_id, tool, given.get("tool_response"))
             yield replace(end, arguments=arguments, duration=microseconds)
             about = background_named(arguments)
             yield from ended_in_background(session, tool, about, given.get("tool_response"))
@@ -215,11 +210,7 @@ def answer(hook: Hook, verdict: Verdict | None) -> bytes:
     if verdict is None:
         return b""
     if hook.moment == "before":
-        said: dict[str, Any] = {"hookEventName": hook.name, "permissionDecision": verdict.decision}
-        if verdict.reason:
-            said["permissionDecisionReason"] = verdict.reason
-        if verdict.decision == "allow" and verdict.arguments is not UNSET:
-            said["updatedInput"] = verdict.arguments
+        said = permission(hook, verdict)
     elif hook.moment == "permission":
         decision: dict[str, Any] = {"behavior": verdict.decision}
         if verdict.decision == "deny":
@@ -370,7 +361,7 @@ class ClaudeTranscript:
             ran = has_run(tool, said)
             yield CallEnded(session, call_id, tool, status, result, at=at, ran=ran)
             return
-        yield replace(told(session, call_id, tool, given, block.get("content")), at=at)
+        yield replace(ended(session, call_id, tool, given, block.get("content")), at=at)
         yield from ended_in_background(session, tool, about, given, at)
 
     def _attachment(self, session: str, record: Mapping[str, Any]) -> Iterator[Report]:
@@ -389,4 +380,29 @@ def _is_a_prompt(record: Mapping[str, Any], block: Mapping[str, Any]) -> bool:
     return record.get("isSidechain") is not True or interrupted is not None
 
 
-CLIENT = Client(NAME, "Claude Code", read_hook, answer, ClaudeTranscript)
+def _wrote(record: Mapping[str, Any]) -> bool:
+    named = "sessionId" in record or "leafUuid" in record or "messageId" in record
+    return bool(fields.text(record, "type")) and named
+
+
+CLIENT = Client(
+    name=NAME,
+    title="Claude Code",
+    program="claude",
+    moments=_MOMENTS,
+    read_hook=read_hook,
+    answer=answer,
+    transcript=ClaudeTranscript,
+    wrote=_wrote,
+    place=Place(
+        home="CLAUDE_CONFIG_DIR",
+        folder=".claude",
+        user="settings.json",
+        local=".claude/settings.local.json",
+        transcripts=("projects/**/*.jsonl",),
+        personal=True,
+    ),
+    untold="which files a command changed (we look), and an edit that it refuses itself: that is "
+    "taken from its transcript",
+    hooked_by="settings",
+)

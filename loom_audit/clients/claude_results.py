@@ -107,7 +107,7 @@ def _by_hook(output: str) -> bool:
     return re.match(r"PreToolUse:\S* hook (error|returned blocking error)", output) is not None
 
 
-def told(
+def ended(
     session: str,
     call_id: str,
     tool: str,

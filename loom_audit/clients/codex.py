@@ -23,6 +23,7 @@ from msgspec import UNSET
 
 from loom_audit.clients import codex_calls, fields
 from loom_audit.clients.codex_calls import Outcome
+from loom_audit.clients.hooks import Hooks, permission
 from loom_audit.clients.reports import (
     BackgroundEnded,
     CallBegan,
@@ -31,6 +32,7 @@ from loom_audit.clients.reports import (
     Hook,
     MessageTold,
     Moment,
+    Place,
     PromptTold,
     Report,
     SessionOver,
@@ -58,6 +60,7 @@ _HOOK_FIELDS = fields.words(
     "tool_input tool_use_id tool_response prompt source reason stop_hook_active agent_id "
     "agent_type last_assistant_message agent_transcript_path trigger"
 )
+_HOOKS = Hooks(_MOMENTS, _OTHER_HOOKS, _HOOK_FIELDS)
 
 
 def read_hook(raw: bytes) -> Hook:
@@ -69,15 +72,8 @@ def read_hook(raw: bytes) -> Hook:
     transcript, cwd = fields.text(given, "transcript_path"), fields.text(given, "cwd")
     if parent:
         transcript = fields.text(given, "agent_transcript_path") or transcript
-    unread = fields.unknown(given, _HOOK_FIELDS, name or "?")
-    if name not in _MOMENTS and name not in _OTHER_HOOKS:
-        unread.append(fields.label("hook", name))
-    reports: list[Report] = []
-    if session:
-        reports.append(SessionTold(session, None, cwd, transcript, parent=parent))
-        reports.extend(_hook_reports(name, given, session, cwd))
-    moment = _MOMENTS.get(name, "other")
-    return Hook(name, moment, session, tuple(reports), transcript, cwd, tuple(unread))
+    told = SessionTold(session, None, cwd, transcript, parent=parent)
+    return _HOOKS.read(given, name, told, _hook_reports(name, given, session, cwd))
 
 
 def _hook_reports(name: str, given: Mapping[str, Any], session: str, cwd: str) -> Iterator[Report]:
@@ -120,11 +116,7 @@ def answer(hook: Hook, verdict: Verdict | None) -> bytes:
         return b""
     changed = verdict.arguments is not UNSET
     if hook.moment == "before" and (verdict.decision == "deny" or changed):
-        said: dict[str, Any] = {"hookEventName": hook.name, "permissionDecision": verdict.decision}
-        if verdict.reason:
-            said["permissionDecisionReason"] = verdict.reason
-        if verdict.decision == "allow":
-            said["updatedInput"] = verdict.arguments
+        said = permission(hook, verdict)
     elif hook.moment == "permission" and not (verdict.decision == "allow" and changed):
         decision: dict[str, str] = {"behavior": verdict.decision}
         if verdict.decision == "deny" and verdict.reason:
@@ -360,4 +352,28 @@ class CodexRollout:
         return False
 
 
-CLIENT = Client(NAME, "Codex", read_hook, answer, CodexRollout)
+def _wrote(record: Mapping[str, Any]) -> bool:
+    return isinstance(record.get("payload"), dict) and bool(fields.text(record, "type"))
+
+
+CLIENT = Client(
+    name=NAME,
+    title="Codex",
+    program="codex",
+    moments=_MOMENTS,
+    read_hook=read_hook,
+    answer=answer,
+    transcript=CodexRollout,
+    wrote=_wrote,
+    place=Place(
+        home="CODEX_HOME",
+        folder=".codex",
+        user="hooks.json",
+        local=".codex/hooks.json",
+        transcripts=("sessions/**/*.jsonl", "archived_sessions/*.jsonl"),
+    ),
+    untold="a command's exit code, and that a patch failed, at once: both are taken from its "
+    "rollout",
+    trust="Codex runs a hook only once you trust it: start `codex` here and answer `/hooks`.",
+    hooked_by="flags",
+)

@@ -24,6 +24,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from loom_audit.clients import fields
+from loom_audit.clients.hooks import Hooks, decision
 from loom_audit.clients.reports import (
     CallBegan,
     CallEnded,
@@ -32,6 +33,7 @@ from loom_audit.clients.reports import (
     Hook,
     MessageTold,
     Moment,
+    Place,
     PromptTold,
     Report,
     SessionOver,
@@ -58,6 +60,7 @@ _HOOK_FIELDS = fields.words(
     "tool_response prompt prompt_response stop_hook_active source reason llm_request llm_response "
     "notification_type message details trigger original_request_name"
 )
+_HOOKS = Hooks(_MOMENTS, _OTHER_HOOKS, _HOOK_FIELDS)
 _READ = fields.words(
     "read_file read_many_files list_directory glob grep_search search_file_content "
     "write_todos ask_user activate_skill enter_plan_mode exit_plan_mode get_internal_docs "
@@ -194,16 +197,9 @@ def read_hook(raw: bytes) -> Hook:
     given = fields.hook_input(raw, NAME)
     name, session = fields.text(given, "hook_event_name"), fields.text(given, "session_id")
     transcript, cwd = fields.text(given, "transcript_path"), fields.text(given, "cwd")
-    unread = fields.unknown(given, _HOOK_FIELDS, name or "?")
-    if name not in _MOMENTS and name not in _OTHER_HOOKS:
-        unread.append(fields.label("hook", name))
-    reports: list[Report] = []
-    if session:
-        at = fields.time(given.get("timestamp"))
-        reports.append(SessionTold(session, at, cwd, transcript))
-        reports.extend(_hook_reports(name, given, session, cwd, at))
-    moment = _MOMENTS.get(name, "other")
-    return Hook(name, moment, session, tuple(reports), transcript, cwd, tuple(unread))
+    at = fields.time(given.get("timestamp"))
+    told = SessionTold(session, at, cwd, transcript)
+    return _HOOKS.read(given, name, told, _hook_reports(name, given, session, cwd, at))
 
 
 def _hook_reports(
@@ -250,9 +246,7 @@ def answer(hook: Hook, verdict: Verdict | None) -> bytes:
     """What the hook prints: empty when nobody decided, or about what is not asked."""
     if verdict is None or hook.moment != "before":
         return b""
-    said: dict[str, Any] = {"decision": verdict.decision}
-    if verdict.reason:
-        said["reason"] = verdict.reason
+    said = decision(verdict)
     if verdict.decision == "allow" and verdict.arguments is not UNSET:
         changed = {"hookEventName": hook.name, "tool_input": verdict.arguments}
         said["hookSpecificOutput"] = changed
@@ -377,4 +371,28 @@ def _response(result: Any) -> tuple[str, str]:
     return "\n".join(part for part in shown if part), failed
 
 
-CLIENT = Client(NAME, "Gemini CLI", read_hook, answer, GeminiSession)
+def _wrote(record: Mapping[str, Any]) -> bool:
+    return "projectHash" in record and "sessionId" in record
+
+
+CLIENT = Client(
+    name=NAME,
+    title="Gemini CLI",
+    program="gemini",
+    moments=_MOMENTS,
+    read_hook=read_hook,
+    answer=answer,
+    transcript=GeminiSession,
+    wrote=_wrote,
+    place=Place(
+        folder=".gemini",
+        user="settings.json",
+        local=".gemini/settings.json",
+        transcripts=("tmp/*/chats/*.jsonl", "tmp/*/chats/*.json"),
+        per_second=1000,
+        shown="loom-audit",
+        reads_below=False,
+    ),
+    untold="an id of a call: one that is made twice at once with the same arguments may be taken "
+    "for the other",
+)

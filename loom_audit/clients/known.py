@@ -10,6 +10,10 @@ CLIENTS: Mapping[str, Client] = {
     for client in (claude_code.CLIENT, codex.CLIENT, opencode.CLIENT, gemini.CLIENT)
 }
 
+*_FIRST, _LAST = CLIENTS
+NAMED = f"{', '.join(_FIRST)} or {_LAST}"
+"""The names of all clients, as one of them is asked for."""
+
 
 def client_of(line: bytes) -> Client | None:
     """The client that wrote a transcript, by one of its first lines; None when that is open."""
@@ -17,13 +21,11 @@ def client_of(line: bytes) -> Client | None:
         record = fields.decode(line)
     except (ValueError, TypeError):
         return None
-    kind = fields.text(record, "type")
-    if isinstance(record.get("info"), dict) and "messages" in record:
-        return opencode.CLIENT
-    if "projectHash" in record and "sessionId" in record:
-        return gemini.CLIENT
-    if isinstance(record.get("payload"), dict) and kind:
-        return codex.CLIENT
-    if kind and ("sessionId" in record or "leafUuid" in record or "messageId" in record):
-        return claude_code.CLIENT
-    return None
+    # a record of Claude Code has the fewest marks of its own
+    return next((one for one in reversed([*CLIENTS.values()]) if one.wrote(record)), None)
+
+
+def client_run_by(program: str) -> Client | None:
+    """The client that a command runs, by its name without a folder; None for any other."""
+    name = program.rpartition("/")[2]
+    return next((one for one in CLIENTS.values() if one.program == name), None)

@@ -29,8 +29,10 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from loom_audit.clients import codex_calls, fields
+from loom_audit.clients.hooks import Hooks, decision
 from loom_audit.clients.reports import (
     CallBegan,
     CallEnded,
@@ -39,6 +41,7 @@ from loom_audit.clients.reports import (
     Hook,
     MessageTold,
     Moment,
+    Place,
     PromptTold,
     Report,
     SessionOver,
@@ -62,6 +65,7 @@ _MOMENTS: Mapping[str, Moment] = {
     "message.part.updated": "after",
 }
 _HOOK_FIELDS = fields.words("hook_event_name session_id cwd input output event ev")
+_HOOKS = Hooks(_MOMENTS, frozenset(), _HOOK_FIELDS)
 _READ = fields.words(
     "read glob grep list ls lsp lsp_hover lsp_diagnostics todowrite todoread task question skill "
     "plan_enter plan_exit invalid batch"
@@ -200,19 +204,22 @@ def read_hook(raw: bytes) -> Hook:
     session = fields.text(given, "session_id") or fields.text(source, "sessionID")
     session = session or fields.text(part, "sessionID") or fields.text(info, "id")
     cwd = fields.text(given, "cwd") or fields.text(info, "directory")
-    unread = fields.unknown(given, _HOOK_FIELDS, name or "?")
-    if name not in _MOMENTS:
-        unread.append(fields.label("hook", name))
-    reports: list[Report] = []
-    if session:
-        parent = fields.text(info, "parentID")
-        version, title = fields.text(info, "version"), fields.text(info, "title")
-        reports.append(SessionTold(session, None, cwd, "", version, title, parent))
-        reports.extend(_hook_reports(name, source, output, session, cwd))
-    moment = _MOMENTS.get(name, "other")
+    told = _session(info, session, None, cwd)
+    hook = _HOOKS.read(given, name, told, _hook_reports(name, source, output, session, cwd))
     if name == "message.part.updated" and fields.text(part, "type") != "tool":
-        moment = "other"
-    return Hook(name, moment, session, tuple(reports), "", cwd, tuple(unread))
+        return replace(hook, moment="other")
+    return hook
+
+
+def _session(info: Mapping[str, Any], session: str, at: datetime | None, cwd: str) -> SessionTold:
+    return SessionTold(
+        session=session,
+        at=at,
+        cwd=cwd,
+        version=fields.text(info, "version"),
+        title=fields.text(info, "title"),
+        parent=fields.text(info, "parentID"),
+    )
 
 
 def _hook_reports(
@@ -297,9 +304,7 @@ def answer(hook: Hook, verdict: Verdict | None) -> bytes:
     """What the plugin is answered: empty when nobody decided, or about what is not asked."""
     if verdict is None or hook.moment not in ("before", "permission"):
         return b""
-    said: dict[str, Any] = {"decision": verdict.decision}
-    if verdict.reason:
-        said["reason"] = verdict.reason
+    said = decision(verdict)
     if verdict.decision == "allow" and verdict.arguments is not UNSET:
         said["arguments"] = verdict.arguments
     return fields.answer(said)
@@ -326,11 +331,10 @@ class OpencodeExport:
         session = fields.text(info, "id")
         if not session:
             self.unread["record without a session"] += 1
-        cwd, title = fields.text(info, "directory"), fields.text(info, "title")
-        at = fields.time(fields.mapping(info, "time").get("created"))
-        version, parent = fields.text(info, "version"), fields.text(info, "parentID")
+        cwd = fields.text(info, "directory")
         if session:
-            yield SessionTold(session, at, cwd, "", version, title, parent)
+            at = fields.time(fields.mapping(info, "time").get("created"))
+            yield _session(info, session, at, cwd)
         for message in fields.mappings(record.get("messages")):
             about = fields.mapping(message, "info")
             parts = [*fields.mappings(message.get("parts"))]
@@ -351,4 +355,28 @@ class OpencodeExport:
                 self.unread[fields.label("part", kind)] += 1
 
 
-CLIENT = Client(NAME, "opencode", read_hook, answer, OpencodeExport)
+def _wrote(record: Mapping[str, Any]) -> bool:
+    return isinstance(record.get("info"), dict) and "messages" in record
+
+
+CLIENT = Client(
+    name=NAME,
+    title="opencode",
+    program="opencode",
+    moments=_MOMENTS,
+    read_hook=read_hook,
+    answer=answer,
+    transcript=OpencodeExport,
+    wrote=_wrote,
+    place=Place(
+        home="OPENCODE_CONFIG_DIR",
+        folder=".config/opencode",
+        user="plugins/loom-audit.js",
+        local=".opencode/plugins/loom-audit.js",
+        plugin="opencode_plugin.js",
+        personal=True,
+    ),
+    untold="what a command leaves running, and when opencode itself ends",
+    whole=True,
+    hooked_by="plugin",
+)

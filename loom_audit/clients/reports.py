@@ -184,15 +184,57 @@ class Transcript(Protocol):
     def read(self, line: bytes) -> Sequence[Report]: ...
 
 
-class Client(Struct, frozen=True):
-    """How to understand one client, and how to answer it.
+class Place(Struct, frozen=True, kw_only=True):
+    """Where a client keeps its settings and its transcripts.
 
-    `read_hook` raises InvalidArguments for what is not the input of a hook of this client.
-    `answer` gives the bytes for the hook's standard output; None, for nothing decided, is b"".
+    `folder` is the client's own folder in the user's home; the variable `home` names another one.
+    `user` are the settings in it, and `transcripts` the patterns of the files in it; there are none
+    where the client has to be asked for a transcript. `local` are the settings below a project's
+    folder: where they are `personal` nobody commits them, and a client that `reads_below` reads
+    them also when it is started in a folder below. `plugin` is our file that lies there; without it
+    our hooks are written into an object of JSON, with their longest time in `per_second`ths of a
+    second, and `shown` is what the client shows of a hook that runs, which else is its command.
+    """
+
+    folder: str
+    user: str
+    local: str
+    home: str = ""
+    transcripts: tuple[str, ...] = ()
+    plugin: str = ""
+    per_second: int = 1
+    shown: str = ""
+    personal: bool = False
+    reads_below: bool = True
+
+
+class Client(Struct, frozen=True, kw_only=True):
+    """All that this program knows of one client.
+
+    `moments` are the client's hooks, by name. `read_hook` raises InvalidArguments for what is not
+    the input of a hook of this client. `answer` gives the bytes for the hook's standard output;
+    None, for nothing decided, is b"". `wrote` says whether a record is of one of its transcripts;
+    each of these is one object where they are `whole`, else a line holds an object. `program` is
+    what is typed to start the client, `untold` what the client does not tell, and `trust` what its
+    user must do before it runs our hook. `hooked_by` is how the client takes our hooks for one run:
+    by settings on its command line, by flags, by a plugin in a variable, or not at all.
     """
 
     name: str
     title: str
+    program: str
+    moments: Mapping[str, Moment]
     read_hook: Callable[[bytes], Hook]
     answer: Callable[[Hook, Verdict | None], bytes]
     transcript: Callable[[], Transcript]
+    wrote: Callable[[Mapping[str, Any]], bool]
+    place: Place
+    untold: str
+    trust: str = ""
+    whole: bool = False
+    hooked_by: Literal["settings", "flags", "plugin", ""] = ""
+
+    @property
+    def events(self) -> Sequence[str]:
+        """The hooks that our settings ask for: a rule is asked before a call, and not twice."""
+        return [name for name, moment in self.moments.items() if moment != "permission"]

@@ -1,7 +1,7 @@
 """What is written into a client's own settings so that it runs our hook, and taken out again.
 
-Claude Code, Codex and Gemini CLI have lists of hooks by event in a JSON file; a hook is ours when
-its command runs our hook client. opencode loads every plugin in a folder: ours is one file.
+Most clients have lists of hooks by event in a JSON file; a hook is ours when its command runs our
+hook client. Another loads every plugin in a folder: ours is one file.
 """
 
 import json
@@ -9,135 +9,31 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from loom_audit.clients import jsonc
+from loom_audit.clients.reports import Client
 from loom_audit.errors import InvalidArguments
 
 HOOK_CLIENT = "/hooks/hook_client.py"
 SECONDS = 600
 """How long a hook may take, which is what a question to a person may take."""
 
-_CLAUDE = (
-    "SessionStart",
-    "UserPromptSubmit",
-    "PreToolUse",
-    "PostToolUse",
-    "PostToolUseFailure",
-    "PermissionDenied",
-    "Stop",
-    "StopFailure",
-    "SubagentStop",
-    "SessionEnd",
-)
-_CODEX = (
-    "SessionStart",
-    "UserPromptSubmit",
-    "PreToolUse",
-    "PostToolUse",
-    "Stop",
-    "SubagentStop",
-    "Interrupt",
-    "SessionEnd",
-)
-_GEMINI = ("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd")
 
-
-class Place(Struct, frozen=True):
-    """Where a client reads settings: below a project's folder, and below the user's folder.
-
-    `home` names the variable that moves the latter, and `folder` is it in the user's home.
-    `program` is what is typed to start the client, `untold` what it does not tell, and `trust` what
-    its user must do before it runs our hook. `is_own`: the project's file is never committed.
-    `title` is what it shows of our hook while it runs, which else is its command. `reads_below`:
-    it reads a project's file also when it is started in a folder below.
-    """
-
-    program: str
-    untold: str
-    local: str
-    home: str
-    folder: str
-    user: str
-    events: Sequence[str] = ()
-    per_second: int = 1
-    trust: str = ""
-    is_own: bool = False
-    title: str = ""
-    reads_below: bool = True
-
-
-PLACES: Mapping[str, Place] = {
-    "claude-code": Place(
-        "claude",
-        "which files a command changed (we look), and an edit that it refuses itself: that is "
-        "taken from its transcript",
-        ".claude/settings.local.json",
-        "CLAUDE_CONFIG_DIR",
-        ".claude",
-        "settings.json",
-        _CLAUDE,
-        is_own=True,
-    ),
-    "codex": Place(
-        "codex",
-        "a command's exit code, and that a patch failed, at once: both are taken from its rollout",
-        ".codex/hooks.json",
-        "CODEX_HOME",
-        ".codex",
-        "hooks.json",
-        _CODEX,
-        trust="Codex runs a hook only once you trust it: start `codex` here and answer `/hooks`.",
-    ),
-    "opencode": Place(
-        "opencode",
-        "what a command leaves running, and when opencode itself ends",
-        ".opencode/plugins/loom-audit.js",
-        "OPENCODE_CONFIG_DIR",
-        ".config/opencode",
-        "plugins/loom-audit.js",
-        is_own=True,
-    ),
-    "gemini": Place(
-        "gemini",
-        "an id of a call: one that is made twice at once with the same arguments may be taken for "
-        "the other",
-        ".gemini/settings.json",
-        "",
-        ".gemini",
-        "settings.json",
-        _GEMINI,
-        per_second=1000,
-        title="loom-audit",
-        reads_below=False,
-    ),
-}
-"""How long a hook may take is written in `per_second`ths of a second."""
-
-
-def client_run_by(program: str) -> str:
-    """The client that a command runs, by its name without a folder; "" for any other."""
-    name = program.rpartition("/")[2]
-    return next((one for one, place in PLACES.items() if place.program == name), "")
-
-
-def connected(client: str, text: str, words: Sequence[str]) -> str:
+def connected(client: Client, text: str, words: Sequence[str]) -> str:
     """The settings of hooks with ours in them, which runs these words; unchanged if it is there.
 
     InvalidArguments for settings that cannot be understood.
     """
-    place = PLACES[client]
-    text = disconnected(text) if not _is_there(place, text, words) else text
-    if _is_there(place, text, words):
+    if _is_there(client, text, words):
         return text
+    text = disconnected(text)
     if not text.strip():
         text = "{}\n"
     if _hooks(text) is None:
         text = jsonc.with_member(text, jsonc.read(text), "hooks", {})
-    for event in place.events:
+    for event in client.events:
         hooks = _hooks(text)
         assert hooks is not None
-        entries, entry = hooks.member(event), _entry(place, event, words)
+        entries, entry = hooks.member(event), _entry(client, event, words)
         if entries is None:
             text = jsonc.with_member(text, hooks, event, [entry])
         else:
@@ -145,12 +41,12 @@ def connected(client: str, text: str, words: Sequence[str]) -> str:
     return text
 
 
-def codex_flags(words: Sequence[str]) -> Mapping[str, str]:
+def flags(client: Client, words: Sequence[str]) -> Mapping[str, str]:
     """Our hook for each event as Codex takes it on its command line: TOML."""
     command = json.dumps(shlex.join(words), ensure_ascii=False)
     hook = f'hooks = [{{ type = "command", command = {command}, timeout = {SECONDS} }}]'
     matched = f'[{{ matcher = "*", {hook} }}]'
-    return {event: matched if "Tool" in event else f"[{{ {hook} }}]" for event in _CODEX}
+    return {event: matched if "Tool" in event else f"[{{ {hook} }}]" for event in client.events}
 
 
 def disconnected(text: str) -> str:
@@ -171,21 +67,21 @@ def plugin(source: str, words: Sequence[str]) -> str:
     return source.replace('["WORDS"]', json.dumps(list(words)))
 
 
-def _entry(place: Place, event: str, words: Sequence[str]) -> dict[str, Any]:
-    timeout = SECONDS * place.per_second
+def _entry(client: Client, event: str, words: Sequence[str]) -> dict[str, Any]:
+    timeout = SECONDS * client.place.per_second
     hook = {"type": "command", "command": shlex.join(words), "timeout": timeout}
-    hook |= {"name": place.title} if place.title else {}
+    hook |= {"name": client.place.shown} if client.place.shown else {}
     return ({"matcher": "*"} if "Tool" in event else {}) | {"hooks": [hook]}
 
 
-def _is_there(place: Place, text: str, words: Sequence[str]) -> bool:
+def _is_there(client: Client, text: str, words: Sequence[str]) -> bool:
     """Whether our hook is there just as it would be added."""
     hooks = _hooks(text) if text.strip() else None
     found: dict[str, list[Any]] = {}
     for event, entries in zip(hooks.names, hooks.items, strict=True) if hooks else ():
         told = jsonc.value(text, entries)
         found[event] = [one for one in told if HOOK_CLIENT in json.dumps(one)]
-    wanted = {event: [_entry(place, event, words)] for event in place.events}
+    wanted = {event: [_entry(client, event, words)] for event in client.events}
     return {event: ours for event, ours in found.items() if ours} == wanted
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from loom_audit.clients.settings import PLACES
+from loom_audit.clients import known
 from tests.real_clients.clients import CLIENTS, TRUSTING
 from tests.real_clients.runs import Run, running
 from tests.real_clients.script import Step
@@ -53,7 +53,7 @@ def test_started_in_a_folder_below_each_call_is_on_record(name: str) -> None:
     client = CLIENTS[name]
     with running(client, a_command) as run:
         run.ours("init")
-        run.ours("connect", *(() if PLACES[name].reads_below else ("--user",)), name)
+        run.ours("connect", *(() if known.CLIENTS[name].place.reads_below else ("--user",)), name)
         run.work(client.once("please"), folder="src")
         (call,) = run.calls().values()
         assert (call["coverage"], call["paths"]) == ("full", ["src/made"])

@@ -11,9 +11,11 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from loom_audit.api.agents.finding import folder_of
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients import settings
-from loom_audit.clients.settings import PLACES, Place
+from loom_audit.clients.known import CLIENTS
+from loom_audit.clients.reports import Client
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.history.record.drift import record_drift
 from loom_audit.wiring.files import audit_errors
@@ -23,7 +25,6 @@ MOST_TIMES = 100
 """So many of the newest times are kept in which a client was connected."""
 
 _MARK = b"# loom-audit connect\n"
-_PLUGIN = Path(settings.__file__).with_name("opencode_plugin.js")
 
 
 class Change(Struct, frozen=True):
@@ -53,27 +54,24 @@ def installed_clients() -> Sequence[str]:
     """The clients whose program or settings this user has."""
     paths = [Path(folder) for folder in os.get_exec_path()]
     return [
-        client
-        for client, place in PLACES.items()
-        if any(os.access(folder / place.program, os.X_OK) for folder in paths)
-        or user_file(place).parent.is_dir()
-        or _home_of(place).is_dir()
+        name
+        for name, client in CLIENTS.items()
+        if any(os.access(folder / client.program, os.X_OK) for folder in paths)
+        or settings_file(name, None).parent.is_dir()
+        or folder_of(client.place).is_dir()
     ]
 
 
 def settings_file(client: str, root: str | None) -> Path:
     """The file that is changed: a project's own, uncommitted one, or without `root` the user's."""
-    place = PLACES[client]
-    return user_file(place) if root is None else Path(root) / place.local
+    place = CLIENTS[client].place
+    return folder_of(place) / place.user if root is None else Path(root) / place.local
 
 
-def user_file(place: Place) -> Path:
-    return _home_of(place) / place.user
-
-
-def plugin_source() -> str:
-    """opencode's plugin, without the words that it runs."""
-    return _PLUGIN.read_text("utf-8")
+def plugin_of(client: Client, words: Sequence[str]) -> bytes:
+    """The plugin that runs these words, for a client that takes our hooks so."""
+    source = Path(settings.__file__).with_name(client.place.plugin).read_text("utf-8")
+    return settings.plugin(source, words).encode()
 
 
 def connecting(client: str, path: Path, words: Sequence[str]) -> Change:
@@ -81,10 +79,10 @@ def connecting(client: str, path: Path, words: Sequence[str]) -> Change:
 
     `before` and `after` are the same when it runs them already.
     """
-    real, before = _read(path)
-    if not PLACES[client].events:
-        return Change(client, real, before, settings.plugin(plugin_source(), words).encode())
-    return _changed(client, real, before, lambda text: settings.connected(client, text, words))
+    known, (real, before) = CLIENTS[client], _read(path)
+    if known.place.plugin:
+        return Change(client, real, before, plugin_of(known, words))
+    return _changed(client, real, before, lambda text: settings.connected(known, text, words))
 
 
 def disconnecting(client: str, path: Path, home: Path) -> Change:
@@ -96,7 +94,7 @@ def disconnecting(client: str, path: Path, home: Path) -> Change:
     kept = _kept(home, real)
     if before is not None and kept is not None and kept.after == _hash(before):
         return Change(client, real, before, kept.before)
-    if not PLACES[client].events:
+    if CLIENTS[client].place.plugin:
         return Change(client, real, before, None)
     return _changed(client, real, before, settings.disconnected)
 
@@ -166,7 +164,7 @@ def was_connected(
 
 def take_along(home: Path, old: str, new: str) -> None:
     """Know the settings of a folder that was moved at its new place. StorageFailed."""
-    for client in PLACES:
+    for client in CLIENTS:
         file = Path(os.path.realpath(settings_file(client, new)))
         before = settings_file(client, old)
         known, past = _kept(home, before), _past(home, before)
@@ -313,14 +311,6 @@ def _past(home: Path, path: Path) -> Sequence[tuple[float, float]]:
         return msgspec.json.decode(kept, type=list[tuple[float, float]])
     except (OSError, msgspec.DecodeError):
         return ()
-
-
-def _home_of(place: Place) -> Path:
-    named = os.environ.get(place.home, "") if place.home else ""
-    if not named and place.folder.startswith(".config/"):
-        config = os.environ.get("XDG_CONFIG_HOME", "")
-        return Path(config or Path.home() / ".config") / place.folder.removeprefix(".config/")
-    return Path(named) if named else Path.home() / place.folder
 
 
 def _hash(content: bytes) -> str:

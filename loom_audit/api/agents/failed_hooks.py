@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from loom_audit.api.agents.finding import PLACES
+from loom_audit.api.agents.finding import folder_of
 from loom_audit.api.agents.importing import Origin, origin_of
 from loom_audit.api.agents.launcher import hooks_folder
 from loom_audit.api.workspace import AuditedWorkspace
@@ -204,18 +204,17 @@ def own_transcripts(
 
 
 def _own(failed: FailedSession, named: str, environment: Mapping[str, str]) -> Origin | None:
-    variable, folder, patterns = PLACES.get(failed.client, ("", "", ()))
-    if not patterns or not os.path.isabs(named):
+    place = CLIENTS[failed.client].place
+    if not place.transcripts or not os.path.isabs(named):
         return None
-    home = Path(environment.get("HOME") or Path.home())
-    base = os.path.realpath(environment.get(variable) or home / folder)
+    base = os.path.realpath(folder_of(place, environment))
     with suppress(AuditError, OSError, ValueError):
         path = os.path.realpath(named)
         seen = os.lstat(path)
-        places = [os.path.join(base, pattern.split("/", 1)[0]) + os.sep for pattern in patterns]
+        tops = [pattern.split("/", 1)[0] for pattern in place.transcripts]
         if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid():
             return None
-        if not any(path.startswith(place) for place in places):
+        if not any(path.startswith(os.path.join(base, top) + os.sep) for top in tops):
             return None
         origin = origin_of(Path(path), failed.client)
         if origin.cwd and failed.session.split(".")[0] == origin.session:

@@ -7,15 +7,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from loom_audit.api.agents.importing import origin_of
+from loom_audit.clients.known import CLIENTS
+from loom_audit.clients.reports import Place
 from loom_audit.errors import AuditError
-
-PLACES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
-    "claude-code": ("CLAUDE_CONFIG_DIR", ".claude", ("projects/**/*.jsonl",)),
-    "codex": ("CODEX_HOME", ".codex", ("sessions/**/*.jsonl", "archived_sessions/*.jsonl")),
-    "gemini": ("", ".gemini", ("tmp/*/chats/*.jsonl", "tmp/*/chats/*.json")),
-}
-"""By client: the variable that names its folder, that folder in the home, and where in it
-transcripts are. opencode keeps its own in a database: `opencode export` writes them."""
 
 
 class Found(Struct, frozen=True):
@@ -80,11 +74,20 @@ def find_transcripts(
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
+    for client in CLIENTS.values():
+        for pattern in client.place.transcripts:
+            yield from _files(folder_of(client.place, environment), pattern)
+
+
+def folder_of(place: Place, environment: Mapping[str, str] = os.environ) -> Path:
+    """A client's own folder, which a variable of the user's may name."""
+    if named := environment.get(place.home):
+        return Path(named)
     home = Path(environment.get("HOME") or Path.home())
-    for variable, folder, patterns in PLACES.values():
-        base = Path(environment.get(variable) or home / folder)
-        for pattern in patterns:
-            yield from _files(base, pattern)
+    if not place.folder.startswith(".config/"):
+        return home / place.folder
+    config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+    return config / place.folder.removeprefix(".config/")
 
 
 def _files(base: Path, pattern: str) -> Sequence[Path]:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from loom_audit.api.agents.connect import is_connected, plugin_source, settings_file
+from loom_audit.api.agents.connect import is_connected, plugin_of, settings_file
 from loom_audit.api.agents.launcher import check_home, hooks_folder, launcher_words, write_launcher
 from loom_audit.clients import jsonc, settings
+from loom_audit.clients.known import CLIENTS
+from loom_audit.clients.reports import Client
 from loom_audit.config import Settings
 from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.wiring.commands import first_answer
@@ -58,20 +60,21 @@ def hooked(client: str, words: Sequence[str], root: str, found: Settings) -> Hoo
     write_launcher(found)
     hook = [*launcher_words(found), client]
     variables = {SOCKET: str(hooks_folder(found) / f"run-{os.getpid()}.sock")}
-    places = (settings_file(client, root), settings_file(client, None))
+    known, places = CLIENTS[client], (settings_file(client, root), settings_file(client, None))
     if any(is_connected(client, path) for path in places):
         return Hooked(client, words, variables)
-    match client:
-        case "claude-code":
-            return Hooked(client, _claude(words, hook), variables)
-        case "codex":
-            return _codex(words, hook, root, variables)
-        case "opencode":
-            return Hooked(client, words, {**variables, **_opencode(hook, hooks_folder(found))})
+    match known.hooked_by:
+        case "settings":
+            return Hooked(client, _with_settings(known, words, hook), variables)
+        case "flags":
+            return _with_flags(known, words, hook, root, variables)
+        case "plugin":
+            more = _with_plugin(known, hook, hooks_folder(found))
+            return Hooked(client, words, {**variables, **more})
     return Hooked(client, words, {}, f"`loom-audit connect {client}` gives one record per call")
 
 
-def _claude(words: Sequence[str], hook: Sequence[str]) -> list[str]:
+def _with_settings(client: Client, words: Sequence[str], hook: Sequence[str]) -> list[str]:
     """With one `--settings`, since of two only the last counts: a person's own and ours."""
     rest, given = list[str](), ""
     left = iter(words[1:])
@@ -88,7 +91,7 @@ def _claude(words: Sequence[str], hook: Sequence[str]) -> list[str]:
         with audit_errors(given):
             text = Path(given).read_text("utf-8")
     try:
-        merged = settings.connected("claude-code", text, hook)
+        merged = settings.connected(client, text, hook)
         told = json.dumps(jsonc.value(merged, jsonc.read(merged)))
     except InvalidArguments as error:
         error.message = f"{_SETTINGS} {given}: {error.message}"
@@ -96,16 +99,20 @@ def _claude(words: Sequence[str], hook: Sequence[str]) -> list[str]:
     return [words[0], _SETTINGS, told, *rest]
 
 
-def _codex(
-    words: Sequence[str], hook: Sequence[str], root: str, variables: Mapping[str, str]
+def _with_flags(
+    client: Client,
+    words: Sequence[str],
+    hook: Sequence[str],
+    root: str,
+    variables: Mapping[str, str],
 ) -> Hooked:
     """With hooks as session flags, and with the hashes of these that Codex itself reports.
 
     It runs a hook only whose hash is trusted; nothing else is trusted by this.
     """
     if any("hooks" in word for word in words[1:]):
-        return Hooked("codex", words, {}, "hooks are given on its command line")
-    flags = [f"hooks.{event}={entry}" for event, entry in settings.codex_flags(hook).items()]
+        return Hooked(client.name, words, {}, "hooks are given on its command line")
+    flags = [f"hooks.{event}={entry}" for event, entry in settings.flags(client, hook).items()]
     given = [part for flag in flags for part in ("-c", flag)]
     try:
         line = first_answer(
@@ -122,16 +129,16 @@ def _codex(
             if one["source"] == "sessionFlags" and one["command"] == shlex.join(hook)
         }
     except (AuditError, KeyError, TypeError, ValueError) as error:
-        return Hooked("codex", words, {}, f"codex does not say which hooks it trusts ({error})")
+        untold = f"{client.name} does not say which hooks it trusts ({error})"
+        return Hooked(client.name, words, {}, untold)
     if len(state) != len(flags):
-        return Hooked("codex", words, {}, "codex does not know all hooks")
+        return Hooked(client.name, words, {}, f"{client.name} does not know all hooks")
     trusted = ", ".join(
         f"{json.dumps(key)} = {{ trusted_hash = {json.dumps(hash)} }}"
         for key, hash in state.items()
     )
-    return Hooked(
-        "codex", [words[0], *given, "-c", f"hooks.state={{ {trusted} }}", *words[1:]], variables
-    )
+    given += ["-c", f"hooks.state={{ {trusted} }}"]
+    return Hooked(client.name, [words[0], *given, *words[1:]], variables)
 
 
 def _is_list(line: bytes) -> bool:
@@ -141,11 +148,11 @@ def _is_list(line: bytes) -> bool:
         return False
 
 
-def _opencode(hook: Sequence[str], folder: Path) -> Mapping[str, str]:
+def _with_plugin(client: Client, hook: Sequence[str], folder: Path) -> Mapping[str, str]:
     """With our plugin among those of the settings that it is given."""
     file = folder / _PLUGIN
     with audit_errors(str(file)):
-        file.write_text(settings.plugin(plugin_source(), hook), "utf-8")
+        file.write_bytes(plugin_of(client, hook))
     text = os.environ.get(_CONTENT, "").strip() or "{}"
     told = jsonc.value(text, jsonc.read(text))
     plugins = told.get("plugin", []) if isinstance(told, dict) else None

@@ -124,7 +124,7 @@ def origin_of(file: Path, client: str | None = None) -> Origin:
         )
     with _opened(file) as source:
         found = next(filter(None, map(client_of, _first(source))), None)
-        whole = found is None or found.name == "opencode"
+        whole = found is None or found.whole
         if whole:
             source.seek(0)
             found = next(filter(None, map(client_of, _whole(source))), None)

@@ -9,8 +9,11 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from loom_audit.clients.known import CLIENTS
+from loom_audit.clients.reports import Hook, Verdict
 from loom_audit.config import Settings
 from loom_audit.errors import InvalidArguments
+from loom_audit.hook_client import REASON
 from loom_audit.wiring.files import audit_errors, check_own_filesystem
 
 FOLDER = "hooks"
@@ -20,9 +23,12 @@ LOADED = "hook.py"
 _RUN = b"""import sys
 sys.path.insert(0, __file__.rpartition("/")[0])
 from hook import run
-run(sys.argv[1:])
+run(sys.argv[1:], %r)
 """
-"""What is run: it loads the rest as it was compiled once, which takes a third of the time."""
+"""What is run: it loads the rest as it was compiled once, which takes a third of the time.
+
+The rest knows no client: it is given by client and hook how a call is denied.
+"""
 
 START = "daemon"
 
@@ -65,8 +71,19 @@ def write_launcher(settings: Settings) -> None:
     with audit_errors(str(folder)):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _put(folder / LOADED, (_PACKAGE / CLIENT).read_bytes())
-        _put(folder / CLIENT, _RUN)
+        _put(folder / CLIENT, _RUN % (_denials(),))
         _put(folder / START, b"".join(os.fsencode(word) + b"\0" for word in _start(settings)))
+
+
+def _denials() -> dict[tuple[bytes, bytes], bytes]:
+    """By client and hook before a call what denies it, with a word in the place of the reason."""
+    denied = Verdict("deny", REASON.decode())
+    return {
+        (client.name.encode(), event.encode()): client.answer(Hook(event, "before", ""), denied)
+        for client in CLIENTS.values()
+        for event, moment in client.moments.items()
+        if moment == "before"
+    }
 
 
 def _start(settings: Settings) -> list[str]:

@@ -23,7 +23,7 @@ from loom_audit.api.agents.launcher import CLIENT, hooks_folder
 from loom_audit.api.ground.held import agree
 from loom_audit.api.store import AuditStore, lost_store_hint, open_store
 from loom_audit.api.workspace import AuditedWorkspace
-from loom_audit.clients.settings import PLACES
+from loom_audit.clients.known import CLIENTS
 from loom_audit.config import APPROVALS, Settings, read_approvals
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.room import MIN_FREE_BYTES
@@ -289,7 +289,7 @@ def _clients(
 ) -> Iterator[Check]:
     """Which clients run our hook, and when each was last heard."""
     installed = installed_clients()
-    for client, place in PLACES.items():
+    for client, known in CLIENTS.items():
         name, told = f"client {client}", heard.get(client)
         connected = [
             one for one in (None, *roots) if is_connected(client, settings_file(client, one))
@@ -305,7 +305,7 @@ def _clients(
         elif connected and told is None and client in failed:
             yield Check(name, "warning", f"{text}: its hooks run, and fail", _BY_HAND)
         elif connected and told is None:
-            hint = place.trust or f"Start `{place.program}` there: its first call is recorded."
+            hint = known.trust or f"Start `{known.program}` there: its first call is recorded."
             yield Check(name, "warning", text, hint)
         else:
             yield Check(name, "ok", text)
