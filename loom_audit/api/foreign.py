@@ -21,9 +21,9 @@ from loom_audit.history.told import foreign
 from loom_audit.model.coverage import Effect, Status
 from loom_audit.model.events import CallRequested, Event, Lease, SessionStarted
 from loom_audit.model.text.display import visible
+from loom_audit.model.values import nearest_json
 from loom_audit.ports import Workspace
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.values import nearest_json
 
 MAX_ID = 200
 """Bytes of the id of a session or a call."""

@@ -29,10 +29,10 @@ from loom_audit.history.record.watching import why_everything
 from loom_audit.model.coverage import Coverage, Effect
 from loom_audit.model.events import Event
 from loom_audit.model.records import SessionHold
+from loom_audit.model.values import as_json, nearest_json
 from loom_audit.ports import Command, CommandResult, Confinement, Limits
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, UnlessHeld
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.values import as_json, nearest_json
 
 if TYPE_CHECKING:
     from loom_audit.api.registry import ToolRegistry

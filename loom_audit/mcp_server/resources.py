@@ -11,7 +11,7 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.model.text.display import one_line, visible_path
 from loom_audit.model.text.textdiff import unified
-from loom_audit.tools.calls.values import nearest_json
+from loom_audit.model.values import nearest_json
 
 SCHEME = "loom-audit:///"
 PAGE = 100

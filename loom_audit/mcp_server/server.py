@@ -26,9 +26,9 @@ from loom_audit.mcp_server.calls import ClientCall, Context, Said, ask_client
 from loom_audit.mcp_server.resources import SCHEME, TEMPLATES, TIMELINE, read_resource
 from loom_audit.mcp_server.taking_back import BACK, back_tools, took_back
 from loom_audit.model.text.display import one_line
+from loom_audit.model.values import nearest_json
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.thread import in_thread
-from loom_audit.tools.calls.values import nearest_json
 
 _NOT_FOUND = -32002
 """The protocol's code for a resource that is not there."""

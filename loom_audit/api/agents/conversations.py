@@ -40,9 +40,9 @@ from loom_audit.history.look.kept_looks import transcript_name
 from loom_audit.history.told.ingest import Ingest
 from loom_audit.model.coverage import Status
 from loom_audit.model.events import LEASE_SECONDS, Lease, SessionStarted
+from loom_audit.model.values import nearest_json
 from loom_audit.ports import TranscriptFile
 from loom_audit.tools.calls.result import ToolError, ToolResult
-from loom_audit.tools.calls.values import nearest_json
 
 TRANSCRIPT_WAIT = 0.2
 """Seconds for which a hook waits until the transcript has what is told just now."""

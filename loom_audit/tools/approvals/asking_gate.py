@@ -18,6 +18,7 @@ from loom_audit.history.ground.questions import (
     find_lasting_answer,
 )
 from loom_audit.model.events import ApprovalRequested, CallDecided
+from loom_audit.model.values import as_json
 from loom_audit.tools.approvals.decision import (
     Ruling,
     ShownCall,
@@ -32,7 +33,6 @@ from loom_audit.tools.calls.fields import Fields
 from loom_audit.tools.calls.gate import Decision
 from loom_audit.tools.calls.thread import in_thread
 from loom_audit.tools.calls.tool import Preview, Tool
-from loom_audit.tools.calls.values import as_json
 
 CallbackAnswer = Decision | bool | None
 AskCallback = Callable[[ApprovalRequest], CallbackAnswer | Awaitable[CallbackAnswer]]

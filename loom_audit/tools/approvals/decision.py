@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.model.files import FileState, parents
+from loom_audit.model.text.cutting import cut
 from loom_audit.tools.approvals.policy import Action, Policy, Subject
 from loom_audit.tools.approvals.preview import MAX_PREVIEW, approval_hash
 from loom_audit.tools.calls.gate import Decision
-from loom_audit.tools.calls.result import cut
 from loom_audit.tools.calls.tool import Preview
 
 DEFAULT = "policy:approvals.toml#default"

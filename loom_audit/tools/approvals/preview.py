@@ -19,11 +19,11 @@ from loom_audit.history.record.edits import (
 )
 from loom_audit.history.record.steps import Preconditions
 from loom_audit.model.files import FileChange, FileState
+from loom_audit.model.text.cutting import cut
 from loom_audit.model.text.display import size_text
 from loom_audit.model.text.textdiff import unified
 from loom_audit.tools.calls.area import SCRATCH
 from loom_audit.tools.calls.context import ToolContext, no_workspace_error
-from loom_audit.tools.calls.result import cut
 from loom_audit.tools.calls.tool import Preview
 
 MAX_PREVIEW = 64 * 1024

@@ -30,6 +30,7 @@ from loom_audit.history.ground.writer import Writer, check_unused, new_id
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.coverage import Effect, Status, status_of
 from loom_audit.model.text.display import count_text
+from loom_audit.model.values import as_json, nearest_json
 from loom_audit.ports import Runner
 from loom_audit.tools.calls.context import ToolContext, no_workspace_error
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, Decision, approval_reason
@@ -38,7 +39,6 @@ from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.thread import in_thread
 from loom_audit.tools.calls.tool import Tool, runs_in_one_thread
-from loom_audit.tools.calls.values import as_json, nearest_json
 
 _log = logging.getLogger("loom_audit.tools.call")  # the name people set levels for
 

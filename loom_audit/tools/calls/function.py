@@ -11,13 +11,13 @@ from pydantic.fields import FieldInfo
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import Effect
+from loom_audit.model.values import as_json
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.isolated import MAX_VALUE, isolated_call, value_of
 from loom_audit.tools.calls.models import Arguments, parameters_of
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.thread import in_own_thread
 from loom_audit.tools.calls.tool import Approval, Tool
-from loom_audit.tools.calls.values import as_json
 
 
 class FunctionTool(Tool):

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_audit.errors import FileNotFound, InvalidArguments
+from loom_audit.model.text.cutting import cut
 from loom_audit.tools.bundled.text import (
     TextEdit,
     apply_edits,
@@ -16,7 +17,7 @@ from loom_audit.tools.bundled.text import (
     encode,
     read_part,
 )
-from loom_audit.tools.calls.result import MAX_OUTPUT, ToolResult, cut
+from loom_audit.tools.calls.result import MAX_OUTPUT, ToolResult
 
 raw = st.lists(
     st.sampled_from([b"a", b"bb", b"\n", b"\r\n", "é".encode(), b"\xff", b"\0", "🙂".encode()]),

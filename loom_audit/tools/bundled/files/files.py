@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
+from loom_audit.model.text.cutting import cut
 from loom_audit.model.text.display import count_text
 from loom_audit.tools.approvals.preview import preview_delete, preview_move, preview_write
 from loom_audit.tools.bundled.files.reading import Encoding, NonEmpty, Path
@@ -16,7 +17,7 @@ from loom_audit.tools.bundled.text import (
 )
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.fields import Fields, Output
-from loom_audit.tools.calls.result import ToolResult, cut
+from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Preview, Tool, one_thread
 
 _MAX_SHOWN = 8 * 1024

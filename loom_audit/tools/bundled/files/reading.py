@@ -8,13 +8,14 @@ from typing import Annotated, BinaryIO, Literal
 from msgspec import Meta, Struct
 
 from loom_audit.model.kinds import kind_of
+from loom_audit.model.text.cutting import ends_of
 from loom_audit.model.text.display import count_text
 from loom_audit.model.text.merge import is_binary
 from loom_audit.tools.bundled.text import Part, decode, read_bytes, read_part
 from loom_audit.tools.calls.area import Entry
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.fields import Fields, Output
-from loom_audit.tools.calls.result import MAX_OUTPUT, Image, ToolResult, ends_of
+from loom_audit.tools.calls.result import MAX_OUTPUT, Image, ToolResult
 from loom_audit.tools.calls.tool import Tool, one_thread
 
 MEBIBYTE = 1024 * 1024

@@ -12,6 +12,7 @@ from uuid import uuid4
 from pydantic import Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound
+from loom_audit.model.text.cutting import cut
 from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.process import (
     MAX_SECONDS,
@@ -23,7 +24,7 @@ from loom_audit.tools.bundled.process import (
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
-from loom_audit.tools.calls.result import ToolResult, cut
+from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Preview, Tool
 
 MAX_STREAM = 1024 * 1024

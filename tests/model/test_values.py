@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_audit.errors import NotSerializable
-from loom_audit.tools.calls import values
-from loom_audit.tools.calls.values import as_json, nearest_json
+from loom_audit.model import values
+from loom_audit.model.values import as_json, nearest_json
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(max_size=3)
 anything = st.recursive(
