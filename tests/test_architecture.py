@@ -97,8 +97,7 @@ def test_calls_are_finished_in_one_module() -> None:
     assert modules_that_make("CallRequested") == {
         "history/record/call.py",
         "api/foreign.py",
-        "history/told/ingest.py",
-        "history/told/importing.py",
+        "history/told/reported.py",
     }
     # what a transcript tells has ended long since, and stands in a log that has no lifecycle
     finish = {"history/record/call.py", "history/told/importing.py"}

@@ -7,26 +7,18 @@ from typing import Any, get_args
 
 from msgspec import Struct
 
-from loom_audit.errors import (
-    ApprovalDenied,
-    AuditError,
-    ExecutionFailed,
-    InvalidArguments,
-    InvalidPath,
-    ToolTimeout,
-)
+from loom_audit.errors import AuditError, InvalidArguments, InvalidPath
 from loom_audit.history.ground.attachment import Attachment, check_effect
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.told import foreign
+from loom_audit.history.told.reported import MAX_ID, safe_id, tool_name
 from loom_audit.model.coverage import Effect, Status
 from loom_audit.model.events import CallRequested, Event, Lease, SessionStarted
+from loom_audit.model.results import told_error
 from loom_audit.model.text.display import visible
 from loom_audit.model.values import nearest_json
 from loom_audit.ports import Workspace
 from loom_audit.tools.calls.result import ToolResult
-
-MAX_ID = 200
-"""Bytes of the id of a session or a call."""
 
 MAX_SECONDS = 31 * 24 * 3600
 
@@ -70,7 +62,7 @@ class ForeignSession(Struct, frozen=True):
         check_effect(effect)
         named = None if paths is None else changed_paths(self.attachment.workspace, paths)
         request = CallRequested(
-            call_id, _name(tool), nearest_json(arguments), effect, cwd, named, within
+            call_id, tool_name(tool), nearest_json(arguments), effect, cwd, named, within
         )
         return foreign.begin(self._writer(at), request, look=look)
 
@@ -94,7 +86,8 @@ class ForeignSession(Struct, frozen=True):
                 f"{status!r:.100} is not a status that a client reports",
                 hint=f"There are: {', '.join(REPORTED)}.",
             )
-        kept = ToolResult.of(result, error_of(status, result)).to_record()
+        error = told_error(status, result if isinstance(result, str) else "")
+        kept = ToolResult.of(result, error).to_record()
         return foreign.end(self._writer(at), call_id, status, kept, look=look)
 
     def end(self) -> Event:
@@ -123,16 +116,6 @@ def start_session(session: ForeignSession, started: SessionStarted) -> None:
     foreign.start_session(Writer(session.attachment, session.id, session.actor), started)
 
 
-def error_of(status: Status, result: Any) -> AuditError | None:
-    if status in ("ok", "running", "unknown"):
-        return None
-    text = result if isinstance(result, str) else ""
-    message = next(iter(text.splitlines()), "")[:500] or f"the client reported {status}"
-    if status == "denied":
-        return ApprovalDenied(message)
-    return ToolTimeout(message) if status == "timeout" else ExecutionFailed(message)
-
-
 def changed_paths(workspace: Workspace, paths: Sequence[str]) -> tuple[str, ...] | None:
     """Declared paths as changes on record name them; None when the root is one of them."""
     found = {one for path in paths for one in _behind_links(workspace, workspace.relative(path))}
@@ -157,12 +140,8 @@ def _behind_links(workspace: Workspace, path: str) -> Iterator[str]:
 
 
 def _check_id(id: str, what: str) -> None:
-    if visible(id) != id or not 0 < len(id.encode("utf-8", "replace")) <= MAX_ID:
+    if not id or safe_id(id) != id:
         raise InvalidArguments(
             f"not an id for a {what}: {visible(id[:50]) or 'an empty text'}",
             hint=f"An id is 1 to {MAX_ID} bytes of visible text.",
         )
-
-
-def _name(tool: str) -> str:
-    return tool if 0 < len(tool.encode("utf-8", "replace")) <= MAX_ID else tool[:40] + "…"

@@ -29,6 +29,7 @@ from loom_audit.history.record.watching import why_everything
 from loom_audit.model.coverage import Coverage, Effect
 from loom_audit.model.events import Event
 from loom_audit.model.records import SessionHold
+from loom_audit.model.results import result_record
 from loom_audit.model.values import as_json, nearest_json
 from loom_audit.ports import Command, CommandResult, Confinement, Limits
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, UnlessHeld
@@ -351,14 +352,8 @@ def _run_result(
 ) -> tuple[Literal["ok", "error"], dict[str, Any]]:
     code = completed.exit_code
     failure = ExecutionFailed(f"exit code {code}").to_dict() if code else None
-    return "error" if code else "ok", {
-        "success": code == 0,
-        "output": "",
-        "data": {
-            "exit_code": code,
-            "survivors": list(completed.survivors),
-            **({"kept": list(completed.kept)} if completed.kept else {}),
-        },
-        "files_changed": list(call.files_changed),
-        "error": failure,
-    }
+    data = {"exit_code": code, "survivors": list(completed.survivors)}
+    if completed.kept:
+        data["kept"] = list(completed.kept)
+    files = call.files_changed
+    return "error" if code else "ok", result_record(code == 0, "", data, files, failure)

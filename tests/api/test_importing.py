@@ -277,6 +277,20 @@ def test_calls_without_an_end_are_ended_a_transaction_at_a_time(
     assert max(appended) <= 8 + 1
 
 
+def test_calls_whose_ids_differ_in_what_cannot_be_seen_are_each_on_record(
+    store: AuditStore, tmp_path: Path
+) -> None:
+    [asked] = [line for line in CLAUDE.read_bytes().splitlines() if _asks(line, "toolu_2")]
+    tool = f"mcp__{'a' * 60}__read"
+    file = tmp_path / "t.jsonl"
+    ids = (b"toolu_\\u0001", b"toolu_\\u0002")
+    lines = [asked.replace(b"toolu_2", id).replace(b'"Write"', f'"{tool}"'.encode()) for id in ids]
+    file.write_bytes(b"\n".join(lines))
+    done, workspace = imported(store, file)
+    assert done.calls == 2 == len({call.call_id for call in calls(workspace)})
+    assert {call.tool for call in calls(workspace)} == {tool}
+
+
 def test_subagents_are_sessions_of_the_one_they_work_for(store: AuditStore) -> None:
     done, workspace = imported(store, RECORDINGS / "claude-code/viewer.jsonl")
     started = workspace.log.read(EventFilter(kinds=("session.started",)))

@@ -1,18 +1,17 @@
 """One session of a client: what its hooks and its transcript tell, and the workspaces it is in."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from loom_audit.api.agents.connect import was_connected
-from loom_audit.api.foreign import changed_paths, error_of
+from loom_audit.api.foreign import changed_paths
 from loom_audit.api.ground.held import follow
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.reports import (
@@ -38,11 +37,9 @@ from loom_audit.errors import (
 )
 from loom_audit.history.look.kept_looks import transcript_name
 from loom_audit.history.told.ingest import Ingest
-from loom_audit.model.coverage import Status
 from loom_audit.model.events import LEASE_SECONDS, Lease, SessionStarted
 from loom_audit.model.values import nearest_json
 from loom_audit.ports import TranscriptFile
-from loom_audit.tools.calls.result import ToolError, ToolResult
 
 TRANSCRIPT_WAIT = 0.2
 """Seconds for which a hook waits until the transcript has what is told just now."""
@@ -143,7 +140,6 @@ class Conversation:
                 workspace.attachment,
                 self.session,
                 agent=name,
-                record_of=record_of,
                 asking=self._asking,
                 within=within,
                 connected=connected,
@@ -438,19 +434,6 @@ class Conversation:
         if self._file is not None:
             self._file.close()
             self._file = None
-
-
-def record_of(status: Status, result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A result as the log keeps it, of what a client told."""
-    output, data = result.get("output"), result.get("data")
-    text = output if isinstance(output, str) else ""
-    error = error_of(status, text)
-    return ToolResult(
-        error is None,
-        text,
-        nearest_json(dict(data)) if data else None,
-        error=ToolError.of(error) if error else None,
-    ).to_record()
 
 
 def _inside(workspace: AuditedWorkspace, paths: Sequence[str]) -> tuple[str, ...] | None:

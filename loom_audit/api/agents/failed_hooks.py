@@ -22,7 +22,7 @@ from loom_audit.clients.known import CLIENTS
 from loom_audit.config import Settings
 from loom_audit.errors import AuditError, NotFound
 from loom_audit.history.ground.attachment import CLIENT
-from loom_audit.history.told.told_calls import safe_id
+from loom_audit.history.told.reported import safe_id
 from loom_audit.model.events import OUTSIDE, Draft, HookFailed
 from loom_audit.model.text.display import count_text, one_line
 from loom_audit.ports import EventFilter

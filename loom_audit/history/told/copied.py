@@ -5,7 +5,7 @@ from datetime import datetime
 
 from loom_audit.clients.reports import CallBegan
 from loom_audit.history.ground.writer import Writer
-from loom_audit.history.told.told_calls import safe_id
+from loom_audit.history.told.reported import safe_id, tool_name
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import CallRequested
 from loom_audit.ports import EventFilter
@@ -47,7 +47,7 @@ def is_copied(writer: Writer, began: CallBegan) -> bool:
         event.actor == writer.actor
         and event.session != writer.session
         and isinstance(event.fact, CallRequested)
-        and event.fact.tool == (safe_id(began.tool) or "unknown")
+        and event.fact.tool == tool_name(began.tool)
         for event in writer.attachment.log.read(wanted)
     )
 

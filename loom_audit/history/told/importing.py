@@ -5,7 +5,7 @@ transcript is imported. Nothing of what is told is looked for on disk.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
@@ -24,14 +24,14 @@ from loom_audit.clients.reports import (
     SessionTold,
 )
 from loom_audit.errors import Conflict, NotFound
+from loom_audit.history.told.reported import requested, safe_id, text_fact, tool_name
 from loom_audit.history.told.told_files import ToldChanges, ToldTree
-from loom_audit.model.conversation import MessageReceived, PromptSubmitted
+from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.coverage import FULL, Coverage, Effect, Status
 from loom_audit.model.events import (
     OUTSIDE,
     CallFinished,
     CallReported,
-    CallRequested,
     Draft,
     Fact,
     FilesChanged,
@@ -40,6 +40,7 @@ from loom_audit.model.events import (
     SessionStarted,
     Untracked,
 )
+from loom_audit.model.results import result_record, told_error
 from loom_audit.ports import BlobStore, EventFilter, EventLog, Projections
 
 SOURCE = "import"
@@ -54,8 +55,8 @@ REMEMBERED = 10_000
 
 _DEEPEST = 60
 _LONGEST_OUTPUT = 1 << 20
-_LONGEST_ID = 200
 _NAMED = 5
+_NAMELESS = sha256().hexdigest()[:32]
 
 
 class Target(Struct, frozen=True):
@@ -117,12 +118,8 @@ class Importing:
                 self._began(report)
             elif isinstance(report, CallEnded):
                 self._end(report)
-            elif isinstance(report, PromptTold):
-                asked = PromptSubmitted(report.text, report.prompt_id[:_LONGEST_ID])
-                self._say(report.session, asked, report.prompt_id, report.at)
-            elif isinstance(report, MessageTold):
-                said = MessageReceived("assistant", report.text, report.message_id[:_LONGEST_ID])
-                self._say(report.session, said, report.message_id, report.at)
+            elif isinstance(report, PromptTold | MessageTold):
+                self._say(session, report)
             self._flush_many()
 
     def finish(self) -> Sequence[str]:
@@ -132,7 +129,7 @@ class Importing:
                 key,
                 begun,
                 status="unknown",
-                result=_record("", {}, "unknown"),
+                result=_result("unknown", {"data": {}}),
                 at=None,
                 duration=0,
                 what="open",
@@ -161,18 +158,17 @@ class Importing:
         fact = SessionStarted(self._client, told.title, told.parent or None, told.cwd, told.version)
         self._add(session, fact, ("session",), told.at)
 
-    def _say(
-        self, session: str, fact: PromptSubmitted | MessageReceived, name: str, at: datetime | None
-    ) -> None:
+    def _say(self, session: str, report: PromptTold | MessageTold) -> None:
         """Put a text on record; one name may stand for several, and the same be told twice."""
-        session = self._name(session)
-        named = name or f"{self._told.get(session, 0)}"
-        self._add(session, fact, (fact.kind, named, fact.text), at)
+        fact = text_fact(report)
+        name = fact.prompt_id if isinstance(fact, PromptSubmitted) else fact.message_id
+        named = name or f"{self._told[session]}"
+        self._add(session, fact, (fact.kind, named, fact.text), report.at)
 
     # --- calls ----------------------------------------------------------------------------
 
     def _began(self, report: CallBegan) -> None:
-        key = (self._name(report.session), _call_id(report.call_id))
+        key = (self._name(report.session), _id(report.call_id))
         if key in self._open or key in self._ended:
             return
         self._open[key] = _Open(report.tool, report.effect, report.cwd, report.at)
@@ -183,18 +179,11 @@ class Importing:
         if report.paths is not None:
             found = [self._tree.relative(path, report.cwd) for path in report.paths]
             paths = tuple(sorted(path for path in found if path is not None))
-        fact = CallRequested(
-            call_id=key[1],
-            tool=_name(report.tool),
-            arguments=shallow(report.arguments),
-            effect=report.effect,
-            cwd=report.cwd,
-            paths=paths,
-        )
-        self._add(key[0], fact, ("call", key[1]), report.at)
+        known = replace(report, arguments=shallow(report.arguments))
+        self._add(key[0], requested(known, key[1], paths), ("call", key[1]), report.at)
 
     def _end(self, report: CallEnded) -> None:
-        key = (self._name(report.session), _call_id(report.call_id))
+        key = (self._name(report.session), _id(report.call_id))
         if key in self._ended:
             self._report(key, report)
             return
@@ -220,7 +209,7 @@ class Importing:
             key,
             begun,
             status=status,
-            result=_record(report.result.get("output"), report.result.get("data"), status, files),
+            result=_result(status, report.result, files),
             at=report.at,
             duration=duration or 0,
             what="end",
@@ -261,7 +250,7 @@ class Importing:
             return
         fact = CallFinished(
             call_id=key[1],
-            tool=_name(begun.tool),
+            tool=tool_name(begun.tool),
             effect=begun.effect,
             status=status,
             result=result,
@@ -282,8 +271,8 @@ class Importing:
         """What is told of a call that has ended already."""
         self._ended[key] += 1
         status = report.status or "unknown"
-        result = _record(report.result.get("output"), report.result.get("data"), status)
-        fact = CallReported(key[1], _name(report.tool), status, result)
+        result = _result(status, report.result)
+        fact = CallReported(key[1], tool_name(report.tool), status, result)
         self._add(key[0], fact, ("reported", key[1], str(self._ended[key])), report.at)
 
     def _is_known(self, key: tuple[str, str], *, ended: bool = False) -> bool:
@@ -295,7 +284,7 @@ class Importing:
     # --- writing --------------------------------------------------------------------------
 
     def _name(self, session: str) -> str:
-        return _call_id(session or self._fallback)
+        return _id(session or self._fallback)
 
     def _draft(self, session: str, fact: Fact, what: tuple[str, ...], at: datetime | None) -> Draft:
         text = "\0".join((self._client, session, *what))
@@ -363,26 +352,16 @@ def _coverage(
     return Coverage("partial", tuple(reasons))
 
 
-def _record(output: Any, data: Any, status: Status, files: Sequence[str] = ()) -> dict[str, Any]:
-    """A result as the log keeps those of tools."""
+def _result(status: Status, told: Mapping[str, Any], files: Sequence[str] = ()) -> dict[str, Any]:
+    """A result as the log keeps it; of one that did not end well no success is told."""
+    output = told.get("output")
     text = output if isinstance(output, str) else ""
     if len(text) > _LONGEST_OUTPUT:
         half = _LONGEST_OUTPUT // 2
         text = f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
-    body: dict[str, Any] = {
-        "success": status == "ok",
-        "output": text,
-        "data": shallow(data),
-        "files_changed": [*files],
-        "error": None,
-    }
-    if status not in ("ok", "running", "unknown"):
-        message = next(iter(text.splitlines()), "")[:500] or f"the client reported {status}"
-        body["error"] = {"code": _CODES.get(status, "EXECUTION_ERROR"), "message": message}
-    return body
-
-
-_CODES = {"denied": "APPROVAL_DENIED", "timeout": "TIMEOUT"}
+    error = told_error(status, text)
+    failed = {"code": error.code, "message": error.message} if error else None
+    return result_record(status == "ok", text, shallow(told.get("data")), files, failed)
 
 
 def shallow(value: Any, depth: int = 0) -> Any:
@@ -396,13 +375,6 @@ def shallow(value: Any, depth: int = 0) -> Any:
     return value
 
 
-def _call_id(id: str) -> str:
-    """An id as the log can hold it."""
-    plain = "".join(letter if letter.isprintable() else "?" for letter in id)
-    if not plain or len(plain.encode("utf-8", "replace")) > _LONGEST_ID:
-        return sha256(id.encode("utf-8", "replace")).hexdigest()[:32]
-    return plain
-
-
-def _name(tool: str) -> str:
-    return _call_id(tool)[:40] if tool else "unknown"
+def _id(id: str) -> str:
+    """An id as the log can hold it, also of what has none."""
+    return safe_id(id) or _NAMELESS

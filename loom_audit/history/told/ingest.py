@@ -16,6 +16,7 @@ from loom_audit.clients.reports import (
     BackgroundEnded,
     CallBegan,
     CallEnded,
+    FileTold,
     MessageTold,
     PromptTold,
     Report,
@@ -32,23 +33,24 @@ from loom_audit.history.record.hold import deny_if_held
 from loom_audit.history.told import foreign
 from loom_audit.history.told.copied import Connected, is_beyond, is_copied
 from loom_audit.history.told.left_running import HooksBeside
-from loom_audit.history.told.served_calls import ServedCalls, is_served
-from loom_audit.history.told.session_texts import ToldTexts
-from loom_audit.history.told.told_calls import (
+from loom_audit.history.told.reported import (
     begun_of,
-    differs,
     joined,
     merged,
+    requested,
     safe_id,
-    told_of_calls,
+    text_fact,
 )
-from loom_audit.history.told.told_late import RecordOf, attribute, report_late
+from loom_audit.history.told.served_calls import ServedCalls, is_served
+from loom_audit.history.told.session_texts import ToldTexts
+from loom_audit.history.told.told_calls import is_as_told, told_of_calls, told_path
+from loom_audit.history.told.told_late import attribute, report_late
 from loom_audit.history.told.unhooked import add_unseen, announce_unseen
 from loom_audit.history.told.unnamed_calls import UnnamedCalls
-from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import NOT_FAILED, Status
 from loom_audit.model.events import CallRequested, Event, SessionStarted
 from loom_audit.model.records import Call
+from loom_audit.model.results import told_result
 
 NO_HOOK = "no hook"
 NO_WORKSPACE = "no workspace"
@@ -71,7 +73,6 @@ class Ingest:
         attachment: Attachment,
         session: str,
         agent: str,
-        record_of: RecordOf,
         asking: Callable[[], Collection[int]] = tuple,
         within: Callable[[], int | None] = lambda: None,
         connected: Connected = lambda _, __: None,
@@ -81,7 +82,6 @@ class Ingest:
         self.session = session
         self.agent = agent
         self.writer = Writer(attachment, session, f"agent:{agent}")
-        self._record_of = record_of
         self._asking = asking
         self._within = within
         self._connected = connected
@@ -157,12 +157,9 @@ class Ingest:
                 self._end(report, heard=heard)
             case BackgroundEnded():
                 self._end_background(report)
-            case PromptTold():
-                asked = PromptSubmitted(report.text, report.prompt_id)
-                self._texts.add(self.writer, asked, report.at, self._connected, heard=heard)
-            case MessageTold():
-                said = MessageReceived("assistant", report.text, report.message_id)
-                self._texts.add(self.writer, said, report.at, self._connected, heard=heard)
+            case PromptTold() | MessageTold():
+                fact = text_fact(report)
+                self._texts.add(self.writer, fact, report.at, self._connected, heard=heard)
             case TurnEnded():
                 self._end_turn(report, heard=heard)
             case SessionOver() if heard:
@@ -221,7 +218,7 @@ class Ingest:
     def end_unrun(self, call_id: str, status: Status, why: str) -> None:
         """Finish a call that was denied."""
         self._requests.pop(call_id, None)
-        record = self._record_of(status, {"output": why})
+        record = told_result(status, {"output": why})
         foreign.end(
             self.writer,
             call_id,
@@ -270,16 +267,7 @@ class Ingest:
         self._requests[call_id] = request
 
     def _request(self, call_id: str, report: CallBegan) -> CallRequested:
-        tool = safe_id(report.tool) or "unknown"
-        return CallRequested(
-            call_id,
-            tool,
-            report.arguments,
-            report.effect,
-            report.cwd,
-            report.paths,
-            self._within(),
-        )
+        return requested(report, call_id, report.paths, self._within())
 
     def _end(self, report: CallEnded, *, heard: bool) -> None:
         if heard and self._served.has(begun_of(report), heard=True):
@@ -328,7 +316,7 @@ class Ingest:
 
         def reasons() -> Sequence[str]:
             """After the look, as a hook beside ours may write until then."""
-            shared = any(differs(self.attachment.workspace, one) for one in report.files)
+            shared = any(self._differs(one) for one in report.files)
             beyond = [NO_WORKSPACE] if call_id in self._beyond else []
             unlooked = [NOT_LOOKED_AT] if unheard else []
             return [*([CLIENT_HOOKS] if shared else []), *beyond, *unlooked]
@@ -337,7 +325,7 @@ class Ingest:
             replace(self.writer, occurred_at=report.at),
             call_id,
             report.status,
-            self._record_of(report.status, result),
+            told_result(report.status, result),
             look=True,
             duration=report.duration,
             reasons=reasons,
@@ -355,8 +343,14 @@ class Ingest:
         self._inferred.discard(call_id)
         self.hooks.wait()
 
+    def _differs(self, file: FileTold) -> bool:
+        """Whether a file is known not to be as the client says that it left it."""
+        workspace = self.attachment.workspace
+        path = told_path(workspace, file)
+        return path is not None and is_as_told(workspace, path, file) is False
+
     def _report_late(self, call: Call, report: CallEnded) -> None:
-        report_late(self.writer, call, report, self._record_of)
+        report_late(self.writer, call, report)
         attribute(self.writer, call.call_id, report)
 
     def _why_unseen(self, call: Call) -> str:
@@ -410,7 +404,7 @@ class Ingest:
             writer,
             request,
             status,
-            self._record_of(status, result),
+            told_result(status, result),
             NO_HOOK if ran else "",
             ended=ended.at if ended else None,
             inferred=ended is None or ended.status is None,
@@ -444,7 +438,7 @@ class Ingest:
         if call_id in self._ended:
             self.settle()
         writer = replace(self.writer, occurred_at=report.at)
-        record = self._record_of("unknown", {"data": {"background_ended": report.name}})
+        record = told_result("unknown", {"data": {"background_ended": report.name}})
         with suppress(NotFound):
             foreign.end_background(writer, call_id, record)
 

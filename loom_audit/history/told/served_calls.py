@@ -9,7 +9,7 @@ from loom_audit.clients.reports import CallBegan
 from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.attribution import request_event
-from loom_audit.history.told.told_calls import safe_id
+from loom_audit.history.told.reported import safe_id
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, Projections
 

@@ -5,8 +5,7 @@ have made it is a fact of its own. It needs grounds: the client told just the co
 record, or told the path and nothing of its content, and the time fits.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -20,20 +19,18 @@ from loom_audit.history.look.doers import A_TICK, Candidate, Look, Told
 from loom_audit.history.look.looked import look_made
 from loom_audit.history.record.call import exclusive
 from loom_audit.history.told import foreign
-from loom_audit.history.told.told_calls import is_content, joined, safe_id, told_path
+from loom_audit.history.told.reported import joined, safe_id
+from loom_audit.history.told.told_calls import is_content, told_path
 from loom_audit.model.coverage import NOT_FAILED, Status
 from loom_audit.model.events import ChangesAttributed
 from loom_audit.model.records import Call, RecordedChange
+from loom_audit.model.results import told_result
 from loom_audit.ports import EventFilter
 
 SAME_CONTENT = "the client told that it left this content"
 SAME_TIME = "the client told that it changed this path, which changed while it ran"
 _LOOKED_AT = 100
 """Of a path so many changes are looked at, the newest."""
-
-
-RecordOf = Callable[[Status, Mapping[str, Any]], Mapping[str, Any]]
-"""Makes a result as the log keeps it of what a client told."""
 
 
 class _OnRecord(Struct, frozen=True):
@@ -81,7 +78,7 @@ class _OnRecord(Struct, frozen=True):
         )
 
 
-def report_late(writer: Writer, call: Call, told: CallEnded, record_of: RecordOf) -> None:
+def report_late(writer: Writer, call: Call, told: CallEnded) -> None:
     """Put on record what is told of a finished call where that says something else."""
     paired = told.call_id and safe_id(told.call_id) != call.call_id
     if told.status in (None, call.status) and not paired:
@@ -89,7 +86,7 @@ def report_late(writer: Writer, call: Call, told: CallEnded, record_of: RecordOf
     status: Status = told.status or "unknown"
     result = joined(told.result, {"data": {"call_id": told.call_id}} if paired else {})
     writer = replace(writer, occurred_at=told.at)
-    foreign.end(writer, call.call_id, status, record_of(status, result), look=False)
+    foreign.end(writer, call.call_id, status, told_result(status, result), look=False)
 
 
 def attribute(writer: Writer, call_id: str, told: CallEnded) -> None:

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from loom_audit.errors import AuditError, ExecutionFailed
+from loom_audit.model.results import MAX_KEPT, result_record
 from loom_audit.model.text.cutting import cut
 from loom_audit.model.values import as_json, nearest_json
 
 MAX_OUTPUT = 10 * 1024
 """Bytes of `ToolResult.output`, as UTF-8."""
-
-MAX_KEPT = 1024 * 1024
-"""Bytes of `ToolResult.full_output`, which goes into the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +112,8 @@ class ToolResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON, with the output that is cut to 10 KB."""
-        return {
-            "success": self.success,
-            "output": self.output,
-            "data": self.data,
-            "files_changed": list(self.files_changed),
-            "error": self.error.to_dict() if self.error else None,
-        }
+        error = self.error.to_dict() if self.error else None
+        return result_record(self.success, self.output, self.data, self.files_changed, error)
 
     def to_json(self) -> str:
         """Return the result as one line of ASCII JSON, for a model."""
