@@ -18,7 +18,7 @@ from loom_audit.history.ground.questions import (
     find_lasting_answer,
 )
 from loom_audit.history.record.call import OpenCall
-from loom_audit.history.told.foreign_approvals import let_run
+from loom_audit.history.told.foreign import let_run
 from loom_audit.history.told.ingest import Ingest
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.model.records import Call

@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound, NoWorkspace
@@ -59,8 +60,26 @@ RAN_DENIED = "ran though it was denied"
 ENDED_BY_HAND = "the session was ended before the end of this call was reported"
 
 
-ToldOf = Callable[[], Mapping[int, Told]]
-"""Gives what clients told of the ends of calls, by their requests."""
+class Reporter(Struct, frozen=True):
+    """The client that reports of its calls, as far as looks at the workspace have to know of it.
+
+    What is `asking` gives the processes that only report. The client `is_there` as long as it waits
+    until its report is taken in, which it does for none that is not `at_hand`: a transcript's. What
+    is `told` by now of the ends of calls, by their requests, counts where it may have gone on.
+    """
+
+    asking: Callable[[], Collection[int]] = tuple
+    is_there: Callable[[], bool] = lambda: True
+    told: Callable[[], Mapping[int, Told]] = dict
+    at_hand: bool = True
+
+    def waits(self) -> bool:
+        """Whether the client does nothing until its report is taken in."""
+        return self.at_hand and self.is_there()
+
+
+_ITSELF = Reporter()
+"""A program that reports by calling us, and waits for it."""
 
 
 def start_session(writer: Writer, started: SessionStarted) -> None:
@@ -105,11 +124,11 @@ def begin(
     *,
     look: bool,
     watched: bool = False,
-    late: Callable[[], bool] = lambda: False,
+    reporter: Reporter = _ITSELF,
 ) -> Event:
     """Put a call on record as requested, with a look at what others changed before it.
 
-    None where it is too `late` for it: the call may have begun.
+    None where its client does not wait for it: the call may have begun.
     Where it is `watched` this process stays, and from the second look on is told by the kernel
     where to look.
 
@@ -131,7 +150,7 @@ def begin(
             return event
         check_session_open(attachment, writer.session)
         _check_container(attachment, request)
-        if not (gone := late()):  # else the client may run it, and tells what it did
+        if not (gone := not reporter.waits()):  # else the client may run it, and tells what it did
             deny_if_held(replace(writer, source=CLIENT), request)
         looks = look and request.effect in ("write", "execute") and not gone
         source = CLIENT if looks or request.effect in ("read", "network") else CLIENT_UNSEEN
@@ -140,7 +159,7 @@ def begin(
             if watched:
                 note_command(attachment)
             look_before(call.record, within=request.within)
-            keep_look(attachment, *call.record.key, late=late())
+            keep_look(attachment, *call.record.key, late=not reporter.waits())
         else:
             call.announce()
         begun = attachment.projections.call(writer.session, request.call_id)
@@ -158,11 +177,8 @@ def end(
     reasons: Callable[[], Sequence[str]] = tuple,
     unseen: str = "",
     goes_on: bool = False,
-    asking: Callable[[], Collection[int]] = tuple,
     inferred: bool = False,
-    late: Callable[[], bool] = lambda: False,
-    heard: Callable[[], bool] = lambda: True,
-    told: ToldOf = dict,
+    reporter: Reporter = _ITSELF,
 ) -> Event:
     """Finish a call with what it changed, as a look finds it where the workspace is not gone.
 
@@ -170,9 +186,7 @@ def end(
     that was `inferred`. `duration` is in microseconds,
     by default from its begin to now. `reasons`, asked for after the look, lower its coverage, and
     `unseen` is why nothing of it was seen; one that `goes_on` left something running, whatever its
-    status. What is `asking` gives the processes that only report. `late` says whether the client
-    has gone on when it is looked; then `told` counts, what is told of the ends of calls by their
-    requests. It is `heard` where the client is there and tells something. The event.
+    status. The event.
     NotFound for a call that was not begun; Conflict for one that no other program reports.
     """
     attachment = writer.attachment
@@ -199,22 +213,15 @@ def end(
             ending.record.coverage, files = seen
             ending.record.add_changed_paths(files)
         elif changes_by_itself(attachment, call):
-            # one that was denied did not run: what was started meanwhile is the client's own
-            goes_on = goes_on or status == "running"
-            asked = None if status == "denied" else asking
-            before = ending.record.coverage
-            _look_at_end(
-                ending,
-                call,
-                look=look,
-                goes_on=goes_on,
-                asking=asked,
-                late=late,
-                heard=heard,
-                told=told,
-            )
-            if status == "denied":  # what is found is not its doing, however late it is found
+            if status == "denied":
+                # it did not run: what is found is not its doing, however late it is found, and
+                # what was started meanwhile is the client's own
+                before = ending.record.coverage
+                _look(ending, call, reporter, look=look)
                 ending.record.coverage = before
+            else:
+                goes_on = goes_on or status == "running"
+                _look_at_end(ending, call, reporter, goes_on=goes_on, look=look)
         ending.record.lower_coverage(*reasons())
         if unseen:
             ending.record.coverage = Coverage("none", (unseen,))
@@ -224,6 +231,17 @@ def end(
         finished = ending.finish(status, body, inferred=inferred)
     discard_look(attachment, call)
     return finished
+
+
+def let_run(writer: Writer, call: Call) -> None:
+    """Look again, once a call may run that had to wait: until now it changed nothing."""
+    if call.effect not in ("write", "execute"):
+        return
+    attachment = writer.attachment
+    with exclusive(attachment):
+        record = OpenCall.resumed(writer, call).record
+        look_before(record)
+        keep_look(attachment, *record.key)
 
 
 def end_background(writer: Writer, call_id: str, result: Mapping[str, Any]) -> Event:
@@ -266,88 +284,55 @@ def end_session(writer: Writer) -> Event:
         return event
 
 
-def look_at_end(
-    writer: Writer,
-    call_id: str,
-    *,
-    goes_on: bool,
-    asking: Callable[[], Collection[int]],
-    late: Callable[[], bool],
-    heard: Callable[[], bool],
-    told: ToldOf,
-) -> None:
+def look_at_end(writer: Writer, call_id: str, reporter: Reporter, *, goes_on: bool) -> None:
     """Look at what a call changed that has ended, where its client tells later how it did."""
     attachment = writer.attachment
-    writer = replace(writer, source=CLIENT)
     with exclusive(attachment):
         call = find_call(attachment, writer.session, call_id)
         if call is None or call.seq is not None or not changes_by_itself(attachment, call):
             return
-        ending = OpenCall.resumed(writer, call)
+        ending = OpenCall.resumed(replace(writer, source=CLIENT), call)
         if ending.record.key not in attachment.looked:
-            _look_at_end(
-                ending,
-                call,
-                look=True,
-                goes_on=goes_on,
-                asking=asking,
-                late=late,
-                heard=heard,
-                told=told,
-            )
+            _look_at_end(ending, call, reporter, goes_on=goes_on)
             ending.record.commit_and_index()
             files = tuple(ending.files_changed)
             attachment.looked[ending.record.key] = ending.record.coverage, files
 
 
 def _look_at_end(
-    ending: OpenCall,
-    call: Call,
-    *,
-    look: bool,
-    goes_on: bool,
-    asking: Callable[[], Collection[int]] | None,
-    late: Callable[[], bool],
-    heard: Callable[[], bool],
-    told: ToldOf,
+    ending: OpenCall, call: Call, reporter: Reporter, *, goes_on: bool, look: bool = True
 ) -> None:
-    """Record what a call changed, and what it left running, unless nothing is `asking` of it."""
-    attachment = ending.record.attachment
-    left, hooks, settled = (
-        ({}, {}, True)
-        if asking is None
-        else tasks_and_hooks_left(attachment, call, asking, goes_on=goes_on)
-    )
-    recall_looks(attachment, [call])
-    event, _ = request_event(attachment, call)
-    seen = event.source == CLIENT and not was_late(attachment, call)
-    _capture(ending, look=look, seen=seen, late=late, heard=heard, told=told)
+    """Record what a call changed, how far that is known, and what the call left running."""
+    record, attachment = ending.record, ending.record.attachment
+    left, hooks, settled = tasks_and_hooks_left(attachment, call, reporter.asking, goes_on=goes_on)
+    _look(ending, call, reporter, look=look)
     add_hooks(attachment, call.requested, hooks)
-    keep_going_on(ending.record, left, settled=settled)
+    keep_going_on(record, left, settled=settled)
     if goes_on and not left:
         add_goes_on(attachment, call.requested)
 
 
-def _capture(
-    ending: OpenCall,
-    *,
-    look: bool,
-    seen: bool,
-    late: Callable[[], bool],
-    heard: Callable[[], bool],
-    told: ToldOf,
-) -> None:
+def _look(ending: OpenCall, call: Call, reporter: Reporter, *, look: bool) -> None:
     """Record what a call changed, and how far that is known."""
+    record, attachment = ending.record, ending.record.attachment
+    recall_looks(attachment, [call])
+    event, _ = request_event(attachment, call)
+    seen = event.source == CLIENT and not was_late(attachment, call)
     if not look:
-        ending.record.lower_coverage("not looked at after it", level="none")
+        record.lower_coverage("not looked at after it", level="none")
         return
     if not seen:
-        ending.record.lower_coverage(NOT_SEEN_BEFORE)
+        record.lower_coverage(NOT_SEEN_BEFORE)
     try:
-        ends = told() if late() or not seen else {}
-        look_after(ending.record, late=lambda: not seen or late(), heard=heard, told=ends)
+        ends = {} if seen and reporter.waits() else reporter.told()
+        look_after(
+            record,
+            late=lambda: not (seen and reporter.waits()),
+            heard=reporter.is_there,
+            told=ends,
+        )
     except NoWorkspace:
-        ending.record.lower_coverage(WORKSPACE_GONE, level="none")
+        record.lower_coverage(WORKSPACE_GONE, level="none")
 
 
 def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any]) -> Event:

@@ -32,6 +32,7 @@ from loom_audit.history.look.doers import Told
 from loom_audit.history.record.hold import deny_if_held
 from loom_audit.history.told import foreign
 from loom_audit.history.told.copied import Connected, is_beyond, is_copied
+from loom_audit.history.told.foreign import Reporter
 from loom_audit.history.told.left_running import HooksBeside
 from loom_audit.history.told.reported import (
     begun_of,
@@ -82,10 +83,9 @@ class Ingest:
         self.session = session
         self.agent = agent
         self.writer = Writer(attachment, session, f"agent:{agent}")
-        self._asking = asking
         self._within = within
         self._connected = connected
-        self._is_there = is_there
+        self._reporter = Reporter(asking, is_there, self._told)
         self._at_hand: set[str] = set()
         self._told_at: dict[str, float] = {}
         self._asked: dict[str, CallBegan] = {}
@@ -219,16 +219,9 @@ class Ingest:
         """Finish a call that was denied."""
         self._requests.pop(call_id, None)
         record = told_result(status, {"output": why})
-        foreign.end(
-            self.writer,
-            call_id,
-            status,
-            record,
-            look=True,
-            asking=self._asking,
-            late=lambda: True,  # it did not run: what changed since is not its own
-            heard=self._is_there,
-        )
+        # it did not run: what changed since is not its own
+        reporter = replace(self._reporter, told=dict, at_hand=False)
+        foreign.end(self.writer, call_id, status, record, look=True, reporter=reporter)
 
     @property
     def half_told(self) -> bool:
@@ -263,7 +256,7 @@ class Ingest:
         if self._find(call_id) is not None:
             return
         request = self._request(call_id, report)
-        foreign.begin(writer, request, look=True, watched=True, late=self._has_gone_on)
+        foreign.begin(writer, request, look=True, watched=True, reporter=self._reporter)
         self._requests[call_id] = request
 
     def _request(self, call_id: str, report: CallBegan) -> CallRequested:
@@ -331,11 +324,8 @@ class Ingest:
             reasons=reasons,
             unseen=unseen,
             goes_on=bool(report.background),
-            asking=self._asking,
             inferred=inferred,
-            late=self._has_gone_on if call_id in self._at_hand else lambda: True,
-            heard=self._is_there,
-            told=self._told,
+            reporter=replace(self._reporter, at_hand=call_id in self._at_hand),
         )
         attribute(self.writer, call_id, report)
         self._parts.pop(call_id, None)
@@ -365,19 +355,9 @@ class Ingest:
     def look_at_ended(self) -> None:
         """Look after the calls at once whose end a hook tells just now, and not how they ended."""
         for call_id in self._at_hand & self._parts.keys():
-            foreign.look_at_end(
-                self.writer,
-                call_id,
-                goes_on=bool(self._parts[call_id].background),
-                asking=self._asking,
-                late=self._has_gone_on,
-                heard=self._is_there,
-                told=self._told,
-            )
+            goes_on = bool(self._parts[call_id].background)
+            foreign.look_at_end(self.writer, call_id, self._reporter, goes_on=goes_on)
         self._at_hand.clear()
-
-    def _has_gone_on(self) -> bool:
-        return not self._is_there()
 
     def _told(self) -> Mapping[int, Told]:
         """What is told by now of the session's open calls."""
