@@ -28,6 +28,7 @@ NAMES = [
     "page",
     "command",
     "flag of a rollback",
+    "client",
     "event kind",
     "table that follows the log",
 ]
@@ -92,6 +93,7 @@ class House:
                 path.write_text(edited(path.read_text("utf-8"), step.body), "utf-8")
             else:
                 assert not path.exists(), step.path
+                path.parent.mkdir(exist_ok=True)
                 path.write_text(step.body, "utf-8")
 
     def run(self, command: str) -> None:

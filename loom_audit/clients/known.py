@@ -2,12 +2,23 @@
 
 from collections.abc import Mapping
 
-from loom_audit.clients import claude_code, codex, fields, gemini, opencode
+from loom_audit.clients import (
+    claude_code,
+    codex,
+    fields,
+    gemini,
+    opencode,
+)
 from loom_audit.clients.reports import Client
 
 CLIENTS: Mapping[str, Client] = {
     client.name: client
-    for client in (claude_code.CLIENT, codex.CLIENT, opencode.CLIENT, gemini.CLIENT)
+    for client in (
+        claude_code.CLIENT,
+        codex.CLIENT,
+        opencode.CLIENT,
+        gemini.CLIENT,
+    )
 }
 
 *_FIRST, _LAST = CLIENTS

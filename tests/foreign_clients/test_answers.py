@@ -9,7 +9,6 @@ from loom_audit.clients.reports import Hook, Verdict
 from tests.answers_table import answers
 
 VERDICTS = {"nothing": None, "allow": Verdict("allow", "fine"), "deny": Verdict("deny", "no")}
-NAMES = {"claude-code": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool"}
 
 
 def test_the_guide_has_each_client() -> None:
@@ -19,7 +18,8 @@ def test_the_guide_has_each_client() -> None:
 @pytest.mark.parametrize("verdict", VERDICTS)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_what_the_guide_says_is_printed(client: str, verdict: str) -> None:
-    hook = Hook(NAMES.get(client, "tool.execute.before"), "before", "s1")
+    moments = CLIENTS[client].moments.items()
+    hook = Hook(next(name for name, moment in moments if moment == "before"), "before", "s1")
     printed = CLIENTS[client].answer(hook, VERDICTS[verdict])
     said = answers()[client][verdict].partition(";")[0]
     if not printed:
