@@ -10,7 +10,7 @@ import pytest
 
 from loom_audit import AuditStore
 from loom_audit.api.agents.clients import Hooks
-from loom_audit.api.agents.settling import settle
+from loom_audit.api.agents.reading import read_transcripts
 from loom_audit.errors import AuditError
 from tests.hooked import HookedClaude
 from tests.test_daemon import call_of, daemon_of, home, root, run_hook, store
@@ -68,7 +68,7 @@ def test_what_was_done_while_it_stalled_is_no_call_s_own(
     hooks.take_up(last=True)
     hooks.close()
     workspace = store.workspace(root)
-    settle(workspace)
+    read_transcripts(workspace)
     call = call_of(store, root, "c2")
     assert call.status == "ok" and call.coverage.level != "full"
     assert [call_of(store, root, id).coverage.level for id in ("c1", "c3")] == ["full", "full"]

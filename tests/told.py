@@ -11,7 +11,7 @@ from typing import Any
 
 from loom_audit import AuditStore
 from loom_audit.api.agents.clients import Hooks
-from loom_audit.api.agents.settling import settle
+from loom_audit.api.agents.reading import read_transcripts
 from loom_audit.model.events import (
     CallFinished,
     CallReported,
@@ -245,7 +245,7 @@ class Play:
 
     def _settles(self) -> None:
         """A person undoes something, before which it is settled."""
-        settle(self.workspace)
+        read_transcripts(self.workspace)
         self.workspace.recover()
 
     def _tick(self) -> None:

@@ -108,8 +108,8 @@ def _answering(
         yield
         return
     from loom_audit.api.agents.conversations import Container
+    from loom_audit.api.agents.heard import telling_unheard
     from loom_audit.api.agents.hooked import SOCKET
-    from loom_audit.api.agents.silent_hooks import telling_unheard
     from loom_audit.daemon import HookServer
 
     path, output = Path(hooked.variables[SOCKET]), invocation.output

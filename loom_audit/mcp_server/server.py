@@ -19,7 +19,7 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from loom_audit import __version__
-from loom_audit.api.agents.settling import session_of_client
+from loom_audit.api.agents.heard import session_of_client
 from loom_audit.api.face import AuditedWorkspace, Session
 from loom_audit.errors import AuditError, Conflict, NotFound
 from loom_audit.mcp_server.calls import ClientCall, Context, Said, ask_client

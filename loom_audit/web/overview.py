@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from loom_audit.api.agents.last_heard import heard_clients
+from loom_audit.api.agents.heard import heard_clients
 from loom_audit.api.control.approvals import decisions
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.ports import CallFilter

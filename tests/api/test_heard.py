@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.agents.clients import Hooks
-from loom_audit.api.agents.last_heard import heard_clients
+from loom_audit.api.agents.heard import heard_clients
 from loom_audit.api.upkeep.doctor import Check, check_all
 from tests.api.test_hooks import claude as claude
 from tests.api.test_hooks import client_of

@@ -16,7 +16,7 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore, open_store
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.conversations import Conversation
-from loom_audit.api.agents.settling import settle
+from loom_audit.api.agents.reading import read_transcripts
 from loom_audit.errors import StorageFailed
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.looks import look_after
@@ -186,7 +186,7 @@ def test_a_session_that_cannot_be_settled_keeps_no_other_from_it(
         one.asks("c1", "Bash", {"command": "false"})
         one.before("c1", "Bash", {"command": "false"})
         one.told("c1", None, "it failed", error=True)
-    settle_well = Conversation.settle
+    settle_well = Conversation.record_known
 
     def settle_or_fail(self: Conversation) -> None:
         if self.session == "s1":
@@ -196,7 +196,7 @@ def test_a_session_that_cannot_be_settled_keeps_no_other_from_it(
     # neither of the two hooks comes
     monkeypatch.setattr("loom_audit.history.told.ingest._HOOK_SECONDS", 0.0)
     with monkeypatch.context() as failing:
-        failing.setattr(Conversation, "settle", settle_or_fail)
+        failing.setattr(Conversation, "record_known", settle_or_fail)
         (failed,) = hooks.settle()
     assert isinstance(failed, StorageFailed)
     assert call_of(workspace, "c1", "s2").status == "error"
@@ -284,9 +284,9 @@ def test_undo_in_a_terminal_settles_what_esc_interrupted(
     claude.before("c1", "Bash", {"command": "sleep 9"})
     (root / "b").touch()
     mine = store.workspace(root)
-    assert settle(mine) == ["s1"]
+    assert read_transcripts(mine) == ["s1"]
     claude.write("user", {"type": "text", "text": "[Request interrupted by user]"})
-    assert settle(mine) == []
+    assert read_transcripts(mine) == []
     plan = mine.plan_undo()
     assert plan.changes == () and [note.path for note in plan.kept] == ["b"]
     mine.carry_out(mine.plan_undo(choices={"b": "old"}))

@@ -13,7 +13,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.agents.clients import Hooks
-from loom_audit.api.agents.settling import settle
+from loom_audit.api.agents.reading import read_transcripts
 from loom_audit.history.look.kept_looks import transcript_name
 from loom_audit.history.told.ingest import Ingest
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
@@ -124,7 +124,7 @@ def test_prompts_that_only_the_transcript_of_a_client_that_is_gone_tells_are_on_
             assert other.settle() == []
             other.close()
         else:
-            settle(mine)
+            read_transcripts(mine)
         mine.recover()
         told = [(kind, said.strip()) for kind, said in texts(mine)]
         assert told == [
@@ -140,7 +140,7 @@ def test_what_a_client_says_that_was_connected_without_prompts_stays_off_the_rec
 ) -> None:
     with killed(hooks, "claude-code", prompts=False) as answer:
         claude_code(answer, root, tmp_path / "told.jsonl")
-    settle(workspace)
+    read_transcripts(workspace)
     assert texts(workspace) == []
     assert [call.call_id for call in workspace.timeline.calls()] == ["c1"]
 
@@ -154,7 +154,7 @@ def test_where_it_was_not_kept_whether_prompts_are_recorded_none_is(
     known = texts(workspace)
     looks, name = workspace.attachment.looks, transcript_name("s1")
     looks.keep(name, looks.get(name)[:2])
-    settle(workspace)
+    read_transcripts(workspace)
     assert texts(workspace) == known and workspace.attachment.looks.get(name) is None
 
 
@@ -173,7 +173,7 @@ def test_a_client_that_is_connected_again_without_prompts_says_nothing_from_then
         claude.bash("c1", "true")
         claude.write("user", {"type": "text", "text": "secret"}, promptId="p2")
         process.kill()
-    settle(workspace)
+    read_transcripts(workspace)
     assert texts(workspace) == []
 
 
@@ -209,7 +209,7 @@ def test_a_call_that_no_hook_told_is_not_seen_in_part_as_another_process_ends_it
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Ingest, "_settle_end", killed)
+        patch.setattr(Ingest, "_record_end", killed)
         hooks.settle()
     assert workspace.timeline.projections.call("s1", "c1").seq is None
     other = Hooks(store)

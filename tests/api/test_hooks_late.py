@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.agents.clients import Hooks
-from loom_audit.api.agents.settling import settle
+from loom_audit.api.agents.reading import read_transcripts
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.model.records import Call
 from tests.hooked import HookedClaude, HookedCodex
@@ -102,7 +102,7 @@ def test_what_was_done_while_nobody_looked_is_nobody_s_unless_the_call_that_name
     tick(root)
     (root / "mine.txt").write_text("a person's")
     (root / "one.txt").write_text("a person's, too")
-    settle(workspace)
+    read_transcripts(workspace)
     assert whose(workspace, "named.txt") == ("command", "c2", set())
     # of these calls it is only told that they ran: whoever tells can name what he likes
     assert whose(workspace, "sub/old.txt") == ("outside", None, {"c3", "?"})
@@ -209,7 +209,7 @@ def test_a_clock_that_was_set_dates_nothing(
     claude.told("c1", {"stdout": ""})
     real = time.clock_gettime_ns
     monkeypatch.setattr(time, "clock_gettime_ns", lambda which: real(which) + 3_000_000_000)
-    settle(workspace)
+    read_transcripts(workspace)
     assert whose(workspace, "one.txt")[2] == {"c1", "?"}
 
 
@@ -248,7 +248,7 @@ def test_a_revert_of_what_nobody_saw_takes_nothing_back_and_is_refused(
     claude.before("c1", "Bash", arguments)
     (root / "made.txt").write_text("made")
     claude.told("c1", {"stdout": ""})
-    settle(workspace)
+    read_transcripts(workspace)
     (change,) = workspace.timeline.history("made.txt")
     call = call_of(workspace, "c1")
     assert call.seq is not None and change.causes == (call.requested, 0)

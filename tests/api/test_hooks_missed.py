@@ -14,7 +14,7 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.connect import carry_out, connecting, disconnecting, settings_file
-from loom_audit.api.agents.settling import settle
+from loom_audit.api.agents.reading import read_transcripts
 from loom_audit.errors import AuditUnavailable
 from loom_audit.history.told.unhooked import announce_unseen
 from loom_audit.model.conversation import PromptSubmitted
@@ -147,7 +147,7 @@ def test_what_was_done_once_the_client_was_disconnected_is_not_on_record(
         if by == "warm process":
             assert hooks.settle() == []
         client.kill()
-    settle(workspace)
+    read_transcripts(workspace)
     workspace.recover()
     assert ids(workspace) == ["c1", "missed"]
     assert not [e for e in workspace.log.read() if isinstance(e.fact, PromptSubmitted)]
@@ -236,7 +236,7 @@ def test_settling_adds_what_no_hook_told_of_a_client_that_is_gone(
         client.kill()
     (root / "mine.txt").write_text("a person's\n")
     mine = store.workspace(root)
-    settle(mine)
+    read_transcripts(mine)
     mine.recover()
     calls = {call.call_id: call for call in mine.timeline.calls()}
     assert sorted(calls) == ["c1", "c2", "c3", "c4"]
@@ -258,11 +258,11 @@ def test_what_two_processes_read_at_the_same_time_is_on_record_once(
 
     def late(*given: Any) -> None:
         monkeypatch.setattr(name, announce_unseen)
-        settle(workspace)
+        read_transcripts(workspace)
         announce_unseen(*given)
 
     monkeypatch.setattr(name, late)
-    settle(mine)
+    read_transcripts(mine)
     mine.recover()
     check_gone(mine)
 
@@ -275,7 +275,7 @@ def test_of_a_call_that_names_another_folder_nothing_here_is_told(
     lost = unhooked(HookedClaude(lambda _: b"", root, tmp_path / "s1.jsonl"))
     lost.writes("c4", tmp_path / "elsewhere", "not in it")
     mine = store.workspace(root)
-    settle(mine)
+    read_transcripts(mine)
     mine.recover()
     call = mine.timeline.projections.call("s1", "c4")
     assert call.coverage.reasons == ("no hook",)
@@ -321,7 +321,7 @@ def check_gone(workspace: AuditedWorkspace) -> None:
     assert all(not calls[id].paths for id in ("c1", "c2", "c3"))
     assert workspace.timeline.session("s1").ended is not None
     head = workspace.log.head()
-    settle(workspace)
+    read_transcripts(workspace)
     assert not workspace.recover() and workspace.log.head() == head
     assert workspace.verify().findings == ()
 
@@ -340,7 +340,7 @@ def test_settling_reads_what_a_client_that_is_gone_told_though_no_call_of_it_is_
     mine = store.workspace(root)
     if recovered:  # by who knows of no transcripts, such as a command of ours
         mine.recover()
-    settle(mine)
+    read_transcripts(mine)
     mine.recover()
     check_gone(mine)
 

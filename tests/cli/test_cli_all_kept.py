@@ -8,7 +8,7 @@ import pytest
 
 from loom_audit import open_store
 from loom_audit.api.agents.clients import Hooks
-from loom_audit.api.agents.settling import settle
+from loom_audit.api.agents.reading import read_transcripts
 from tests.cli.shells import Shell
 from tests.hooked import HookedClaude
 
@@ -41,7 +41,7 @@ def late(claude: HookedClaude, audited: Shell) -> None:
     (audited.workspace / "made").write_text("made")
     claude.told("c1", {"stdout": ""})
     with closing(open_store()) as store:
-        settle(store.workspace(audited.workspace))
+        read_transcripts(store.workspace(audited.workspace))
 
 
 def late_before_the_next(claude: HookedClaude, audited: Shell) -> None:

@@ -55,7 +55,7 @@ def main() -> None:
         (DiskLooks, "keep"),
         (DiskLooks, "discard"),
         (Hooks, "answer"),
-        (Ingest, "settle"),
+        (Ingest, "record_ended"),
         (Ingest, "apply"),
     ):
         around(owner, name)

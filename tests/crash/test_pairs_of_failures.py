@@ -14,7 +14,7 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore, open_store
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.launcher import FOLDER, write_launcher
-from loom_audit.api.agents.settling import settle
+from loom_audit.api.agents.reading import read_transcripts
 from loom_audit.config import read_settings
 from tests.crash.failing_sessions import (
     FAILURES,
@@ -105,7 +105,7 @@ def check(store: AuditStore, workspace: AuditedWorkspace, journal: Journal) -> N
     hooks = Hooks(store)
     hooks.take_up(last=True)
     hooks.close()
-    settle(workspace)
+    read_transcripts(workspace)
     workspace.recover()
     calls = {call.call_id: call for call in workspace.timeline.calls()}
     assert journal.told <= calls.keys(), "a call that the transcript tells is on record"

@@ -13,7 +13,7 @@ from loom_audit.api.agents.client_approvals import (
     restriction,
     wait_for_answer,
 )
-from loom_audit.api.agents.conversations import Container, Conversation, real_path
+from loom_audit.api.agents.conversations import Container, Conversation, innermost, real_path
 from loom_audit.api.agents.failed_hooks import (
     FailedSession,
     by_session,
@@ -22,7 +22,7 @@ from loom_audit.api.agents.failed_hooks import (
     record_failed,
 )
 from loom_audit.api.agents.launcher import hooks_folder
-from loom_audit.api.agents.settling import innermost, read_gone
+from loom_audit.api.agents.reading import read_gone
 from loom_audit.api.store import AuditStore
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS
@@ -156,7 +156,7 @@ class Hooks:
         """Put on record what transcripts tell by now of the sessions that were heard lately.
 
         At the `last` time of all. One that is heard no more ends with the process of its client.
-        What went wrong with some; the others are settled all the same.
+        What went wrong with some; the others go on record all the same.
         """
         failed = self._read_gone()
         for key, conversation in list(self._conversations.items()):
@@ -168,7 +168,7 @@ class Hooks:
                         self._end(conversation)
                 elif last or lately or conversation.is_busy:
                     with self._lock(conversation.parent or key[1]):
-                        conversation.settle()
+                        conversation.record_known()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is of this one
                 failed.append(error)
         return failed
@@ -252,7 +252,8 @@ class Hooks:
         )
         found.prompts = failed.prompts
         if found.find_home(cwd, known):
-            found.read_alone(transcript)
+            found.follow_file(transcript)
+            found.read_alone()
 
     def close(self) -> None:
         """Read no more, and look at everything that was watched."""

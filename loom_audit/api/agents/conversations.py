@@ -1,7 +1,7 @@
 """One session of a client: what its hooks and its transcript tell, and the workspaces it is in."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -229,9 +229,8 @@ class Conversation:
         self._read_to_the_end()
         self.take(SessionOver(self.session, reason="its client has ended"), heard=True)
 
-    def read_gone(self, path: str) -> None:
-        """Put on record what this transcript of a client that is gone tells."""
-        self.follow_file(path)
+    def read_gone(self) -> None:
+        """Put on record what the transcript of a client that is gone tells."""
         try:
             self.read()
             for ingest in [*self.ingests.values()]:
@@ -239,9 +238,8 @@ class Conversation:
         finally:
             self.close_file()
 
-    def read_alone(self, path: str) -> None:
-        """Put on record what this transcript tells; the session ends unless its client runs."""
-        self.follow_file(path)
+    def read_alone(self) -> None:
+        """Put on record what the transcript tells; the session ends unless its client runs."""
         was_open = self.is_open
         try:
             if not was_open:
@@ -333,7 +331,7 @@ class Conversation:
         if hook.transcript != self._path:
             self.close_file()
             self.follow_file(hook.transcript)
-        # for who settles what is open without us: the file, how to read it, and what of it to keep
+        # for who reads it without us: the file, how to read it, and what of it to keep
         told = [self.client.name, hook.transcript, self.prompts]
         if hook.moment != "session" and told == self._kept:
             return
@@ -348,7 +346,7 @@ class Conversation:
         self._file = self._open_file(path)
 
     def read(self, *, calls_only: bool = False, waits: bool = False) -> None:
-        """Take in what the transcript says by now, and settle the calls whose end it tells.
+        """Take in what the transcript says by now, and record the calls whose end it tells.
 
         Where it `waits`, not yet those after which a hook is about to come.
         """
@@ -361,7 +359,7 @@ class Conversation:
                     if report.session == self.session and not (text and calls_only):
                         self.take(report, heard=False)
             for ingest in self.ingests.values():
-                ingest.settle(waits=waits)
+                ingest.record_ended(waits=waits)
         except (AuditUnavailable, Corrupt, NoWorkspace, OSError, StorageFailed):
             self._begin_again()  # nothing of it is lost where it cannot be recorded now
             raise
@@ -419,7 +417,7 @@ class Conversation:
     def _is_half_told(self) -> bool:
         return any(ingest.half_told for ingest in self.ingests.values())
 
-    def settle(self) -> None:
+    def record_known(self) -> None:
         """Put on record what is known by now, and what nobody will tell in time."""
         self.read(waits=True)
         if self._due is not None and monotonic() >= self._due:
@@ -447,3 +445,12 @@ def real_path(path: str) -> str:
     """Where a path leads behind the links in its folder, not behind its own."""
     folder, name = os.path.split(os.path.normpath(path))
     return str(Path(os.path.realpath(folder)) / name)
+
+
+def innermost(roots: Mapping[str, str], path: str) -> str | None:
+    """The id of the workspace whose root is nearest above a path."""
+    while path not in roots:
+        path, last = os.path.dirname(path), path
+        if path == last:
+            return None
+    return roots[path]

@@ -35,19 +35,6 @@ MOST = 1000
 """So many sessions are told of at once; a client has few."""
 
 
-class FailedHook(Struct, frozen=True):
-    """A hook that was not handed over, as it says itself; "" where it does not."""
-
-    at: datetime
-    client: str
-    event: str
-    session: str
-    call_id: str
-    cwd: str
-    transcript: str
-    prompts: bool
-
-
 class FailedSession(Struct, frozen=True):
     """The failed hooks of a session, and all folders and transcripts that they name.
 
@@ -125,26 +112,25 @@ def by_session(lines: Iterable[bytes], now: datetime) -> Sequence[FailedSession]
         if one is None:
             continue
         key = one.client, one.session
-        known = found.get(key)
-        if known is None and len(found) >= MOST:
-            continue
-        found[key] = FailedSession(
-            one.client,
-            one.session,
-            min(known.first, one.at) if known else one.at,
-            max(known.last, one.at) if known else one.at,
-            known.count + 1 if known else 1,
-            _with(known.folders if known else (), one.cwd),
-            _with(known.transcripts if known else (), one.transcript),
-            one.prompts and (known is None or known.prompts),
-            (*(known.lines if known else ()), line),
-        )
+        if (known := found.get(key)) is not None:
+            found[key] = _joined(known, one)
+        elif len(found) < MOST:
+            found[key] = one
     return [*found.values()]
 
 
-def _with(known: tuple[str, ...], one: str) -> tuple[str, ...]:
-    """What is named and whole, once each; of a session there are few."""
-    return known if not os.path.isabs(one) or one in known or len(known) >= MOST else (*known, one)
+def _joined(one: FailedSession, other: FailedSession) -> FailedSession:
+    return FailedSession(
+        client=one.client,
+        session=one.session,
+        first=min(one.first, other.first),
+        last=max(one.last, other.last),
+        count=one.count + other.count,
+        folders=tuple(dict.fromkeys([*one.folders, *other.folders]))[:MOST],
+        transcripts=tuple(dict.fromkeys([*one.transcripts, *other.transcripts]))[:MOST],
+        prompts=one.prompts and other.prompts,
+        lines=(*one.lines, *other.lines),
+    )
 
 
 def record_failed(workspace: AuditedWorkspace, failed: FailedSession) -> None:
@@ -168,15 +154,15 @@ def record_failed(workspace: AuditedWorkspace, failed: FailedSession) -> None:
             known += event.fact.count
 
 
-def _parsed(line: bytes, now: datetime) -> FailedHook | None:
-    """What a line says; None for what no hook of a known client wrote, or not lately."""
+def _parsed(line: bytes, now: datetime) -> FailedSession | None:
+    """What a line says of a hook; None for what no hook of a known client wrote, or not lately."""
     if not line.startswith(_BEGIN):
         return None
     time, *fields = line.removeprefix(_BEGIN).split(b"\t")
     if len(fields) > _FIELDS:
         return None
     texts = [os.fsdecode(one) for one in fields] + [""] * (_FIELDS - len(fields))
-    said, event, session, call_id, cwd, transcript = texts
+    said, _, session, _, cwd, transcript = texts
     client, _, flags = said.partition(" ")
     if client not in CLIENTS or safe_id(session) != session:
         return None
@@ -186,8 +172,17 @@ def _parsed(line: bytes, now: datetime) -> FailedHook | None:
         return None
     if not now - _LONGEST_AGO < at < now + timedelta(minutes=1):
         return None
-    prompts = "no-prompts" not in flags
-    return FailedHook(at, client, event, session, call_id, cwd, transcript, prompts)
+    return FailedSession(
+        client=client,
+        session=session,
+        first=at,
+        last=at,
+        count=1,
+        folders=(cwd,) if os.path.isabs(cwd) else (),
+        transcripts=(transcript,) if os.path.isabs(transcript) else (),
+        prompts="no-prompts" not in flags,
+        lines=(line,),
+    )
 
 
 def own_transcripts(

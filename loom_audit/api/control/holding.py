@@ -55,9 +55,9 @@ def settle(workspace: AuditedWorkspace) -> None:
     leases = map(attachment.lease, {call.session for call in workspace.timeline.open_calls()})
     if any(leases) or any(unread_transcripts(attachment)):
         # loaded only then: most of what is held or taken back is no client's
-        from loom_audit.api.agents.settling import settle
+        from loom_audit.api.agents.reading import read_transcripts
 
-        settle(workspace)
+        read_transcripts(workspace)
 
 
 def _hold(

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from loom_audit.api.agents.connect import installed_clients, is_connected, settings_file
 from loom_audit.api.agents.failed_hooks import FailedSession, failures_of, last_words, waiting
-from loom_audit.api.agents.last_heard import heard_clients
+from loom_audit.api.agents.heard import heard_clients
 from loom_audit.api.agents.launcher import CLIENT, hooks_folder
 from loom_audit.api.ground.held import agree
 from loom_audit.api.store import AuditStore, lost_store_hint, open_store

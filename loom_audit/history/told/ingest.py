@@ -143,7 +143,7 @@ class Ingest:
     # --- what is told ---------------------------------------------------------------------
 
     def apply(self, report: Report, *, heard: bool) -> None:
-        """Take in one report; what a transcript tells of calls waits until it is settled.
+        """Take in one report; what a transcript tells of calls waits for `record_ended`.
 
         A call that is told to change no path at all changes those of no workspace.
         ApprovalDenied for one of a session that is held.
@@ -169,7 +169,7 @@ class Ingest:
         """That a call also names paths that no workspace holds."""
         self._beyond.add(safe_id(call_id))
 
-    def settle(self, *, waits: bool = False) -> None:
+    def record_ended(self, *, waits: bool = False) -> None:
         """Put on record what the transcript told of calls that are over; if it `waits`, of most."""
         told = [
             (call_id, ended)
@@ -178,10 +178,10 @@ class Ingest:
             if not (waits and ended.status in ("ok", "error") and self._hook_may_come(call_id))
         ]
         # of all before the first is looked at: each may have changed what is found
-        for settled in (self._settle_begin, self._settle_end):
+        for record in (self._record_begin, self._record_end):
             for call_id, ended in told:
                 try:
-                    settled(call_id, ended)
+                    record(call_id, ended)
                 except (Conflict, InvalidArguments, NotFound):  # of which no other time is another
                     self._ended.pop(call_id, None)
                     raise
@@ -195,11 +195,11 @@ class Ingest:
         told_at = self._told_at.setdefault(call_id, monotonic())
         return monotonic() - told_at < _HOOK_SECONDS
 
-    def _settle_begin(self, call_id: str, ended: CallEnded) -> None:
+    def _record_begin(self, call_id: str, ended: CallEnded) -> None:
         if self._find(call_id) is None:
             self._add_unhooked(call_id, self._asked.get(call_id) or begun_of(ended), ended)
 
-    def _settle_end(self, call_id: str, ended: CallEnded) -> None:
+    def _record_end(self, call_id: str, ended: CallEnded) -> None:
         call = self._find(call_id)
         if call is None:
             self._asked.pop(call_id, None)
@@ -416,7 +416,7 @@ class Ingest:
         if call_id is None or self._find(call_id) is None:
             return
         if call_id in self._ended:
-            self.settle()
+            self.record_ended()
         writer = replace(self.writer, occurred_at=report.at)
         record = told_result("unknown", {"data": {"background_ended": report.name}})
         with suppress(NotFound):
@@ -425,7 +425,7 @@ class Ingest:
     def _end_turn(self, report: TurnEnded, *, heard: bool) -> None:
         status: Status = "cancelled" if report.interrupted else "unknown"
         if heard:
-            self.settle()
+            self.record_ended()
             self.close(status)
             return
         for call in self.open_calls:
@@ -437,8 +437,8 @@ class Ingest:
                 self._inferred.add(call.call_id)
 
     def add_asked(self) -> None:
-        """Settle, and put the calls on record of which it is told only that they were asked for."""
-        self.settle()
+        """Put what is told of calls on record, also of those that are told only to be asked for."""
+        self.record_ended()
         for call_id, began in list(self._asked.items()):
             if self._find(call_id) is None:
                 self._add_unhooked(call_id, began, None)
