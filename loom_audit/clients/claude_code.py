@@ -41,7 +41,6 @@ from loom_audit.clients.reports import (
     Client,
     Hook,
     MessageTold,
-    Moment,
     Place,
     PromptTold,
     Report,
@@ -54,32 +53,33 @@ from loom_audit.model.coverage import Effect
 
 NAME = "claude-code"
 
-_MOMENTS: Mapping[str, Moment] = {
-    "SessionStart": "session",
-    "UserPromptSubmit": "prompt",
-    "PreToolUse": "before",
-    "PostToolUse": "after",
-    "PostToolUseFailure": "after",
-    "PermissionRequest": "permission",
-    "PermissionDenied": "after",
-    "Stop": "stop",
-    "StopFailure": "stop",
-    "SubagentStop": "stop",
-    "SessionEnd": "end",
-}
-_OTHER_HOOKS = fields.words(
-    "PostToolBatch Notification UserPromptExpansion SubagentStart PreCompact PostCompact "
-    "Elicitation ElicitationResult TeammateIdle TaskCreated TaskCompleted Setup "
-    "InstructionsLoaded CwdChanged FileChanged ConfigChange WorktreeCreate WorktreeRemove "
-    "PreModelSwitch PostModelSwitch MessageDisplay DirectoryAdded"
+_HOOKS = Hooks(
+    moments={
+        "SessionStart": "session",
+        "UserPromptSubmit": "prompt",
+        "PreToolUse": "before",
+        "PostToolUse": "after",
+        "PostToolUseFailure": "after",
+        "PermissionRequest": "permission",
+        "PermissionDenied": "after",
+        "Stop": "stop",
+        "StopFailure": "stop",
+        "SubagentStop": "stop",
+        "SessionEnd": "end",
+    },
+    silent=fields.words(
+        "PostToolBatch Notification UserPromptExpansion SubagentStart PreCompact PostCompact "
+        "Elicitation ElicitationResult TeammateIdle TaskCreated TaskCompleted Setup "
+        "InstructionsLoaded CwdChanged FileChanged ConfigChange WorktreeCreate WorktreeRemove "
+        "PreModelSwitch PostModelSwitch MessageDisplay DirectoryAdded"
+    ),
+    fields=fields.words(
+        "session_id transcript_path cwd hook_event_name permission_mode prompt_id effort agent_id "
+        "agent_type tool_name tool_input tool_use_id tool_response duration_ms error is_interrupt "
+        "prompt source reason stop_hook_active last_assistant_message background_tasks "
+        "session_crons agent_transcript_path permission_suggestions model session_title"
+    ),
 )
-_HOOK_FIELDS = fields.words(
-    "session_id transcript_path cwd hook_event_name permission_mode prompt_id effort agent_id "
-    "agent_type tool_name tool_input tool_use_id tool_response duration_ms error is_interrupt "
-    "prompt source reason stop_hook_active last_assistant_message background_tasks session_crons "
-    "agent_transcript_path permission_suggestions model session_title"
-)
-_HOOKS = Hooks(_MOMENTS, _OTHER_HOOKS, _HOOK_FIELDS)
 _READ = fields.words(
     "Read Glob Grep LS NotebookRead TodoRead TodoWrite ToolSearch AskUserQuestion EnterPlanMode "
     "ExitPlanMode Task Agent TaskCreate TaskGet TaskList TaskUpdate TaskOutput TaskStop BashOutput "
@@ -389,7 +389,7 @@ CLIENT = Client(
     name=NAME,
     title="Claude Code",
     program="claude",
-    moments=_MOMENTS,
+    moments=_HOOKS.moments,
     read_hook=read_hook,
     answer=answer,
     transcript=ClaudeTranscript,

@@ -31,7 +31,6 @@ from loom_audit.clients.reports import (
     Client,
     Hook,
     MessageTold,
-    Moment,
     Place,
     PromptTold,
     Report,
@@ -43,24 +42,25 @@ from loom_audit.clients.reports import (
 
 NAME = "codex"
 
-_MOMENTS: Mapping[str, Moment] = {
-    "SessionStart": "session",
-    "UserPromptSubmit": "prompt",
-    "PreToolUse": "before",
-    "PostToolUse": "after",
-    "PermissionRequest": "permission",
-    "Stop": "stop",
-    "SubagentStop": "stop",
-    "Interrupt": "stop",
-    "SessionEnd": "end",
-}
-_OTHER_HOOKS = fields.words("PreCompact PostCompact SubagentStart Notification")
-_HOOK_FIELDS = fields.words(
-    "session_id turn_id transcript_path cwd hook_event_name model permission_mode tool_name "
-    "tool_input tool_use_id tool_response prompt source reason stop_hook_active agent_id "
-    "agent_type last_assistant_message agent_transcript_path trigger"
+_HOOKS = Hooks(
+    moments={
+        "SessionStart": "session",
+        "UserPromptSubmit": "prompt",
+        "PreToolUse": "before",
+        "PostToolUse": "after",
+        "PermissionRequest": "permission",
+        "Stop": "stop",
+        "SubagentStop": "stop",
+        "Interrupt": "stop",
+        "SessionEnd": "end",
+    },
+    silent=fields.words("PreCompact PostCompact SubagentStart Notification"),
+    fields=fields.words(
+        "session_id turn_id transcript_path cwd hook_event_name model permission_mode tool_name "
+        "tool_input tool_use_id tool_response prompt source reason stop_hook_active agent_id "
+        "agent_type last_assistant_message agent_transcript_path trigger"
+    ),
 )
-_HOOKS = Hooks(_MOMENTS, _OTHER_HOOKS, _HOOK_FIELDS)
 
 
 def read_hook(raw: bytes) -> Hook:
@@ -360,7 +360,7 @@ CLIENT = Client(
     name=NAME,
     title="Codex",
     program="codex",
-    moments=_MOMENTS,
+    moments=_HOOKS.moments,
     read_hook=read_hook,
     answer=answer,
     transcript=CodexRollout,

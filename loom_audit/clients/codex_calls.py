@@ -19,7 +19,6 @@ _READ = fields.words(
     "get_goal update_goal create_goal request_permissions"
 )
 _NETWORK = fields.words("web_search web.run image_generation")
-_PATCHED = re.compile(r"^\*\*\* (?:Add File|Delete File|Update File|Move to): (.+)$", re.MULTILINE)
 _EXITED = re.compile(
     r"^(?:Process exited with code|Exit code:|Command exited with code) (-?\d{1,9})\b", re.MULTILINE
 )
@@ -65,8 +64,7 @@ def paths_of(tool: str, arguments: Any) -> tuple[str, ...] | None:
     patch = arguments
     if isinstance(arguments, dict):
         patch = fields.text(arguments, "command", "input", "patch")
-    named = _PATCHED.findall(patch) if isinstance(patch, str) else []
-    return fields.as_paths([name.rstrip("\r") for name in named]) or None
+    return fields.patched(patch)
 
 
 def parsed(arguments: Any) -> Any:

@@ -221,6 +221,15 @@ def words(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
+def patched(patch: Any) -> tuple[str, ...] | None:
+    """The paths that a patch of the form `*** Update File: PATH` names, in their order, or None."""
+    named = _PATCHED.findall(patch) if isinstance(patch, str) else []
+    return as_paths([name.rstrip("\r") for name in named]) or None
+
+
+_PATCHED = re.compile(r"^\*\*\* (?:Add File|Delete File|Update File|Move to): (.+)$", re.MULTILINE)
+
+
 def as_paths(values: Sequence[str]) -> tuple[str, ...]:
     """Paths once each, in their order."""
     return tuple(dict.fromkeys(value for value in values if value))

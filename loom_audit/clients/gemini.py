@@ -32,7 +32,6 @@ from loom_audit.clients.reports import (
     FileTold,
     Hook,
     MessageTold,
-    Moment,
     Place,
     PromptTold,
     Report,
@@ -46,21 +45,22 @@ from loom_audit.model.coverage import Effect, Status
 NAME = "gemini"
 SHELL = "run_shell_command"
 
-_MOMENTS: Mapping[str, Moment] = {
-    "SessionStart": "session",
-    "BeforeAgent": "prompt",
-    "BeforeTool": "before",
-    "AfterTool": "after",
-    "AfterAgent": "stop",
-    "SessionEnd": "end",
-}
-_OTHER_HOOKS = fields.words("BeforeModel BeforeToolSelection AfterModel Notification PreCompress")
-_HOOK_FIELDS = fields.words(
-    "session_id transcript_path cwd hook_event_name timestamp tool_name tool_input mcp_context "
-    "tool_response prompt prompt_response stop_hook_active source reason llm_request llm_response "
-    "notification_type message details trigger original_request_name"
+_HOOKS = Hooks(
+    moments={
+        "SessionStart": "session",
+        "BeforeAgent": "prompt",
+        "BeforeTool": "before",
+        "AfterTool": "after",
+        "AfterAgent": "stop",
+        "SessionEnd": "end",
+    },
+    silent=fields.words("BeforeModel BeforeToolSelection AfterModel Notification PreCompress"),
+    fields=fields.words(
+        "session_id transcript_path cwd hook_event_name timestamp tool_name tool_input mcp_context "
+        "tool_response prompt prompt_response stop_hook_active source reason llm_request "
+        "llm_response notification_type message details trigger original_request_name"
+    ),
 )
-_HOOKS = Hooks(_MOMENTS, _OTHER_HOOKS, _HOOK_FIELDS)
 _READ = fields.words(
     "read_file read_many_files list_directory glob grep_search search_file_content "
     "write_todos ask_user activate_skill enter_plan_mode exit_plan_mode get_internal_docs "
@@ -379,7 +379,7 @@ CLIENT = Client(
     name=NAME,
     title="Gemini CLI",
     program="gemini",
-    moments=_MOMENTS,
+    moments=_HOOKS.moments,
     read_hook=read_hook,
     answer=answer,
     transcript=GeminiSession,

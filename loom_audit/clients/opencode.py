@@ -31,7 +31,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from loom_audit.clients import codex_calls, fields
+from loom_audit.clients import fields
 from loom_audit.clients.hooks import Hooks, decision
 from loom_audit.clients.reports import (
     CallBegan,
@@ -40,7 +40,6 @@ from loom_audit.clients.reports import (
     FileTold,
     Hook,
     MessageTold,
-    Moment,
     Place,
     PromptTold,
     Report,
@@ -53,19 +52,21 @@ from loom_audit.model.coverage import Effect, Status
 
 NAME = "opencode"
 
-_MOMENTS: Mapping[str, Moment] = {
-    "tool.execute.before": "before",
-    "tool.execute.after": "after",
-    "permission.ask": "permission",
-    "chat.message": "prompt",
-    "session.created": "session",
-    "session.idle": "stop",
-    "session.error": "stop",
-    "session.deleted": "end",
-    "message.part.updated": "after",
-}
-_HOOK_FIELDS = fields.words("hook_event_name session_id cwd input output event ev")
-_HOOKS = Hooks(_MOMENTS, frozenset(), _HOOK_FIELDS)
+_HOOKS = Hooks(
+    moments={
+        "tool.execute.before": "before",
+        "tool.execute.after": "after",
+        "permission.ask": "permission",
+        "chat.message": "prompt",
+        "session.created": "session",
+        "session.idle": "stop",
+        "session.error": "stop",
+        "session.deleted": "end",
+        "message.part.updated": "after",
+    },
+    silent=frozenset(),
+    fields=fields.words("hook_event_name session_id cwd input output event ev"),
+)
 _READ = fields.words(
     "read glob grep list ls lsp lsp_hover lsp_diagnostics todowrite todoread task question skill "
     "plan_enter plan_exit invalid batch"
@@ -103,8 +104,7 @@ def _began(
         path = fields.text(arguments, "filePath") if tool in _PATH_TOOLS else ""
         paths = (path,) if path else None
         if tool in _PATCHES:
-            patch = fields.text(arguments, "patchText", "patch")
-            paths = codex_calls.paths_of(codex_calls.PATCH, patch)
+            paths = fields.patched(fields.text(arguments, "patchText", "patch"))
         chosen = fields.text(arguments, "workdir") if tool == "bash" else ""
         cwd = chosen if chosen.startswith("/") else cwd
     return CallBegan(session, call_id, tool, arguments, effect_of(tool), at, cwd, paths)
@@ -363,7 +363,7 @@ CLIENT = Client(
     name=NAME,
     title="opencode",
     program="opencode",
-    moments=_MOMENTS,
+    moments=_HOOKS.moments,
     read_hook=read_hook,
     answer=answer,
     transcript=OpencodeExport,

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from loom_audit.api.agents.finding import find_transcripts
-from loom_audit.api.agents.importing import transcript_lines
+from loom_audit.api.agents.importing import told_in
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import CallBegan
@@ -96,11 +96,9 @@ def has_called(client: str, root: str, since: float) -> bool:
     for found in find_transcripts(Path(root), since=since).found:
         if found.client != client:
             continue
-        reader = CLIENTS[client].transcript()
         with suppress(AuditError, OSError):
-            for line in transcript_lines(Path(found.file)):
-                for report in reader.read(line):
-                    is_call = isinstance(report, CallBegan)
-                    if is_call and (report.at is None or report.at.timestamp() >= since):
-                        return True
+            for report in told_in(Path(found.file), client):
+                is_call = isinstance(report, CallBegan)
+                if is_call and (report.at is None or report.at.timestamp() >= since):
+                    return True
     return False

@@ -13,6 +13,7 @@ from loom_audit.api.store import AuditStore
 from loom_audit.clients.fields import STRANGE, TORN
 from loom_audit.clients.known import CLIENTS, client_of
 from loom_audit.clients.reports import Client, SessionTold, Transcript
+from loom_audit.clients.reports import Report as Told
 from loom_audit.errors import FileNotFound, InvalidArguments
 from loom_audit.history.told.importing import Importing, Target
 from loom_audit.model.imported import IMPORTED
@@ -138,10 +139,12 @@ def origin_of(file: Path, client: str | None = None) -> Origin:
     )
 
 
-def transcript_lines(file: Path) -> Iterator[bytes]:
-    """The lines of a transcript that is written line by line; those too long are left out."""
+def told_in(file: Path, client: str) -> Iterator[Told]:
+    """What a transcript tells that a client writes line by line; lines too long are left out."""
+    reader = CLIENTS[client].transcript()
     with _opened(file) as source:
-        yield from (line for line in _lines(source) if len(line) <= LONGEST_LINE)
+        for line in _lines(source):
+            yield from reader.read(line) if len(line) <= LONGEST_LINE else ()
 
 
 def _told_origin(client: Client, lines: Iterable[bytes], file: Path, whole: bool) -> Origin:

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from loom_audit.api.agents.finding import find_transcripts, repository_of
-from loom_audit.api.agents.importing import transcript_lines
+from loom_audit.api.agents.importing import told_in
 from loom_audit.api.ground.session_record import SessionRecord
 from loom_audit.api.upkeep.git_objects import GitObjects
 from loom_audit.api.workspace import AuditedWorkspace
@@ -142,25 +142,22 @@ def _told_in(file: Path, client: str, root: str, target: str) -> Iterator[Versio
     wanted = tree.relative(target, root)
     if wanted is None:
         return
-    reader = CLIENTS[client].transcript()
     cwds: dict[str, str] = {}
-    for line in transcript_lines(file):
-        for report in reader.read(line):
-            if isinstance(report, CallBegan):
-                cwds[report.call_id] = report.cwd
-            if not isinstance(report, CallEnded):
-                continue
-            cwd = cwds.pop(report.call_id, root)
-            mine = [one for one in report.files if wanted == tree.relative(one.path, cwd)]
-            changes = tree.follow(mine, cwd)
-            about = f"{CLIENTS[client].title}, {report.tool or 'a call'} {report.call_id}"
-            for when, changed in (("before", changes.before), ("after", changes.made)):
-                for change in changed:
-                    state = change.after
-                    if change.path == wanted and state is not None and state.blob is not None:
-                        raw = contents.get(state.blob)
-                        origin = f"{when} {about}"
-                        yield Version(report.at, origin, AS_TOLD, FILE_MODE, raw)
+    for report in told_in(file, client):
+        if isinstance(report, CallBegan):
+            cwds[report.call_id] = report.cwd
+        if not isinstance(report, CallEnded):
+            continue
+        cwd = cwds.pop(report.call_id, root)
+        mine = [one for one in report.files if wanted == tree.relative(one.path, cwd)]
+        changes = tree.follow(mine, cwd)
+        about = f"{CLIENTS[client].title}, {report.tool or 'a call'} {report.call_id}"
+        for when, changed in (("before", changes.before), ("after", changes.made)):
+            for change in changed:
+                state = change.after
+                if change.path == wanted and state is not None and state.blob is not None:
+                    raw = contents.get(state.blob)
+                    yield Version(report.at, f"{when} {about}", AS_TOLD, FILE_MODE, raw)
 
 
 def _in_git(target: Path) -> Iterator[Version]:

@@ -86,15 +86,24 @@ class Ingest:
         self._within = within
         self._connected = connected
         self._reporter = Reporter(asking, is_there, self._told)
-        self._at_hand: set[str] = set()
-        self._told_at: dict[str, float] = {}
         self._asked: dict[str, CallBegan] = {}
+        """The calls that the transcript tells to be asked for, until they are on record."""
         self._ended: dict[str, CallEnded] = {}
-        self._inferred: set[str] = set()
+        """The ends that the transcript tells, until they are on record."""
+        self._told_at: dict[str, float] = {}
+        """When the transcript told an end whose hook may come still, on the monotonic clock."""
         self._requests: dict[str, CallRequested] = {}
-        self._parts: dict[str, CallEnded] = {}
+        """The open calls that a hook told to begin."""
+        self._heard: dict[str, CallEnded] = {}
+        """The ends that a hook tells, until it is on record how the calls ended."""
+        self._at_hand: set[str] = set()
+        """Calls whose end the present hook tells."""
+        self._inferred: set[str] = set()
+        """Calls whose status nobody told."""
         self._background: dict[str, str] = {}
+        """By the client's name of what runs on: the call that started it."""
         self._beyond: set[str] = set()
+        """Calls that also name paths of no workspace."""
         self.hooks = HooksBeside(attachment)
         self._unnamed = UnnamedCalls(attachment, session)
         self._served = ServedCalls(attachment, session)
@@ -190,7 +199,7 @@ class Ingest:
 
     def _hook_may_come(self, call_id: str) -> bool:
         """Whether the hook after a call is waited for, since the look that it brings is in time."""
-        if call_id not in self._requests or call_id in self._parts or call_id in self._inferred:
+        if call_id not in self._requests or call_id in self._heard or call_id in self._inferred:
             return False
         told_at = self._told_at.setdefault(call_id, monotonic())
         return monotonic() - told_at < _HOOK_SECONDS
@@ -209,7 +218,7 @@ class Ingest:
             if ended.status is None:
                 self._inferred.add(call_id)
             known = replace(ended, status=ended.status or "unknown")
-            self._finish(call_id, merged(self._parts.get(call_id), known), call)
+            self._finish(call_id, merged(self._heard.get(call_id), known), call)
 
     def is_asked(self, call_id: str) -> bool:
         """Whether the transcript holds the request of this call."""
@@ -226,7 +235,7 @@ class Ingest:
     @property
     def half_told(self) -> bool:
         """Whether calls were told to have ended, and not how."""
-        return bool(self._parts)
+        return bool(self._heard)
 
     def close(self, status: Status = "unknown", *, half_told: bool = False) -> None:
         """Finish the calls of which nobody will tell more, or only those `half_told`.
@@ -234,7 +243,7 @@ class Ingest:
         Nobody looked when such a call ended, and how it did is inferred.
         """
         for call in self.open_calls:
-            part = self._parts.get(call.call_id)
+            part = self._heard.get(call.call_id)
             if part is None and half_told:
                 continue
             ended = part or CallEnded(self.session, call.call_id, call.tool, None, NOT_TOLD)
@@ -245,7 +254,7 @@ class Ingest:
     # --- calls ----------------------------------------------------------------------------
 
     def _begin(self, report: CallBegan) -> None:
-        for ended_id, ended in list(self._parts.items()):
+        for ended_id, ended in list(self._heard.items()):
             if ended.status is not None:
                 self._finish(ended_id, ended)
         writer = replace(self.writer, occurred_at=report.at)
@@ -284,7 +293,7 @@ class Ingest:
             self._report_late(call, report)
             return
         told = self._ended.pop(call_id, None)
-        self._parts[call_id] = report
+        self._heard[call_id] = report
         if told is not None:
             report = merged(report, told)
         if report.status is not None and report.final:
@@ -296,7 +305,7 @@ class Ingest:
         assert report.status is not None
         more: dict[str, Any] = {}
         inferred = call_id in self._inferred
-        unheard = inferred and call_id not in self._parts and call.effect in ("write", "execute")
+        unheard = inferred and call_id not in self._heard and call.effect in ("write", "execute")
         unseen = self._why_unseen(call)
         request = self._requests.pop(call_id, None) or request_event(self.attachment, call)[1]
         if report.arguments is not UNSET and report.arguments != request.arguments:
@@ -328,7 +337,7 @@ class Ingest:
             reporter=replace(self._reporter, at_hand=call_id in self._at_hand),
         )
         attribute(self.writer, call_id, report)
-        self._parts.pop(call_id, None)
+        self._heard.pop(call_id, None)
         self._asked.pop(call_id, None)
         self._inferred.discard(call_id)
         self.hooks.wait()
@@ -348,21 +357,21 @@ class Ingest:
         request = self._requests.get(call.call_id)
         if request is None:
             event, request = request_event(self.attachment, call)
-            if event.source == CLIENT_UNSEEN and call.call_id not in self._parts:
+            if event.source == CLIENT_UNSEEN and call.call_id not in self._heard:
                 return NO_HOOK
         return NO_WORKSPACE if request.paths == () and call.effect == "write" else ""
 
     def look_at_ended(self) -> None:
         """Look after the calls at once whose end a hook tells just now, and not how they ended."""
-        for call_id in self._at_hand & self._parts.keys():
-            goes_on = bool(self._parts[call_id].background)
+        for call_id in self._at_hand & self._heard.keys():
+            goes_on = bool(self._heard[call_id].background)
             foreign.look_at_end(self.writer, call_id, self._reporter, goes_on=goes_on)
         self._at_hand.clear()
 
     def _told(self) -> Mapping[int, Told]:
         """What is told by now of the session's open calls."""
         return told_of_calls(
-            self.attachment.workspace, self.open_calls, self._asked, self._parts, self._ended
+            self.attachment.workspace, self.open_calls, self._asked, self._heard, self._ended
         )
 
     def _add_unhooked(self, call_id: str, began: CallBegan, ended: CallEnded | None) -> None:
@@ -406,7 +415,7 @@ class Ingest:
 
     def _match(self, report: CallEnded) -> str:
         """The open call without an id of the client's that has ended."""
-        mine = {call.call_id for call in self.open_calls} - self._parts.keys()
+        mine = {call.call_id for call in self.open_calls} - self._heard.keys()
         return self._unnamed.match(report.tool, report.arguments, mine)
 
     # --- the rest -------------------------------------------------------------------------
