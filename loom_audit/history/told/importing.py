@@ -17,17 +17,16 @@ from msgspec.structs import replace
 from loom_audit.clients.reports import (
     CallBegan,
     CallEnded,
-    FileTold,
     MessageTold,
     PromptTold,
     Report,
     SessionTold,
 )
 from loom_audit.errors import Conflict, NotFound
-from loom_audit.history.told.reported import requested, safe_id, text_fact, tool_name
+from loom_audit.history.told.reported import begun_of, requested, safe_id, text_fact, tool_name
 from loom_audit.history.told.told_files import ToldChanges, ToldTree
 from loom_audit.model.conversation import PromptSubmitted
-from loom_audit.model.coverage import FULL, Coverage, Effect, Status
+from loom_audit.model.coverage import FULL, Coverage, Status
 from loom_audit.model.events import (
     OUTSIDE,
     CallFinished,
@@ -53,6 +52,9 @@ STAGED = 8 << 20
 REMEMBERED = 10_000
 """Calls that ended, many more than one transaction has; others are looked for in the log."""
 
+Key = tuple[str, str]
+"""The ids of a session and of a call in it, as the log holds them."""
+
 _DEEPEST = 60
 _LONGEST_OUTPUT = 1 << 20
 _NAMED = 5
@@ -66,15 +68,6 @@ class Target(Struct, frozen=True):
     blobs: BlobStore
     projections: Projections
     root: str
-
-
-class _Open(Struct, frozen=True):
-    """A call whose end was not told yet."""
-
-    tool: str
-    effect: Effect
-    cwd: str
-    at: datetime | None
 
 
 class Importing:
@@ -97,8 +90,9 @@ class Importing:
         """Sessions that nothing was told of but that they are."""
         self._told: dict[str, int] = {}
         """How much was told of each session."""
-        self._open: dict[tuple[str, str], _Open] = {}
-        self._ended = OrderedDict[tuple[str, str], int]()
+        self._open: dict[Key, CallBegan] = {}
+        """Calls whose end was not told yet, without their arguments."""
+        self._ended = OrderedDict[Key, int]()
         """The last calls that ended, and how often their end was told since."""
         self.calls = 0
         """Calls that were not on record before."""
@@ -125,16 +119,9 @@ class Importing:
     def finish(self) -> Sequence[str]:
         """End calls and sessions, and make all durable; the sessions that were told of."""
         for key, begun in [*self._open.items()]:
-            self._finish(
-                key,
-                begun,
-                status="unknown",
-                result=_result("unknown", {"data": {}}),
-                at=None,
-                duration=0,
-                what="open",
-                coverage=Coverage("none", ("its end is not in the transcript",)),
-            )
+            untold = CallEnded(*key, begun.tool, None, {"data": {}})
+            why = Coverage("none", ("its end is not in the transcript",))
+            self._finish(key, "open", begun, untold, why)
             self._flush_many()
         for session in self._untold.copy():
             self._start(session)
@@ -171,7 +158,7 @@ class Importing:
         key = (self._name(report.session), _id(report.call_id))
         if key in self._open or key in self._ended:
             return
-        self._open[key] = _Open(report.tool, report.effect, report.cwd, report.at)
+        self._open[key] = replace(report, arguments=None)
         if self._again and self._is_known(key):
             return
         self.calls += 1
@@ -189,8 +176,7 @@ class Importing:
             return
         reasons: tuple[str, ...] = ()
         if key not in self._open:
-            request = CallBegan(*key, report.tool or "unknown", None, "execute", report.at)
-            self._began(request)
+            self._began(replace(begun_of(report), at=report.at))
             reasons = ("its request is not in the transcript",)
         begun = self._open[key]
         if self._again and self._is_known(key, ended=True):
@@ -198,27 +184,12 @@ class Importing:
             if self._target.projections.call(*key).status != (report.status or "unknown"):
                 self._report(key, report)
             return
-        status = report.status or "unknown"
         changes = self._tree.follow(report.files, begun.cwd)
         self._record_changes(key, changes, report.at)
-        files = [change.path for change in changes.made]
-        duration = report.duration
-        if duration is None and report.at is not None and begun.at is not None:
-            duration = max(0, round((report.at - begun.at).total_seconds() * 1_000_000))
-        self._finish(
-            key,
-            begun,
-            status=status,
-            result=_result(status, report.result, files),
-            at=report.at,
-            duration=duration or 0,
-            what="end",
-            coverage=_coverage(begun, status, report.files, changes).lowered(*reasons),
-        )
+        coverage = _coverage(begun, report, changes).lowered(*reasons)
+        self._finish(key, "end", begun, report, coverage, [one.path for one in changes.made])
 
-    def _record_changes(
-        self, key: tuple[str, str], changes: ToldChanges, at: datetime | None
-    ) -> None:
+    def _record_changes(self, key: Key, changes: ToldChanges, at: datetime | None) -> None:
         facts: list[tuple[str, Fact]] = []
         if changes.before:
             facts.append(("before", FilesChanged(tuple(changes.before), "outside")))
@@ -235,31 +206,32 @@ class Importing:
 
     def _finish(
         self,
-        key: tuple[str, str],
-        begun: _Open,
-        *,
-        status: Status,
-        result: Any,
-        at: datetime | None,
-        duration: int,
+        key: Key,
         what: str,
+        begun: CallBegan,
+        ended: CallEnded,
         coverage: Coverage,
+        files: Sequence[str] = (),
     ) -> None:
         self._over(key)
         if what == "open" and self._again and self._is_known(key, ended=True):
             return
+        duration = ended.duration
+        if duration is None and ended.at is not None and begun.at is not None:
+            duration = max(0, round((ended.at - begun.at).total_seconds() * 1_000_000))
+        status = ended.status or "unknown"
         fact = CallFinished(
             call_id=key[1],
             tool=tool_name(begun.tool),
             effect=begun.effect,
             status=status,
-            result=result,
+            result=_result(status, ended.result, files),
             coverage=coverage,
-            duration=duration,
+            duration=duration or 0,
         )
-        self._add(key[0], fact, (what, key[1]), at)
+        self._add(key[0], fact, (what, key[1]), ended.at)
 
-    def _over(self, key: tuple[str, str]) -> None:
+    def _over(self, key: Key) -> None:
         """Know it as ended, and forget the one that ended longest ago."""
         del self._open[key]
         self._ended[key] = 0
@@ -267,7 +239,7 @@ class Importing:
             self._ended.popitem(last=False)
             self._again = True
 
-    def _report(self, key: tuple[str, str], report: CallEnded) -> None:
+    def _report(self, key: Key, report: CallEnded) -> None:
         """What is told of a call that has ended already."""
         self._ended[key] += 1
         status = report.status or "unknown"
@@ -275,7 +247,7 @@ class Importing:
         fact = CallReported(key[1], tool_name(report.tool), status, result)
         self._add(key[0], fact, ("reported", key[1], str(self._ended[key])), report.at)
 
-    def _is_known(self, key: tuple[str, str], *, ended: bool = False) -> bool:
+    def _is_known(self, key: Key, *, ended: bool = False) -> bool:
         with suppress(NotFound):
             known = self._target.projections.call(*key)
             return not ended or known.seq is not None
@@ -333,9 +305,7 @@ def _merged(one: SessionTold, other: SessionTold) -> SessionTold:
     )
 
 
-def _coverage(
-    begun: _Open, status: Status, files: Sequence[FileTold], changes: ToldChanges
-) -> Coverage:
+def _coverage(begun: CallBegan, ended: CallEnded, changes: ToldChanges) -> Coverage:
     """How completely the effects of a call are known; what a client tells is never looked at."""
     if begun.effect == "read":
         return FULL
@@ -346,8 +316,8 @@ def _coverage(
         reasons.append(f"content not told: {', '.join(changes.unknown[:_NAMED])}")
     if changes.outside:
         reasons.append("files outside the folder of the session")
-    untold = begun.effect == "execute" or (begun.effect == "write" and status == "ok")
-    if untold and not files:
+    untold = begun.effect == "execute" or (begun.effect == "write" and ended.status == "ok")
+    if untold and not ended.files:
         return Coverage("none", ("what it changed is not told",))
     return Coverage("partial", tuple(reasons))
 
