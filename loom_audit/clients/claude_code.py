@@ -49,7 +49,7 @@ from loom_audit.clients.reports import (
     TurnEnded,
     Verdict,
 )
-from loom_audit.model.coverage import Effect
+from loom_audit.clients.tools import Tools
 
 NAME = "claude-code"
 
@@ -80,38 +80,21 @@ _HOOKS = Hooks(
         "session_crons agent_transcript_path permission_suggestions model session_title"
     ),
 )
-_READ = fields.words(
-    "Read Glob Grep LS NotebookRead TodoRead TodoWrite ToolSearch AskUserQuestion EnterPlanMode "
-    "ExitPlanMode Task Agent TaskCreate TaskGet TaskList TaskUpdate TaskOutput TaskStop BashOutput "
-    "AgentOutputTool KillShell KillBash ListMcpResourcesTool ReadMcpResourceTool Skill LSP "
-    "CronList WaitForMcpServers ScheduleWakeup PushNotification SendMessage advisor"
+_TOOLS = Tools(
+    # a Task's own calls are on record themselves, in a session of its own
+    read=fields.words(
+        "Read Glob Grep LS NotebookRead TodoRead TodoWrite ToolSearch AskUserQuestion "
+        "EnterPlanMode ExitPlanMode Task Agent TaskCreate TaskGet TaskList TaskUpdate TaskOutput "
+        "TaskStop BashOutput AgentOutputTool KillShell KillBash ListMcpResourcesTool "
+        "ReadMcpResourceTool Skill LSP CronList WaitForMcpServers ScheduleWakeup "
+        "PushNotification SendMessage advisor"
+    ),
+    network=fields.words("WebFetch WebSearch web_search web_fetch"),
+    writes={
+        **dict.fromkeys(("Write", "Edit", "MultiEdit"), ("file_path",)),
+        "NotebookEdit": ("notebook_path",),
+    },
 )
-_NETWORK = fields.words("WebFetch WebSearch web_search web_fetch")
-_PATH_OF = {
-    "Write": "file_path",
-    "Edit": "file_path",
-    "MultiEdit": "file_path",
-    "NotebookEdit": "notebook_path",
-}
-
-
-def effect_of(tool: str) -> Effect:
-    """What a tool may do. A Task's own calls are on record themselves, in a session of its own."""
-    if tool in _READ:
-        return "read"
-    if tool in _PATH_OF:
-        return "write"
-    return "network" if tool in _NETWORK else "execute"
-
-
-def paths_of(tool: str, arguments: Any) -> tuple[str, ...] | None:
-    """The paths that a call can change; None when that is not known."""
-    path = fields.text(arguments, _PATH_OF[tool]) if _names_a_path(tool, arguments) else ""
-    return (path,) if path else None
-
-
-def _names_a_path(tool: str, arguments: Any) -> bool:
-    return tool in _PATH_OF and isinstance(arguments, dict)
 
 
 def read_hook(raw: bytes) -> Hook:
@@ -133,8 +116,7 @@ def _hook_reports(name: str, given: Mapping[str, Any], session: str, cwd: str) -
     microseconds = fields.microseconds(given.get("duration_ms"), 1000)
     match name:
         case "PreToolUse":
-            paths = paths_of(tool, arguments)
-            yield CallBegan(session, call_id, tool, arguments, effect_of(tool), None, cwd, paths)
+            yield _TOOLS.began(session, call_id, tool, arguments, None, cwd)
         case "PostToolUse":
             end = ended(session, call_id, tool, given.get("tool_response"))
             yield replace(end, arguments=arguments, duration=microseconds)
@@ -346,8 +328,7 @@ class ClaudeTranscript:
         arguments = block.get("input")
         self._open[session, call_id] = (tool, background_named(arguments))
         at, cwd = fields.time(record.get("timestamp")), fields.text(record, "cwd")
-        paths = paths_of(tool, arguments)
-        return CallBegan(session, call_id, tool, arguments, effect_of(tool), at, cwd, paths)
+        return _TOOLS.began(session, call_id, tool, arguments, at, cwd)
 
     def _ended(
         self, session: str, record: Mapping[str, Any], block: Mapping[str, Any]

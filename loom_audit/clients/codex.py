@@ -22,7 +22,7 @@ from typing import Any
 from msgspec import UNSET
 
 from loom_audit.clients import codex_calls, fields
-from loom_audit.clients.codex_calls import Outcome
+from loom_audit.clients.codex_calls import TOOLS, Outcome
 from loom_audit.clients.hooks import Hooks, permission
 from loom_audit.clients.reports import (
     BackgroundEnded,
@@ -81,7 +81,7 @@ def _hook_reports(name: str, given: Mapping[str, Any], session: str, cwd: str) -
     arguments = given.get("tool_input")
     match name:
         case "PreToolUse":
-            yield _began(session, call_id, tool, arguments, None, cwd)
+            yield TOOLS.began(session, call_id, tool, arguments, None, cwd)
         case "PostToolUse":
             end = codex_calls.outcome(tool, given.get("tool_response"))
             if tool in codex_calls.SHELLS:  # the output of a command says nothing of its end
@@ -101,13 +101,6 @@ def _hook_reports(name: str, given: Mapping[str, Any], session: str, cwd: str) -
                 yield SessionOver(session, reason="the subagent stopped")
         case "SessionEnd":
             yield SessionOver(session, reason=fields.text(given, "reason"))
-
-
-def _began(
-    session: str, call_id: str, tool: str, arguments: Any, at: datetime | None, cwd: str
-) -> CallBegan:
-    effect, paths = codex_calls.effect_of(tool), codex_calls.paths_of(tool, arguments)
-    return CallBegan(session, call_id, tool, arguments, effect, at, cwd, paths)
 
 
 def answer(hook: Hook, verdict: Verdict | None) -> bytes:
@@ -217,7 +210,7 @@ class CodexRollout:
                 yield from self._output(call_id, item.get("output"), at)
             case "web_search_call":
                 action = item.get("action")
-                began = _began(self._session, call_id, "web_search", action, at, self._cwd)
+                began = TOOLS.began(self._session, call_id, "web_search", action, at, self._cwd)
                 result = fields.result("", {})
                 yield began
                 yield CallEnded(self._session, call_id, "web_search", "ok", result, at=at)
@@ -247,7 +240,7 @@ class CodexRollout:
             chosen = fields.text(arguments, "workdir", "working_directory")
             cwd = chosen if chosen.startswith("/") else cwd
         self._open[call_id] = tool
-        return _began(self._session, call_id, tool, arguments, at, cwd)
+        return TOOLS.began(self._session, call_id, tool, arguments, at, cwd)
 
     def _output(self, call_id: str, given: Any, at: datetime | None) -> Iterator[Report]:
         """That the model was given a call's output, unless its end was told already."""

@@ -8,17 +8,21 @@ from msgspec import Struct, json
 
 from loom_audit.clients import fields
 from loom_audit.clients.reports import FileTold
-from loom_audit.model.coverage import Effect, Status
+from loom_audit.clients.tools import Tools
+from loom_audit.model.coverage import Status
 
 PATCH = "apply_patch"
 SHELLS = fields.words("Bash exec_command shell shell_command local_shell container.exec exec")
-_READ = fields.words(
-    "update_plan view_image read_file list_dir grep_files request_user_input wait wait_agent "
-    "spawn_agent send_input send_message followup_task close_agent resume_agent list_agents "
-    "tool_search tool_suggest list_mcp_resources list_mcp_resource_templates read_mcp_resource "
-    "get_goal update_goal create_goal request_permissions"
+TOOLS = Tools(
+    read=fields.words(
+        "update_plan view_image read_file list_dir grep_files request_user_input wait wait_agent "
+        "spawn_agent send_input send_message followup_task close_agent resume_agent list_agents "
+        "tool_search tool_suggest list_mcp_resources list_mcp_resource_templates "
+        "read_mcp_resource get_goal update_goal create_goal request_permissions"
+    ),
+    network=fields.words("web_search web.run image_generation"),
+    patches={PATCH: ("command", "input", "patch")},
 )
-_NETWORK = fields.words("web_search web.run image_generation")
 _EXITED = re.compile(
     r"^(?:Process exited with code|Exit code:|Command exited with code) (-?\d{1,9})\b", re.MULTILINE
 )
@@ -47,24 +51,6 @@ class Outcome(Struct, frozen=True):
     status: Status | None
     result: Mapping[str, Any]
     background: tuple[str, ...] = ()
-
-
-def effect_of(tool: str) -> Effect:
-    if tool == PATCH:
-        return "write"
-    if tool in _READ:
-        return "read"
-    return "network" if tool in _NETWORK else "execute"
-
-
-def paths_of(tool: str, arguments: Any) -> tuple[str, ...] | None:
-    """The paths that a patch names, in its order; None for other tools and where it names none."""
-    if tool != PATCH:
-        return None
-    patch = arguments
-    if isinstance(arguments, dict):
-        patch = fields.text(arguments, "command", "input", "patch")
-    return fields.patched(patch)
 
 
 def parsed(arguments: Any) -> Any:

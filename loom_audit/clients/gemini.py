@@ -40,7 +40,8 @@ from loom_audit.clients.reports import (
     TurnEnded,
     Verdict,
 )
-from loom_audit.model.coverage import Effect, Status
+from loom_audit.clients.tools import Tools
+from loom_audit.model.coverage import Status
 
 NAME = "gemini"
 SHELL = "run_shell_command"
@@ -61,34 +62,18 @@ _HOOKS = Hooks(
         "llm_response notification_type message details trigger original_request_name"
     ),
 )
-_READ = fields.words(
-    "read_file read_many_files list_directory glob grep_search search_file_content "
-    "write_todos ask_user activate_skill enter_plan_mode exit_plan_mode get_internal_docs "
-    "list_background_processes read_background_output complete_task update_topic "
-    "read_mcp_resource list_mcp_resources"
+_EDITED = ("file_path", "absolute_path")
+_TOOLS = Tools(
+    read=fields.words(
+        "read_file read_many_files list_directory glob grep_search search_file_content "
+        "write_todos ask_user activate_skill enter_plan_mode exit_plan_mode get_internal_docs "
+        "list_background_processes read_background_output complete_task update_topic "
+        "read_mcp_resource list_mcp_resources"
+    ),
+    network=fields.words("web_fetch google_web_search"),
+    writes=dict.fromkeys(("write_file", "replace", "edit"), _EDITED),
+    folders={SHELL: ("dir_path",)},
 )
-_NETWORK = fields.words("web_fetch google_web_search")
-_WRITE = fields.words("write_file replace edit")
-
-
-def effect_of(tool: str) -> Effect:
-    if tool in _READ:
-        return "read"
-    if tool in _WRITE:
-        return "write"
-    return "network" if tool in _NETWORK else "execute"
-
-
-def _began(
-    session: str, call_id: str, tool: str, arguments: Any, at: datetime | None, cwd: str
-) -> CallBegan:
-    path = ""
-    if tool in _WRITE and isinstance(arguments, dict):
-        path = fields.text(arguments, "file_path", "absolute_path")
-    chosen = fields.text(arguments, "dir_path") if isinstance(arguments, dict) else ""
-    cwd = chosen if tool == SHELL and chosen.startswith("/") else cwd
-    paths = (path,) if path else None
-    return CallBegan(session, call_id, tool, arguments, effect_of(tool), at, cwd, paths)
 
 
 class Tail(Struct, frozen=True):
@@ -208,9 +193,9 @@ def _hook_reports(
     arguments = given.get("tool_input")
     match name:
         case "BeforeTool":
-            yield _began(session, "", fields.text(given, "tool_name"), arguments, at, cwd)
+            yield _TOOLS.began(session, "", fields.text(given, "tool_name"), arguments, at, cwd)
         case "AfterTool":
-            report = _began(session, "", fields.text(given, "tool_name"), arguments, at, cwd)
+            report = _TOOLS.began(session, "", fields.text(given, "tool_name"), arguments, at, cwd)
             response = fields.mapping(given, "tool_response")
             output = fields.plain(response.get("llmContent"))
             error = response.get("error")
@@ -322,7 +307,7 @@ class GeminiSession:
 
     def _call(self, call: Mapping[str, Any], at: datetime | None) -> Iterator[Report]:
         call_id, tool = fields.text(call, "id"), fields.text(call, "name")
-        began = _began(self._session, call_id, tool, call.get("args"), at, self._cwd)
+        began = _TOOLS.began(self._session, call_id, tool, call.get("args"), at, self._cwd)
         if self._once(f"began {call_id}"):
             yield began
         told = fields.text(call, "status")

@@ -48,7 +48,8 @@ from loom_audit.clients.reports import (
     TurnEnded,
     Verdict,
 )
-from loom_audit.model.coverage import Effect, Status
+from loom_audit.clients.tools import Tools
+from loom_audit.model.coverage import Status
 
 NAME = "opencode"
 
@@ -67,24 +68,18 @@ _HOOKS = Hooks(
     silent=frozenset(),
     fields=fields.words("hook_event_name session_id cwd input output event ev"),
 )
-_READ = fields.words(
-    "read glob grep list ls lsp lsp_hover lsp_diagnostics todowrite todoread task question skill "
-    "plan_enter plan_exit invalid batch"
+_PATCH = ("patchText", "patch")
+_TOOLS = Tools(
+    # a task's own calls are on record themselves, in a session of its own
+    read=fields.words(
+        "read glob grep list ls lsp lsp_hover lsp_diagnostics todowrite todoread task question "
+        "skill plan_enter plan_exit invalid batch"
+    ),
+    network=fields.words("webfetch websearch codesearch"),
+    writes=dict.fromkeys(("write", "edit", "multiedit"), ("filePath",)),
+    patches={"patch": _PATCH, "apply_patch": _PATCH},
+    folders={"bash": ("workdir",)},
 )
-_NETWORK = fields.words("webfetch websearch codesearch")
-_PATH_TOOLS = fields.words("write edit multiedit")
-_PATCHES = fields.words("patch apply_patch")
-
-
-def effect_of(tool: str) -> Effect:
-    """What a tool may do. A task's own calls are on record themselves, in a session of its own."""
-    if tool in _READ:
-        return "read"
-    if tool in _PATH_TOOLS or tool in _PATCHES:
-        return "write"
-    return "network" if tool in _NETWORK else "execute"
-
-
 _TRAILER = re.compile(r"<(bash|shell)_metadata>\n(?P<said>[^<]*)\n</\1_metadata>\s*\Z")
 """What opencode itself adds at the end of the output of a command that has no exit code.
 
@@ -94,20 +89,6 @@ _STOPPED: Mapping[str, Status] = {
     "User aborted the command": "cancelled",
     "terminated command after exceeding timeout": "timeout",
 }
-
-
-def _began(
-    session: str, call_id: str, tool: str, arguments: Any, at: datetime | None, cwd: str
-) -> CallBegan:
-    paths: tuple[str, ...] | None = None
-    if isinstance(arguments, dict):
-        path = fields.text(arguments, "filePath") if tool in _PATH_TOOLS else ""
-        paths = (path,) if path else None
-        if tool in _PATCHES:
-            paths = fields.patched(fields.text(arguments, "patchText", "patch"))
-        chosen = fields.text(arguments, "workdir") if tool == "bash" else ""
-        cwd = chosen if chosen.startswith("/") else cwd
-    return CallBegan(session, call_id, tool, arguments, effect_of(tool), at, cwd, paths)
 
 
 def _ended(
@@ -175,7 +156,7 @@ def _files(began: CallBegan, metadata: Mapping[str, Any]) -> Iterator[FileTold]:
                 after if isinstance(after, str) else UNSET,
                 _without_head(fields.text(one, "patch", "diff")),
             )
-    if found or not began.paths or began.tool in _PATCHES:
+    if found or not began.paths or began.tool in _TOOLS.patches:
         return
     if began.tool == "write":
         absent = metadata.get("exists") is False
@@ -232,10 +213,10 @@ def _hook_reports(
     tool, call_id = fields.text(source, "tool"), fields.text(source, "callID")
     match name:
         case "tool.execute.before":
-            yield _began(session, call_id, tool, output.get("args"), None, cwd)
+            yield _TOOLS.began(session, call_id, tool, output.get("args"), None, cwd)
         case "tool.execute.after":
             arguments = source.get("args", UNSET)
-            began = _began(session, call_id, tool, arguments, None, cwd)
+            began = _TOOLS.began(session, call_id, tool, arguments, None, cwd)
             metadata = fields.mapping(output, "metadata")
             yield _ended(began, output.get("output"), metadata, arguments)
         case "message.part.updated":
@@ -268,7 +249,7 @@ def _of_tool(
     if start and end and end >= start:
         duration = round((end - start).total_seconds() * 1_000_000)
     tool, call_id = fields.text(part, "tool"), fields.text(part, "callID")
-    began = _began(session, call_id, tool, state.get("input"), start, cwd)
+    began = _TOOLS.began(session, call_id, tool, state.get("input"), start, cwd)
     if began_too:
         yield began
     match fields.text(state, "status"):
