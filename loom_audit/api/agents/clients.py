@@ -163,11 +163,11 @@ class Hooks:
             lately = not last and monotonic() - conversation.heard < QUIET
             try:
                 if not lately and conversation.has_gone:
-                    with self._lock(conversation.parent or key[1]):
+                    with self._lock(conversation.about.parent or key[1]):
                         conversation.end()
                         self._end(conversation)
                 elif last or lately or conversation.is_busy:
-                    with self._lock(conversation.parent or key[1]):
+                    with self._lock(conversation.about.parent or key[1]):
                         conversation.record_known()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is of this one
                 failed.append(error)

@@ -37,7 +37,8 @@ from loom_audit.errors import (
 )
 from loom_audit.history.look.kept_looks import transcript_name
 from loom_audit.history.told.ingest import Ingest
-from loom_audit.model.events import LEASE_SECONDS, Lease, SessionStarted
+from loom_audit.history.told.reported import started, told_twice
+from loom_audit.model.events import LEASE_SECONDS, Lease
 from loom_audit.model.values import nearest_json
 from loom_audit.ports import TranscriptFile
 
@@ -93,10 +94,8 @@ class Conversation:
         self.client = client
         self.session = session
         self.pid: int | None = None
-        self.parent = ""
-        self.cwd = ""
-        self.version = ""
-        self.title = ""
+        self.about = SessionTold(session)
+        """What is told of the session itself, with the directory in which it was heard first."""
         self.heard = monotonic()
         self.is_busy = True
         self.prompts = True
@@ -124,7 +123,7 @@ class Conversation:
         for workspace in known:
             ingest = self._ingest(workspace)
             self._home = self._home or ingest
-        self.cwd = self.cwd or cwd
+        self.about = replace(self.about, cwd=self.about.cwd or cwd)
         if self._home is None and (owner := self._owner_of(cwd)) is not None:
             self._home = self._ingest(owner)
         return self._home is not None
@@ -158,25 +157,14 @@ class Conversation:
         return ingest
 
     def _start(self, ingest: Ingest) -> None:
-        attachment = ingest.attachment
-        lease = self._leased = self._lease(attachment.processes.lease)
-        ingest.start(
-            SessionStarted(
-                self.client.name,
-                self.title,
-                self.parent or (self._container.session if self._container else None),
-                self.cwd,
-                self.version,
-                (),
-                lease,
-            )
-        )
-
-    def _lease(self, lease: Callable[[int | None, int], Lease]) -> Lease:
+        processes, about = ingest.attachment.processes, self.about
         try:
-            return lease(self.pid, LEASE_SECONDS)
+            self._leased = processes.lease(self.pid, LEASE_SECONDS)
         except NotFound:  # it has ended meanwhile
-            return lease(None, LEASE_SECONDS)
+            self._leased = processes.lease(None, LEASE_SECONDS)
+        if self._container is not None:
+            about = replace(about, parent=about.parent or self._container.session)
+        ingest.start(started(self.client.name, about, self._leased))
 
     @property
     def is_open(self) -> bool:
@@ -284,14 +272,12 @@ class Conversation:
 
     def learn(self, told: SessionTold) -> None:
         """Keep what is told of the session itself, for when it is begun somewhere."""
-        self.parent = told.parent or self.parent
-        self.version = told.version or self.version
-        self.title = told.title or self.title
+        self.about = replace(told_twice(told, self.about), cwd=self.about.cwd)
 
     def _owners(self, told: CallBegan) -> Iterator[tuple[Ingest, CallBegan]]:
         """The call as each workspace sees it that holds one of its paths, or its directory."""
         told = replace(told, arguments=nearest_json(told.arguments))
-        cwd = told.cwd or self.cwd
+        cwd = told.cwd or self.about.cwd
         if told.paths is None:
             owner = self._owner_of(cwd)
             if owner is not None:
@@ -317,7 +303,9 @@ class Conversation:
 
     def _with_paths(self, told: CallEnded) -> CallEnded:
         files = tuple(
-            replace(one, path=os.path.join(self.cwd, one.path)) for one in told.files if one.path
+            replace(one, path=os.path.join(self.about.cwd, one.path))
+            for one in told.files
+            if one.path
         )
         if told.arguments is UNSET:
             return replace(told, files=files)

@@ -23,7 +23,15 @@ from loom_audit.clients.reports import (
     SessionTold,
 )
 from loom_audit.errors import Conflict, NotFound
-from loom_audit.history.told.reported import begun_of, requested, safe_id, text_fact, tool_name
+from loom_audit.history.told.reported import (
+    begun_of,
+    requested,
+    safe_id,
+    started,
+    text_fact,
+    told_twice,
+    tool_name,
+)
 from loom_audit.history.told.told_files import ToldChanges, ToldTree
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.coverage import FULL, Coverage, Status
@@ -36,7 +44,6 @@ from loom_audit.model.events import (
     FilesChanged,
     PathsUntracked,
     SessionEnded,
-    SessionStarted,
     Untracked,
 )
 from loom_audit.model.results import result_record, told_error
@@ -136,14 +143,12 @@ class Importing:
         session = self._name(report.session)
         if session not in self._told:
             before = self._untold.get(session)
-            merged = report if before is None else _merged(before, report)
-            self._untold[session] = merged
+            self._untold[session] = told_twice(before, report) if before else report
 
     def _start(self, session: str) -> None:
         told = self._untold.pop(session, None) or SessionTold(session)
         self._told[session] = 0
-        fact = SessionStarted(self._client, told.title, told.parent or None, told.cwd, told.version)
-        self._add(session, fact, ("session",), told.at)
+        self._add(session, started(self._client, told), ("session",), told.at)
 
     def _say(self, session: str, report: PromptTold | MessageTold) -> None:
         """Put a text on record; one name may stand for several, and the same be told twice."""
@@ -291,18 +296,6 @@ class Importing:
                 raise
             known = {event.id for seq in seqs for event in log.read(EventFilter.only(seq))}
             log.append([draft for draft in drafts if draft.id not in known])
-
-
-def _merged(one: SessionTold, other: SessionTold) -> SessionTold:
-    return SessionTold(
-        one.session,
-        one.at or other.at,
-        one.cwd or other.cwd,
-        one.transcript or other.transcript,
-        one.version or other.version,
-        one.title or other.title,
-        one.parent or other.parent,
-    )
 
 
 def _coverage(begun: CallBegan, ended: CallEnded, changes: ToldChanges) -> Coverage:

@@ -7,9 +7,9 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from loom_audit.clients.reports import CallBegan, CallEnded, MessageTold, PromptTold
+from loom_audit.clients.reports import CallBegan, CallEnded, MessageTold, PromptTold, SessionTold
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
-from loom_audit.model.events import CallRequested
+from loom_audit.model.events import CallRequested, Lease, SessionStarted
 from loom_audit.model.text.display import visible
 
 MAX_ID = 200
@@ -27,6 +27,31 @@ def safe_id(id: str) -> str:
 def tool_name(tool: str) -> str:
     """The name under which a client's tool is on record."""
     return safe_id(tool) or "unknown"
+
+
+def told_twice(first: SessionTold, other: SessionTold) -> SessionTold:
+    """What is told of one session, as one; where both tell something the first holds."""
+    return SessionTold(
+        session=first.session,
+        at=first.at or other.at,
+        cwd=first.cwd or other.cwd,
+        transcript=first.transcript or other.transcript,
+        version=first.version or other.version,
+        title=first.title or other.title,
+        parent=first.parent or other.parent,
+    )
+
+
+def started(agent: str, told: SessionTold, lease: Lease | None = None) -> SessionStarted:
+    """That a session began, or goes on; under a lease where its client runs."""
+    return SessionStarted(
+        agent=agent,
+        title=told.title,
+        parent=told.parent or None,
+        cwd=told.cwd,
+        version=told.version,
+        lease=lease,
+    )
 
 
 def requested(
