@@ -96,7 +96,6 @@ def modules_that_make(name: str) -> set[str]:
 def test_calls_are_finished_in_one_module() -> None:
     assert modules_that_make("CallRequested") == {
         "history/record/call.py",
-        "api/foreign.py",
         "history/told/reported.py",
     }
     # what a transcript tells has ended long since, and stands in a log that has no lifecycle

@@ -7,13 +7,14 @@ from typing import Any, get_args
 
 from msgspec import Struct
 
+from loom_audit.clients.reports import CallBegan
 from loom_audit.errors import AuditError, InvalidArguments, InvalidPath
 from loom_audit.history.ground.attachment import Attachment, check_effect
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.told import foreign
-from loom_audit.history.told.reported import MAX_ID, safe_id, tool_name
+from loom_audit.history.told.reported import MAX_ID, requested, safe_id
 from loom_audit.model.coverage import Effect, Status
-from loom_audit.model.events import CallRequested, Event, Lease, SessionStarted
+from loom_audit.model.events import Event, Lease, SessionStarted
 from loom_audit.model.results import told_error
 from loom_audit.model.text.display import visible
 from loom_audit.model.values import nearest_json
@@ -61,9 +62,8 @@ class ForeignSession(Struct, frozen=True):
         _check_id(call_id, "call")
         check_effect(effect)
         named = None if paths is None else changed_paths(self.attachment.workspace, paths)
-        request = CallRequested(
-            call_id, tool_name(tool), nearest_json(arguments), effect, cwd, named, within
-        )
+        began = CallBegan(self.id, call_id, tool, nearest_json(arguments), effect, at, cwd)
+        request = requested(began, call_id, named, within)
         return foreign.begin(self._writer(at), request, look=look)
 
     def end_call(
