@@ -318,9 +318,12 @@ def main(arguments: list[str], denials: dict[tuple[bytes, bytes], bytes]) -> Non
         answer = answer[posix.write(1, answer) :]
 
 
-def run(arguments: list[str], denials: dict[tuple[bytes, bytes], bytes]) -> None:
-    """The whole life of this process; it tells nobody that something failed."""
+def run(arguments: list[str], denials: dict[tuple[bytes, bytes], bytes] | None = None) -> None:
+    """The whole life of this process; it tells nobody that something failed.
+
+    What runs it may be of an earlier release, for the moment in which `connect` replaces both.
+    """
     try:
-        main(arguments, denials)
+        main(arguments, denials or {})
     finally:
         posix._exit(0)

@@ -114,6 +114,20 @@ def test_a_call_goes_on_record_through_hook_client_and_socket(
     assert server.path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_hook_that_an_earlier_release_put_there_goes_on_record_while_it_is_replaced(
+    server: HookServer, store: AuditStore, home: Path, root: Path
+) -> None:
+    earlier = """import sys
+sys.path.insert(0, __file__.rpartition("/")[0])
+from hook import run
+run(sys.argv[1:])
+"""
+    (home / FOLDER / "hook_client.py").write_text(earlier)
+    done = run_hook(home, pre_tool_use(root), "claude-code", cwd=root)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert call_of(store, root, "c1").seq is None
+
+
 def test_a_path_of_a_socket_may_be_longer_than_one_can_be(
     store: AuditStore, home: Path, root: Path, tmp_path: Path, errors: list[str]
 ) -> None:
