@@ -10,7 +10,7 @@ from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.output import Output, progress
 from loom_audit.cli.shared.parameters import argument, option
-from loom_audit.clients.known import CLIENTS, NAMED
+from loom_audit.clients.programs import NAMED, PROGRAMS
 from loom_audit.errors import InvalidArguments, NotFound, NoWorkspace
 from loom_audit.model.text.display import visible
 
@@ -52,14 +52,14 @@ def connect(
     """
     from loom_audit.api.agents.connect import installed_clients
 
-    if client and client not in CLIENTS:
+    if client and client not in PROGRAMS:
         raise InvalidArguments(
             f"{visible(client[:50])} is not a client that can be connected",
-            hint=f"There are: {', '.join(CLIENTS)}.",
+            hint=f"There are: {', '.join(PROGRAMS)}.",
         )
     clients = [client] if client else list(installed_clients())
     if not clients:
-        raise NotFound("no client was found", hint=f"Name one: {', '.join(CLIENTS)}.")
+        raise NotFound("no client was found", hint=f"Name one: {', '.join(PROGRAMS)}.")
     flags = ["--strict"] * strict + ["--no-prompts"] * no_prompts
     looks = show or remove
     with invocation.store(create=not looks) as store:
@@ -104,6 +104,7 @@ def _connect(
         record_as_it_is,
         settings_file,
     )
+    from loom_audit.clients.known import CLIENTS
     from loom_audit.config import read_settings
 
     settings = read_settings(store.url)
@@ -128,6 +129,8 @@ def _say(
     output: Output, change: "Change", path: Path, flags: list[str], *, ignored: bool, user: bool
 ) -> None:
     """What is on record from now on, what is not, what to type next, and how to undo this."""
+    from loom_audit.clients.known import CLIENTS
+
     client, known = change.client, CLIENTS[change.client]
     already = " already" if change.before == change.after else ""
     output.line((f"{client} is connected{already}: {visible(str(path))}", "green"))
@@ -142,11 +145,13 @@ def _say(
         text = "  that file was there: where it is committed, this is seen by git; --user is not"
         output.line((text, "yellow"))
     if not user and not known.place.reads_below:
-        text = f"  `{known.program}` reads that file only when it is started in this very folder; "
+        text = (
+            f"  `{PROGRAMS[client]}` reads that file only when it is started in this very folder; "
+        )
         output.line((f"{text}--user is for every folder", "yellow"))
     if known.trust:
         output.line((f"  {known.trust}", "yellow"))
-    output.note(f"next: `{known.program}`, then `loom-audit log`; `loom-audit undo` takes back")
+    output.note(f"next: `{PROGRAMS[client]}`, then `loom-audit log`; `loom-audit undo` takes back")
     output.note(f"`loom-audit connect --remove{' --user' if user else ''} {client}` undoes this")
 
 

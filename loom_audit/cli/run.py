@@ -87,14 +87,14 @@ def _hooked(
     invocation: Invocation, workspace: "AuditedWorkspace", words: list[str]
 ) -> "Hooked | None":
     """The command with our hooks, when it is a client that we know."""
-    from loom_audit.clients.known import client_run_by
+    from loom_audit.clients.programs import client_run_by
 
     client = client_run_by(words[0])
-    if client is None:
+    if not client:
         return None
     from loom_audit.api.agents.hooked import hooked
 
-    return hooked(client.name, words, workspace.root, invocation.settings)
+    return hooked(client, words, workspace.root, invocation.settings)
 
 
 @contextmanager

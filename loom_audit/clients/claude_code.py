@@ -369,7 +369,6 @@ def _wrote(record: Mapping[str, Any]) -> bool:
 CLIENT = Client(
     name=NAME,
     title="Claude Code",
-    program="claude",
     moments=_HOOKS.moments,
     read_hook=read_hook,
     answer=answer,

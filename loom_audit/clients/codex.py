@@ -352,7 +352,6 @@ def _wrote(record: Mapping[str, Any]) -> bool:
 CLIENT = Client(
     name=NAME,
     title="Codex",
-    program="codex",
     moments=_HOOKS.moments,
     read_hook=read_hook,
     answer=answer,

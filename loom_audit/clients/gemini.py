@@ -363,7 +363,6 @@ def _wrote(record: Mapping[str, Any]) -> bool:
 CLIENT = Client(
     name=NAME,
     title="Gemini CLI",
-    program="gemini",
     moments=_HOOKS.moments,
     read_hook=read_hook,
     answer=answer,

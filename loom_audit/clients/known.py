@@ -1,29 +1,20 @@
 """The clients whose hooks and transcripts can be read."""
 
 from collections.abc import Mapping
+from importlib import import_module
 
-from loom_audit.clients import (
-    claude_code,
-    codex,
-    fields,
-    gemini,
-    opencode,
-)
+from loom_audit.clients import fields
+from loom_audit.clients.programs import PROGRAMS
 from loom_audit.clients.reports import Client
 
-CLIENTS: Mapping[str, Client] = {
-    client.name: client
-    for client in (
-        claude_code.CLIENT,
-        codex.CLIENT,
-        opencode.CLIENT,
-        gemini.CLIENT,
-    )
-}
 
-*_FIRST, _LAST = CLIENTS
-NAMED = f"{', '.join(_FIRST)} or {_LAST}"
-"""The names of all clients, as one of them is asked for."""
+def _read(name: str) -> Client:
+    """What the reader of a client says of it."""
+    found: Client = import_module(f"loom_audit.clients.{name.replace('-', '_')}").CLIENT
+    return found
+
+
+CLIENTS: Mapping[str, Client] = {name: _read(name) for name in PROGRAMS}
 
 
 def client_of(line: bytes) -> Client | None:
@@ -34,9 +25,3 @@ def client_of(line: bytes) -> Client | None:
         return None
     # a record of Claude Code has the fewest marks of its own
     return next((one for one in reversed([*CLIENTS.values()]) if one.wrote(record)), None)
-
-
-def client_run_by(program: str) -> Client | None:
-    """The client that a command runs, by its name without a folder; None for any other."""
-    name = program.rpartition("/")[2]
-    return next((one for one in CLIENTS.values() if one.program == name), None)

@@ -343,7 +343,6 @@ def _wrote(record: Mapping[str, Any]) -> bool:
 CLIENT = Client(
     name=NAME,
     title="opencode",
-    program="opencode",
     moments=_HOOKS.moments,
     read_hook=read_hook,
     answer=answer,

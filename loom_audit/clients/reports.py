@@ -214,15 +214,14 @@ class Client(Struct, frozen=True, kw_only=True):
     `moments` are the client's hooks, by name. `read_hook` raises InvalidArguments for what is not
     the input of a hook of this client. `answer` gives the bytes for the hook's standard output;
     None, for nothing decided, is b"". `wrote` says whether a record is of one of its transcripts;
-    each of these is one object where they are `whole`, else a line holds an object. `program` is
-    what is typed to start the client, `untold` what the client does not tell, and `trust` what its
-    user must do before it runs our hook. `hooked_by` is how the client takes our hooks for one run:
+    each of these is one object where they are `whole`, else a line holds an object. `untold` is
+    what the client does not tell, and `trust` what its user must do before it runs our hook.
+    `hooked_by` is how the client takes our hooks for one run:
     by settings on its command line, by flags, by a plugin in a variable, or not at all.
     """
 
     name: str
     title: str
-    program: str
     moments: Mapping[str, Moment]
     read_hook: Callable[[bytes], Hook]
     answer: Callable[[Hook, Verdict | None], bytes]

@@ -9,7 +9,8 @@ import pytest
 
 import loom_audit
 from loom_audit.api.agents.launcher import FOLDER, write_launcher
-from loom_audit.clients.known import CLIENTS, NAMED
+from loom_audit.clients.known import CLIENTS
+from loom_audit.clients.programs import NAMED, PROGRAMS
 from loom_audit.clients.reports import Client, Hook, Verdict
 from loom_audit.config import read_settings
 
@@ -27,13 +28,16 @@ def readers() -> Iterator[Client]:
 
 
 def test_every_reader_is_listed() -> None:
-    assert {client.name for client in readers()} == CLIENTS.keys()
+    assert {client.name for client in readers()} == CLIENTS.keys() == PROGRAMS.keys()
+    assert all(client.name == name for name, client in CLIENTS.items())
     assert all(name in NAMED for name in CLIENTS)
 
 
 def test_no_other_module_names_a_client() -> None:
     names = {
-        name for client in CLIENTS.values() for name in (client.name, client.title, client.program)
+        name
+        for client in CLIENTS.values()
+        for name in (client.name, client.title, PROGRAMS[client.name])
     }
     found = [
         f"{file.relative_to(PACKAGE)}:{node.lineno} {node.value}"

@@ -15,6 +15,7 @@ from loom_audit.api.agents.finding import folder_of
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients import settings
 from loom_audit.clients.known import CLIENTS
+from loom_audit.clients.programs import PROGRAMS
 from loom_audit.clients.reports import Client
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.history.record.drift import record_drift
@@ -56,7 +57,7 @@ def installed_clients() -> Sequence[str]:
     return [
         name
         for name, client in CLIENTS.items()
-        if any(os.access(folder / client.program, os.X_OK) for folder in paths)
+        if any(os.access(folder / PROGRAMS[name], os.X_OK) for folder in paths)
         or settings_file(name, None).parent.is_dir()
         or folder_of(client.place).is_dir()
     ]

@@ -24,6 +24,7 @@ from loom_audit.api.ground.held import agree
 from loom_audit.api.store import AuditStore, lost_store_hint, open_store
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS
+from loom_audit.clients.programs import PROGRAMS
 from loom_audit.config import APPROVALS, Settings, read_approvals
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.room import MIN_FREE_BYTES
@@ -305,7 +306,7 @@ def _clients(
         elif connected and told is None and client in failed:
             yield Check(name, "warning", f"{text}: its hooks run, and fail", _BY_HAND)
         elif connected and told is None:
-            hint = known.trust or f"Start `{known.program}` there: its first call is recorded."
+            hint = known.trust or f"Start `{PROGRAMS[client]}` there: its first call is recorded."
             yield Check(name, "warning", text, hint)
         else:
             yield Check(name, "ok", text)
