@@ -16,7 +16,7 @@ from loom_audit.model.events import (
     SessionEnded,
     SessionStarted,
 )
-from loom_audit.model.files import BlobId, FileChange, FileState
+from loom_audit.model.files import BlobId, FileChange, FileState, parents
 
 PATHS = 20_000
 CONTENTS = 2_000
@@ -32,7 +32,9 @@ def new_log(folder: Path, events: int) -> tuple[AuditStore, AuditedWorkspace]:
     workspace = store.workspace(log.id)
     states = [_put(workspace, n) for n in range(CONTENTS)]
     held = {name(n): states[n % CONTENTS] for n in range(PATHS)}
-    changes = tuple(FileChange(path, None, state) for path, state in held.items())
+    folders = sorted({folder for path in held for folder in parents(path)})
+    listed = {folder: FileState("directory", None, 0o755, 0) for folder in folders} | held
+    changes = tuple(FileChange(path, None, state) for path, state in listed.items())
     log.append([Draft(FilesChanged(changes, "baseline"), "", "outside")])
     log.append([Draft(BaselineFinished(PATHS, 0), "", "outside")])
     drafts: list[Draft] = []
