@@ -108,7 +108,8 @@ class Database:
 
     def projections(self, id: str) -> SqlProjections:
         """The projections of this log. NotFound when there is none."""
-        return SqlProjections(self.connections, self.event_log(id), number=self.number(id))
+        log = self.event_log(id)
+        return SqlProjections(self.connections, log, log.reader, number=self.number(id))
 
     def number(self, id: str) -> int:
         """The log's number in the tables. NotFound when there is none."""

@@ -27,7 +27,7 @@ from loom_audit.sql.clock import to_micros
 from loom_audit.sql.conditions import in_list
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections
-from loom_audit.sql.event_reader import READ_EVENTS, EventReader, read_all, remaining_window
+from loom_audit.sql.event_reader import READ_EVENTS, EventReader, remaining_window
 from loom_audit.sql.event_rows import HEAD
 from loom_audit.sql.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
 from loom_audit.sql.packing import pack_id
@@ -81,7 +81,7 @@ class SqlEventLog:
         self._clock = clock
         self._ballast = ballast
         self._salts = salts
-        self._reader = EventReader(id, number, blobs)
+        self.reader = EventReader(id, number, blobs)
         self._leaves = CheckedLeaves(id)
         self._last: _LogEnd | None = None
 
@@ -192,7 +192,7 @@ class SqlEventLog:
                 hint="Append the new ones alone.",
                 details={"known": seqs},
             )
-        found = {event.seq: event for event in self._reader.load(connection, seqs)}
+        found = {event.seq: event for event in self.reader.load(connection, seqs)}
         return [found[seq] for seq in seqs]
 
     def _find_id(self, connection: Connection, id: str) -> int | None:
@@ -231,11 +231,11 @@ class SqlEventLog:
         """The events that match, a few hundred at a time, each batch of one moment."""
         left = filter.limit
         with self._connections.reading() as connection:
-            window = self._reader.narrow(connection, filter)
+            window = self.reader.narrow(connection, filter)
         while left is None or left > 0:
             count = READ_EVENTS if left is None else min(READ_EVENTS, left)
             with self._connections.reading() as connection:
-                seqs, events = self._reader.read_batch(connection, window, count)
+                seqs, events = self.reader.read_batch(connection, window, count)
             yield from events
             if len(seqs) < count:
                 return
@@ -243,13 +243,9 @@ class SqlEventLog:
                 left -= len(events)
             window = remaining_window(window, seqs[-1])
 
-    def read_in(self, connection: Connection) -> Iterator[Event]:
-        """All events in order, within the caller's transaction."""
-        return read_all(self._reader, connection)
-
     def stretch(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
         """The wanted events of a stretch of which every leaf is checked."""
-        reader, leaves, span = self._reader, self._leaves, (after, until)
+        reader, leaves, span = self.reader, self._leaves, (after, until)
         return read_stretch(self._connections, reader, leaves, self._number, span, wanted)
 
     def prove(self, after: int, until: int, head: TreeHead) -> None:

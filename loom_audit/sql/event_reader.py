@@ -102,6 +102,16 @@ class EventReader:
                 kept.append((seq, leaf))
         return [row[0] for row in rows], self.decode(connection, kept)
 
+    def read_all(self, connection: Connection) -> Iterator[Event]:
+        """All events of the log in order, within the caller's transaction."""
+        window = EventFilter()
+        while True:
+            seqs, events = self.read_batch(connection, window, READ_EVENTS)
+            yield from events
+            if len(seqs) < READ_EVENTS:
+                return
+            window = remaining_window(window, seqs[-1])
+
     def load(self, connection: Connection, seqs: Sequence[int]) -> Sequence[Event]:
         """The events of these seqs."""
         return self.decode(connection, self._leaves(connection, seqs))
@@ -138,14 +148,3 @@ class EventReader:
         if intention not in stored:
             raise event_rows.damage_error(seq, f"event {intention}, which it names, is not there")
         return stored[seq].decoded(stored[intention])
-
-
-def read_all(reader: EventReader, connection: Connection) -> Iterator[Event]:
-    """All events of a log in order, within the caller's transaction."""
-    window = EventFilter()
-    while True:
-        seqs, events = reader.read_batch(connection, window, READ_EVENTS)
-        yield from events
-        if len(seqs) < READ_EVENTS:
-            return
-        window = remaining_window(window, seqs[-1])

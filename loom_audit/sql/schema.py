@@ -4,18 +4,14 @@ A new store gets what `schema.sql` says, which is generated from `tables` (`defi
 same as what the migrations make; a test holds them together.
 """
 
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
-from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from loom_audit.errors import AuditUnavailable, Corrupt
 from loom_audit.sql.connection import Connection
-from loom_audit.sql.driver import connect, driver
-from loom_audit.sql.large_objects import sync_folder
+from loom_audit.sql.driver import driver
 
 REVISION = "0004"
 """The newest revision in `loom_audit/migrations/versions`."""
@@ -132,41 +128,3 @@ def structure_differences(found: Mapping[str, Any], made: Mapping[str, Any]) -> 
             yield f"the {name} is missing"
         elif found[name] != made[name]:
             yield f"the {name} is not as it was made"
-
-
-def back_up(path: str) -> str:
-    """Copy the store beside itself, write-ahead log included; the path of the copy.
-
-    The caller holds the store lock. The copy is complete on disk when it has its name.
-    AuditUnavailable when it cannot be made.
-    """
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
-    target, unfinished = f"{path}.before-upgrade-{stamp}", f"{path}.unfinished-{stamp}"
-    try:
-        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        try:
-            _copy(path, unfinished)
-            os.rename(unfinished, target)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(unfinished)
-            raise
-        sync_folder(os.path.dirname(target))
-    except (OSError, driver().Error) as error:
-        raise AuditUnavailable(
-            f"The store could not be backed up, and so was not upgraded: {error}",
-            hint="See that there is as much room beside it as it has, then try again.",
-            details={"cause": "upgrade"},
-        ) from error
-    return target
-
-
-def _copy(path: str, target: str) -> None:
-    module: Any = driver()
-    with closing(connect(path, "ro")) as source, closing(module.connect(target)) as copy:
-        source.backup(copy)
-    descriptor = os.open(target, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

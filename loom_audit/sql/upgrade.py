@@ -5,6 +5,8 @@ Imported when there is something to upgrade only: Alembic and SQLAlchemy are slo
 
 import os
 from collections.abc import Mapping
+from contextlib import closing, suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from alembic import command
@@ -19,7 +21,8 @@ from loom_audit.sql.blobs import SqlBlobStore
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections, store_lock
 from loom_audit.sql.driver import connect, driver
-from loom_audit.sql.event_reader import EventReader, read_all
+from loom_audit.sql.event_reader import EventReader
+from loom_audit.sql.large_objects import sync_folder
 from loom_audit.sql.merkle_tree import stored_nodes
 from loom_audit.sql.projections.fold import rebuild
 
@@ -38,7 +41,7 @@ def upgrade_locked(connections: Connections) -> str:
             found = schema.revision(connection)
         if found == schema.REVISION:
             return ""
-        backup = schema.back_up(connections.path)
+        backup = _back_up(connections.path)
         folder = os.path.join(os.path.dirname(connections.path), "blobs")
         raw = connect(connections.path, "rw")
         ours = Connection(raw)
@@ -68,6 +71,44 @@ def upgrade_locked(connections: Connections) -> str:
     return backup
 
 
+def _back_up(path: str) -> str:
+    """Copy the store beside itself, write-ahead log included; the path of the copy.
+
+    The caller holds the store lock. The copy is complete on disk when it has its name.
+    AuditUnavailable when it cannot be made.
+    """
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    target, unfinished = f"{path}.before-upgrade-{stamp}", f"{path}.unfinished-{stamp}"
+    try:
+        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        try:
+            _copy(path, unfinished)
+            os.rename(unfinished, target)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(unfinished)
+            raise
+        sync_folder(os.path.dirname(target))
+    except (OSError, driver().Error) as error:
+        raise AuditUnavailable(
+            f"The store could not be backed up, and so was not upgraded: {error}",
+            hint="See that there is as much room beside it as it has, then try again.",
+            details={"cause": "upgrade"},
+        ) from error
+    return target
+
+
+def _copy(path: str, target: str) -> None:
+    module: Any = driver()
+    with closing(connect(path, "ro")) as source, closing(module.connect(target)) as copy:
+        source.backup(copy)
+    descriptor = os.open(target, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _migrate(connection: Any) -> None:
     config = Config()
     config.set_main_option("script_location", MIGRATIONS)
@@ -78,7 +119,7 @@ def _migrate(connection: Any) -> None:
 def _rebuild(connection: Connection, blobs: SqlBlobStore) -> None:
     """Make the projections of every log anew; of one that is damaged they stay as migrated."""
     for number, id in connection.execute("SELECT number, id FROM log").fetchall():
-        events = read_all(EventReader(id, number, blobs), connection)
+        events = EventReader(id, number, blobs).read_all(connection)
         connection.execute("SAVEPOINT rebuilt")
         try:
             rebuild(connection, number, events)

@@ -6,10 +6,10 @@ from loom_audit.errors import NotFound
 from loom_audit.model.files import FileState
 from loom_audit.model.records import Call, Checkpoint, OutsideChange, RecordedChange, Session
 from loom_audit.model.scope import Scope
-from loom_audit.ports import CallFilter, EventFilter
+from loom_audit.ports import CallFilter, EventFilter, EventLog
 from loom_audit.sql.connection import Connection
 from loom_audit.sql.connections import Connections
-from loom_audit.sql.event_log import SqlEventLog
+from loom_audit.sql.event_reader import EventReader
 from loom_audit.sql.event_rows import HEAD
 from loom_audit.sql.projections import (
     calls,
@@ -70,9 +70,12 @@ _FOLLOWED = prepare(
 class SqlProjections:
     """The projections of one log. Every method reads one state of the store."""
 
-    def __init__(self, connections: Connections, events: SqlEventLog, *, number: int) -> None:
+    def __init__(
+        self, connections: Connections, events: EventLog, reader: EventReader, *, number: int
+    ) -> None:
         self._connections = connections
         self._events = events
+        self._reader = reader
         self._number = number
 
     # --- sessions and calls ---------------------------------------------------------------
@@ -251,4 +254,4 @@ class SqlProjections:
         The number of events. Writers wait meanwhile.
         """
         with self._connections.writing() as connection:
-            return rebuild(connection, self._number, self._events.read_in(connection))
+            return rebuild(connection, self._number, self._reader.read_all(connection))
