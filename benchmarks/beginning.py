@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.figures import Figure, Sizes
 from benchmarks.projects import content, fill, name, new_store
 from loom_audit.api.face import open_store
-from loom_audit.sql.driver import driver
+from loom_audit.sql.ground.driver import driver
 
 _TREE = (
     "SELECT p.path, t.mode, t.size, b.sha256 FROM tree_entry t JOIN path p ON p.number = t.path "

@@ -14,7 +14,7 @@ from benchmarks.projects import content, fill, name, new_store
 from loom_audit.api.agents.importing import import_file
 from loom_audit.api.face import AuditStore, Session
 from loom_audit.history.check.verification import verify
-from loom_audit.sql.evidence import open_evidence
+from loom_audit.sql.evidence.evidence import open_evidence
 
 MEBIBYTE = 1024 * 1024
 

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from benchmarks.figures import Figure, Sizes
 from benchmarks.projects import Repository, new_store, on_disk
 from loom_audit.api.face import Session
-from loom_audit.sql.driver import connect
+from loom_audit.sql.ground.driver import connect
 
 RELEASES = Path(__file__).parents[1] / "tests" / "data" / "itsdangerous"
 PACKAGE = "jinja2"

@@ -10,9 +10,9 @@ from loom_audit.history.check.verification import verify
 from loom_audit.model.files import BlobId
 from loom_audit.model.stored.codec import MAX_LEAF
 from loom_audit.ports import BlobStore
-from loom_audit.sql.driver import connect
-from loom_audit.sql.evidence import open_evidence
-from loom_audit.sql.packing import unpack
+from loom_audit.sql.evidence.evidence import open_evidence
+from loom_audit.sql.ground.driver import connect
+from loom_audit.sql.ground.packing import unpack
 
 FOLLOWING = ("file_change", "change_set", "call", "tree_entry", "path", "session")
 """The tables that follow the log, which verifying compares with it."""

@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.figures import Figure, Sizes
 from benchmarks.projects import content, fill, name, new_store
 from loom_audit.api.face import Session
-from loom_audit.sql.driver import driver
+from loom_audit.sql.ground.driver import driver
 
 FILES = 1000
 

@@ -25,7 +25,7 @@ from loom_audit.model.events import (
     FilesChanged,
 )
 from loom_audit.model.stored.merkle import leaf_hash
-from loom_audit.sql.packing import DICTIONARIES, pack, unpack
+from loom_audit.sql.ground.packing import DICTIONARIES, pack, unpack
 from loom_audit.verify_alone import DICTIONARY_1, DICTIONARY_HASHES
 from tests.examples import some
 from tests.integrity.conftest import Recorded, record

@@ -5,7 +5,7 @@ from typing import Any
 from alembic import context
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.sql.driver import APPEND_ONLY
+from loom_audit.sql.ground.driver import APPEND_ONLY
 from loom_audit.sql.tables import metadata
 
 _NOT_IN_METADATA = ("search", "alembic_version", "sqlite_")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from loom_audit.errors import StorageFailed
 from loom_audit.model.files import BlobId
 from loom_audit.ports import FoundCode, ReadCode
-from loom_audit.sql.driver import connect, driver
+from loom_audit.sql.ground.driver import connect, driver
 
 T = TypeVar("T")
 

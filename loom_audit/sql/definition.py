@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy.dialects.sqlite import dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from loom_audit.sql.driver import APPEND_ONLY
-from loom_audit.sql.packing import DICTIONARIES
+from loom_audit.sql.ground.driver import APPEND_ONLY
+from loom_audit.sql.ground.packing import DICTIONARIES
 from loom_audit.sql.schema import REVISION
 from loom_audit.sql.tables import TABLES
 

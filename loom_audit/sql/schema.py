@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from loom_audit.errors import AuditUnavailable, Corrupt
-from loom_audit.sql.connection import Connection
-from loom_audit.sql.driver import driver
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.driver import driver
 
 REVISION = "0004"
 """The newest revision in `loom_audit/migrations/versions`."""

@@ -53,11 +53,11 @@ from loom_audit.ports import (
 from loom_audit.sandbox import confining_runner
 from loom_audit.sandbox.scratch import scratch_folder
 from loom_audit.sandbox.supervised import SUPERVISOR
-from loom_audit.sql.clock import SystemClock
 from loom_audit.sql.code_index import SqlCodeIndex
-from loom_audit.sql.database import Database, WorkspaceEntry, open_database
-from loom_audit.sql.evidence import SqlEvidence, open_evidence
+from loom_audit.sql.evidence.evidence import SqlEvidence, open_evidence
+from loom_audit.sql.ground.clock import SystemClock
 from loom_audit.sql.projections.keyframes import KEYFRAME_EVENTS
+from loom_audit.sql.store.database import Database, WorkspaceEntry, open_database
 
 __all__ = ["Adapters", "WorkspaceEntry", "open_adapters"]
 

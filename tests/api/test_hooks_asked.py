@@ -15,7 +15,7 @@ from loom_audit.api.face import ApprovalRequest
 from loom_audit.clients.known import CLIENTS
 from loom_audit.errors import AuditUnavailable
 from loom_audit.model.events import ApprovalRequested
-from loom_audit.sql.event_log import SqlEventLog
+from loom_audit.sql.store.event_log import SqlEventLog
 from tests.api.test_hooks import call_of
 from tests.api.test_hooks import hooks as hooks
 from tests.api.test_hooks import root as root

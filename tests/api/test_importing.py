@@ -13,7 +13,7 @@ from loom_audit.errors import AuditUnavailable
 from loom_audit.model.events import Draft, Event
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
-from loom_audit.sql.event_log import SqlEventLog
+from loom_audit.sql.store.event_log import SqlEventLog
 
 RECORDINGS = Path(__file__).parent.parent / "data" / "clients"
 CLAUDE = RECORDINGS / "claude-code/session.jsonl"
@@ -243,7 +243,7 @@ def test_a_transcript_is_never_in_memory_as_a_whole(
     store: AuditStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loom_audit.history.told.importing.STAGED", 1 << 20)
-    monkeypatch.setattr("loom_audit.sql.blobs.CACHE_BYTES", 1 << 20)
+    monkeypatch.setattr("loom_audit.sql.contents.blobs.CACHE_BYTES", 1 << 20)
     file = tmp_path / "t.jsonl"
     with file.open("w") as out:
         for number in range(100):

@@ -50,7 +50,7 @@ def test_what_opens_reads_and_appends_imports_nothing_slow(tmp_path: Path) -> No
     assert [*loaded] == [*STEPS]
     slow = {name: sorted(SLOW & {*modules}) for name, modules in loaded.items()}
     assert slow == {name: [] for name in STEPS}
-    assert "loom_audit.sql.event_log" in loaded["open, attach"]
+    assert "loom_audit.sql.store.event_log" in loaded["open, attach"]
 
 
 def test_reading_a_file_by_a_tool_imports_nothing_slow(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.sql.driver import driver
+from loom_audit.sql.ground.driver import driver
 from tests.cli.shells import Shell
 
 PAGE = 4096

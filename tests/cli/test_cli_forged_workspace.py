@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from loom_audit.sql.driver import driver
+from loom_audit.sql.ground.driver import driver
 from tests.cli.shells import Shell
 
 LOST = {

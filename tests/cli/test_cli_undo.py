@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from loom_audit.sql.clock import SystemClock
+from loom_audit.sql.ground.clock import SystemClock
 from tests.cli.shells import Shell
 
 

@@ -17,8 +17,8 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.ports import BlobStore, EventLog, Projections
-from loom_audit.sql.database import Database, open_database
-from loom_audit.sql.driver import connect
+from loom_audit.sql.ground.driver import connect
+from loom_audit.sql.store.database import Database, open_database
 from tests.doubles import MemoryBlobStore, MemoryEventLog, MemoryProjections
 
 KINDS = ("sqlite", "memory")

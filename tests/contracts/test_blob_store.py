@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from loom_audit.errors import AuditUnavailable, Corrupt, InvalidArguments, NotFound
 from loom_audit.model.events import SessionStarted
 from loom_audit.model.files import BlobId
-from loom_audit.sql.blobs import INLINE_BYTES, MAX_CHAIN, SqlBlobStore, base_version
-from loom_audit.sql.driver import connect
-from loom_audit.sql.encodings import MAX_DELTA, compress, compress_delta, decompress
+from loom_audit.sql.contents.blobs import INLINE_BYTES, MAX_CHAIN, SqlBlobStore, base_version
+from loom_audit.sql.contents.encodings import MAX_DELTA, compress, compress_delta, decompress
+from loom_audit.sql.ground.driver import connect
 from tests.contracts.stores import Opened, draft, open_sqlite
 from tests.doubles import MemoryBlobStore
 

@@ -45,9 +45,9 @@ from loom_audit.model.events import (
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.stored.merkle import EMPTY_ROOT, Frontier, leaf_hash, root
 from loom_audit.ports import EventFilter
-from loom_audit.sql.driver import connect
-from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
-from loom_audit.sql.packing import pack, pack_id, unpack, unpack_id
+from loom_audit.sql.events.event_rows import MAX_INLINE_PAYLOAD
+from loom_audit.sql.ground.driver import connect
+from loom_audit.sql.ground.packing import pack, pack_id, unpack, unpack_id
 from tests.contracts.stores import (
     DIRECTORY,
     START,
@@ -307,7 +307,7 @@ from pathlib import Path
 from tests.contracts.stores import open_sqlite, draft
 from loom_audit.model.events import FilesChanged, SessionStarted
 from loom_audit.model.files import FileChange
-from loom_audit.sql.clock import SystemClock
+from loom_audit.sql.ground.clock import SystemClock
 
 folder, name, log, count = sys.argv[1:]
 opened = open_sqlite(Path(folder), SystemClock(), log)

@@ -39,7 +39,7 @@ from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.scope import Scope
 from loom_audit.model.text.summaries import failure, summarize
 from loom_audit.ports import CallFilter
-from loom_audit.sql.driver import connect
+from loom_audit.sql.ground.driver import connect
 from loom_audit.sql.projections import keyframes
 from loom_audit.sql.projections.keyframes import pack, unpack
 from loom_audit.sql.projections.queries import SqlProjections

@@ -29,7 +29,7 @@ import anyio.to_thread
 from loom_audit import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.cli.shared.exits import told_to_end
 from loom_audit.history.record.call import OpenCall
-from loom_audit.sql import driver
+from loom_audit.sql.ground import driver
 from loom_audit.tools.calls.thread import in_thread
 from tests.crash.ways import WAYS, die_at_commit
 from tests.tapes.plans import take_back_something

@@ -18,7 +18,7 @@ from loom_audit.daemon import run_daemon
 from loom_audit.disk.machine.looks import DiskLooks
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.told.ingest import Ingest
-from loom_audit.sql.event_log import SqlEventLog
+from loom_audit.sql.store.event_log import SqlEventLog
 
 HOME = Path(os.environ["LOOM_AUDIT_HOME"])
 PLANS = HOME / "plans"

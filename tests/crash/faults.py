@@ -32,7 +32,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import BlobId
 from loom_audit.model.scope import TEMPORARY
-from loom_audit.sql.evidence import open_evidence
+from loom_audit.sql.evidence.evidence import open_evidence
 from tests.trees import Entry, differences, tree_of
 
 ROOT = Path(__file__).parents[2]

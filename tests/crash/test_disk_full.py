@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditError, Session, ToolResult, open_store
-from loom_audit.sql.ballast import BALLAST_BYTES
+from loom_audit.sql.store.ballast import BALLAST_BYTES
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.crash.faults import check_finishes, check_fold, check_log
 from tests.small_disks import Mount, fill_up, mounting

@@ -12,7 +12,7 @@ import pytest
 
 from loom_audit import AuditError, open_store
 from loom_audit.history.check.verification import verify
-from loom_audit.sql.evidence import open_evidence
+from loom_audit.sql.evidence.evidence import open_evidence
 from tests.crash.faults import Stem, fill, naive_root, needs_strace
 from tests.crash.power import Disk, Op, lay, record
 

@@ -13,7 +13,7 @@ from loom_audit import AuditedWorkspace
 from loom_audit.api.control import holding
 from loom_audit.errors import AuditError
 from loom_audit.history.record.call import OpenCall
-from loom_audit.sql.event_log import SqlEventLog
+from loom_audit.sql.store.event_log import SqlEventLog
 
 Order = Mapping[str, Any]
 

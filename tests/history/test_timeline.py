@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.errors import Conflict, InvalidArguments
-from loom_audit.sql.clock import SystemClock
+from loom_audit.sql.ground.clock import SystemClock
 
 Call = Callable[..., ToolResult]
 

@@ -35,8 +35,8 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind, Move
-from loom_audit.sql.database import Database, open_database
-from loom_audit.sql.evidence import open_evidence
+from loom_audit.sql.evidence.evidence import open_evidence
+from loom_audit.sql.store.database import Database, open_database
 
 LIMIT = 9_000_000
 """Files over this are recorded by hash in the test log."""

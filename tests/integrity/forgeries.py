@@ -13,9 +13,9 @@ from hashlib import sha256
 from typing import Any
 
 from loom_audit.model.stored.merkle import Frontier, leaf_hash
-from loom_audit.sql.driver import driver
-from loom_audit.sql.merkle_tree import TILE
-from loom_audit.sql.packing import pack, pack_id, unpack
+from loom_audit.sql.events.merkle_tree import TILE
+from loom_audit.sql.ground.driver import driver
+from loom_audit.sql.ground.packing import pack, pack_id, unpack
 from tests.integrity.test_sweep import mutate
 
 TABLES = (

@@ -16,7 +16,7 @@ from loom_audit.api.upkeep.drift import accept_drift
 from loom_audit.errors import AuditError
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CallReported, CoverageLowered, Draft
-from loom_audit.sql.driver import driver
+from loom_audit.sql.ground.driver import driver
 from tests.api.test_importing import CLAUDE
 from tests.cli.shells import Shell
 from tests.integrity.test_tamper import unguarded
@@ -282,7 +282,7 @@ def test_a_copy_that_may_not_be_written_says_it_too(
     home = tmp_path / "copied"
     shutil.copytree(workspace.adapters.settings.home, home)
     # what may be written is asked of the system, which lets root write everywhere
-    monkeypatch.setattr("loom_audit.sql.database._may_write", lambda path: False)
+    monkeypatch.setattr("loom_audit.sql.store.database._may_write", lambda path: False)
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(home))
     with closing(open_store()) as store:
         assert store.notice

@@ -8,7 +8,7 @@ import pytest
 
 from loom_audit.api.face import AuditedWorkspace, open_store
 from loom_audit.errors import Corrupt
-from loom_audit.sql.encodings import compress
+from loom_audit.sql.contents.encodings import compress
 from tests.cli.shells import Shell
 from tests.web.conftest import asking
 

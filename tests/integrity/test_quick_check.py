@@ -11,7 +11,7 @@ from loom_audit.history.check.verification import Verification, verify
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CallFinished, CallRequested, CoverageLowered, Fact, FilesChanged
 from loom_audit.ports import EventRow
-from loom_audit.sql.evidence import SqlEvidence, open_evidence
+from loom_audit.sql.evidence.evidence import SqlEvidence, open_evidence
 from loom_audit.sql.projections.subjects import PROJECTIONS
 from tests.integrity.conftest import Recorded, Writer, record
 from tests.integrity.test_tamper import PROJECTED, connect, find_seq, unguarded

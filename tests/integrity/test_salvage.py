@@ -18,7 +18,7 @@ import pytest
 from loom_audit.errors import Conflict, StorageFailed
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.stored.merkle import leaf_hash, root
-from loom_audit.sql.driver import BUSY_MS, driver
+from loom_audit.sql.ground.driver import BUSY_MS, driver
 from loom_audit.sql.salvage.salvage import salvage, write_tree
 from tests.integrity.conftest import LIMIT, Recorded
 

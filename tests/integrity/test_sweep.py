@@ -22,7 +22,7 @@ from loom_audit.api.face import open_store
 from loom_audit.errors import AuditError
 from loom_audit.model.events import FilesChanged
 from loom_audit.ports import EventFilter
-from loom_audit.sql.driver import driver
+from loom_audit.sql.ground.driver import driver
 from loom_audit.sql.projections import keyframes
 from loom_audit.wiring import adapters
 from tests.integrity.ask_commands import commands

@@ -23,10 +23,10 @@ from loom_audit.history.check.verification import Verification
 from loom_audit.model.events import CallFinished, Draft, FilesChanged, SessionStarted
 from loom_audit.model.stored.codec import encode, intention_of, read_envelope
 from loom_audit.model.stored.merkle import Frontier, leaf_hash
-from loom_audit.sql.clock import SystemClock
-from loom_audit.sql.driver import driver
-from loom_audit.sql.merkle_tree import TILE
-from loom_audit.sql.packing import pack, unpack
+from loom_audit.sql.events.merkle_tree import TILE
+from loom_audit.sql.ground.clock import SystemClock
+from loom_audit.sql.ground.driver import driver
+from loom_audit.sql.ground.packing import pack, unpack
 from loom_audit.sql.schema import triggers
 from tests.integrity.conftest import Recorded, record
 

@@ -26,8 +26,8 @@ from loom_audit.errors import AuditError
 from loom_audit.history.check.log_check import Finding
 from loom_audit.history.check.verification import verify
 from loom_audit.model.events import TreeHead
-from loom_audit.sql.database import open_database
-from loom_audit.sql.evidence import open_evidence
+from loom_audit.sql.evidence.evidence import open_evidence
+from loom_audit.sql.store.database import open_database
 from tests.integrity.forgeries import Forged, Harm, Log, Part, change_rows, forge_events
 from tests.integrity.real_stores import copied, make_stores
 from tests.integrity.test_tamper import connect, unguarded

@@ -21,7 +21,7 @@ from loom_audit.history.read.verified import VerifiedProjections
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CoverageLowered, Draft, TreeHead
 from loom_audit.ports import CallFilter, EventFilter
-from loom_audit.sql.driver import driver
+from loom_audit.sql.ground.driver import driver
 from loom_audit.sql.projections import keyframes
 from tests.cli.shells import Shell
 from tests.integrity.test_tamper import leaf_of, other_actor, put_leaf, unguarded

@@ -13,7 +13,7 @@ from loom_audit.history.check.verification import Verification, verify
 from loom_audit.model.events import Draft, Fact, SessionEnded, SessionStarted, TreeHead
 from loom_audit.model.stored.merkle import EMPTY_ROOT, root
 from loom_audit.ports import Evidence, Progress
-from loom_audit.sql.evidence import open_evidence
+from loom_audit.sql.evidence.evidence import open_evidence
 from tests.integrity.conftest import Recorded
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from loom_audit.disk.machine.locks import DiskLock
 from loom_audit.model.events import SessionStarted
-from loom_audit.sql.database import Database, open_database
+from loom_audit.sql.store.database import Database, open_database
 from tests.contracts.stores import draft
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from loom_audit.errors import AuditUnavailable, NotFound, StorageFailed
-from loom_audit.sql.connection import Connection
-from loom_audit.sql.database import Database
-from loom_audit.sql.driver import driver
-from loom_audit.sql.statements import prepare
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.driver import driver
+from loom_audit.sql.ground.statements import prepare
+from loom_audit.sql.store.database import Database
 from tests.sql.conftest import record
 
 _LOGS = prepare("SELECT count(*) FROM log")

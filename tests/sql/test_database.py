@@ -24,14 +24,15 @@ from loom_audit.errors import (
 )
 from loom_audit.model.events import SessionStarted
 from loom_audit.model.files import FileChange
-from loom_audit.sql import connections, schema
-from loom_audit.sql import driver as sqlite_driver
-from loom_audit.sql.ballast import Ballast
-from loom_audit.sql.connections import Connections
-from loom_audit.sql.database import Database, database_path, open_database
-from loom_audit.sql.driver import SAFE_SQLITE, connect, driver
+from loom_audit.sql import schema
+from loom_audit.sql.ground import connections
+from loom_audit.sql.ground import driver as sqlite_driver
+from loom_audit.sql.ground.connections import Connections
+from loom_audit.sql.ground.driver import SAFE_SQLITE, connect, driver
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections import calls
-from loom_audit.sql.statements import prepare
+from loom_audit.sql.store.ballast import Ballast
+from loom_audit.sql.store.database import Database, database_path, open_database
 from tests.contracts.stores import draft, logs_of, open_sqlite
 from tests.sql.conftest import record
 from tests.temporary import MEMORY

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_audit.errors import Corrupt
-from loom_audit.sql.packing import DICTIONARIES, pack, pack_id, unpack, unpack_id
+from loom_audit.sql.ground.packing import DICTIONARIES, pack, pack_id, unpack, unpack_id
 
 DOCS = Path(__file__).parents[2] / "docs"
 LIMIT = 1 << 20

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.sql.driver import driver
+from loom_audit.sql.ground.driver import driver
 from loom_audit.sql.salvage.pages import Pages, Row
 
 INTEGERS = [0, 1, -1, 127, -128, 32767, 1 << 23, -(1 << 31), 1 << 40, (1 << 63) - 1, -(1 << 63)]

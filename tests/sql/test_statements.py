@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_audit.sql.conditions import MANY, Where, chunks, in_list
-from loom_audit.sql.connection import Connection
-from loom_audit.sql.statements import prepare, translate
+from loom_audit.sql.ground.conditions import MANY, Where, chunks, in_list
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.statements import prepare, translate
 
 
 def test_parameters_stand_where_a_driver_wants_them() -> None:

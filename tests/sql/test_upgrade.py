@@ -22,11 +22,12 @@ from loom_audit.errors import (
     AuditUnavailable,
 )
 from loom_audit.model.events import SessionEnded, SessionStarted
-from loom_audit.sql import definition, schema, tables, upgrade
-from loom_audit.sql.connections import Connections
-from loom_audit.sql.database import Database, open_database
-from loom_audit.sql.driver import connect, driver
-from loom_audit.sql.upgrade import upgrade_locked
+from loom_audit.sql import definition, schema, tables
+from loom_audit.sql.ground.connections import Connections
+from loom_audit.sql.ground.driver import connect, driver
+from loom_audit.sql.store import upgrade
+from loom_audit.sql.store.database import Database, open_database
+from loom_audit.sql.store.upgrade import upgrade_locked
 from tests.contracts.stores import draft
 from tests.sql.conftest import record
 

@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from loom_audit.api.face import open_store
-from loom_audit.sql.clock import SystemClock
+from loom_audit.sql.ground.clock import SystemClock
 from loom_audit.web.shared.urls import quoted
 from tests.integrity.test_tamper import connect, unguarded
 from tests.web.conftest import Recorded, asking

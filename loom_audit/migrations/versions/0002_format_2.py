@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from loom_audit.sql.packing import DICTIONARIES
+from loom_audit.sql.ground.packing import DICTIONARIES
 
 revision: str = "0002"
 down_revision: str | Sequence[str] | None = "0001"

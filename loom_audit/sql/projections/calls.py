@@ -12,16 +12,17 @@ from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
 from loom_audit.model.text.summaries import failure, plain_text, summarize
 from loom_audit.ports import CallFilter
-from loom_audit.sql.clock import from_micros, to_micros
-from loom_audit.sql.conditions import Where, chunks
-from loom_audit.sql.connection import LARGEST, Connection, Row
-from loom_audit.sql.packing import (
+from loom_audit.sql.ground.clock import from_micros, to_micros
+from loom_audit.sql.ground.conditions import Where, chunks
+from loom_audit.sql.ground.connection import LARGEST, Connection, Row
+from loom_audit.sql.ground.packing import (
     check_numbers,
     check_texts,
     corrupt_on_mismatch,
     pack_id,
     unpack_id,
 )
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections import (
     changes,
     coverage,
@@ -32,7 +33,6 @@ from loom_audit.sql.projections import (
     sessions,
 )
 from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_list
-from loom_audit.sql.statements import prepare
 
 TABLES = ("call",)
 FACTS = (CallRequested, CallFinished)

@@ -9,20 +9,20 @@ from loom_audit.model.coverage import Origin
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import FileChange
 from loom_audit.model.records import RecordedChange
-from loom_audit.sql.clock import from_micros
-from loom_audit.sql.conditions import MANY, Where, chunks, in_list
-from loom_audit.sql.connection import LARGEST, Connection, Row
-from loom_audit.sql.connections import Connections
-from loom_audit.sql.packing import (
+from loom_audit.sql.ground.clock import from_micros
+from loom_audit.sql.ground.conditions import MANY, Where, chunks, in_list
+from loom_audit.sql.ground.connection import LARGEST, Connection, Row
+from loom_audit.sql.ground.connections import Connections
+from loom_audit.sql.ground.packing import (
     check_numbers,
     check_texts,
     corrupt_on_mismatch,
     pack_id,
     unpack_id,
 )
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections import numbers, sessions, states
 from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_list
-from loom_audit.sql.statements import prepare
 
 TABLES = ("change_set", "file_change", "candidate")
 FACTS = (FilesChanged,)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from loom_audit.model.events import CheckpointMarked
 from loom_audit.model.records import Checkpoint
 from loom_audit.model.text.summaries import plain_text
-from loom_audit.sql.clock import from_micros
-from loom_audit.sql.connection import Connection
-from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch
+from loom_audit.sql.ground.clock import from_micros
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.packing import check_numbers, check_texts, corrupt_on_mismatch
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
-from loom_audit.sql.statements import prepare
 
 TABLES = ("checkpoint",)
 FACTS = (CheckpointMarked,)

@@ -6,11 +6,11 @@ from typing import cast
 
 from loom_audit.model.coverage import Coverage, Level
 from loom_audit.model.events import CoverageLowered
-from loom_audit.sql.conditions import Where, chunks
-from loom_audit.sql.connection import Connection
-from loom_audit.sql.packing import check_texts
+from loom_audit.sql.ground.conditions import Where, chunks
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.packing import check_texts
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.rows import FollowedEvent, Rows, json_list
-from loom_audit.sql.statements import prepare
 
 TABLES = ("lowered",)
 FACTS = (CoverageLowered,)

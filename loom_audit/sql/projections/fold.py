@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from loom_audit.model.events import Event, TreeRelisted
-from loom_audit.sql.connection import Connection
+from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.projections import keyframes
 from loom_audit.sql.projections.rows import FollowedEvent, Rows, followed
 from loom_audit.sql.projections.subjects import FOLLOWING, PROJECTIONS, STATEMENTS

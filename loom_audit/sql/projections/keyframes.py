@@ -12,11 +12,11 @@ from backports.zstd import ZstdError, compress, decompress
 
 from loom_audit.errors import Corrupt, NotFound
 from loom_audit.model.events import TreeListed
-from loom_audit.sql.connection import LARGEST, Connection
+from loom_audit.sql.ground.connection import LARGEST, Connection
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections import tree
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 from loom_audit.sql.projections.tree import Listed
-from loom_audit.sql.statements import prepare
 
 TABLES = ("keyframe", "reach")
 FACTS = ()

@@ -6,12 +6,12 @@ from msgspec import Struct
 
 from loom_audit.model.records import OutsideChange
 from loom_audit.model.text.naming import Typed, choose_reading, read_typed
-from loom_audit.sql.clock import from_micros
-from loom_audit.sql.conditions import Where, chunks
-from loom_audit.sql.connection import LARGEST, Connection, Row
-from loom_audit.sql.packing import check_numbers, corrupt_on_mismatch
+from loom_audit.sql.ground.clock import from_micros
+from loom_audit.sql.ground.conditions import Where, chunks
+from loom_audit.sql.ground.connection import LARGEST, Connection, Row
+from loom_audit.sql.ground.packing import check_numbers, corrupt_on_mismatch
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections import changes
-from loom_audit.sql.statements import prepare
 
 _PATHS = prepare("SELECT number, path FROM path WHERE log = :log")
 _LINES = prepare(

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted
 from loom_audit.model.files import FileChange
-from loom_audit.sql.blob_rows import INSERT_ABSENT
+from loom_audit.sql.contents.blob_rows import INSERT_ABSENT
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections import states
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
-from loom_audit.sql.statements import prepare
 
 TABLES = ()
 FACTS = (FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted)

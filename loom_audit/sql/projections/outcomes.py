@@ -2,8 +2,8 @@
 
 from loom_audit.model.events import CallReported
 from loom_audit.model.text.summaries import failure
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
-from loom_audit.sql.statements import prepare
 
 TABLES = ("outcome",)
 FACTS = (CallReported,)

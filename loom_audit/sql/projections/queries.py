@@ -7,10 +7,11 @@ from loom_audit.model.files import FileState
 from loom_audit.model.records import Call, Checkpoint, OutsideChange, RecordedChange, Session
 from loom_audit.model.scope import Scope
 from loom_audit.ports import CallFilter, EventFilter, EventLog
-from loom_audit.sql.connection import Connection
-from loom_audit.sql.connections import Connections
-from loom_audit.sql.event_reader import EventReader
-from loom_audit.sql.event_rows import HEAD
+from loom_audit.sql.events.event_reader import EventReader
+from loom_audit.sql.events.event_rows import HEAD
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.connections import Connections
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections import (
     calls,
     changes,
@@ -25,7 +26,6 @@ from loom_audit.sql.projections import (
     workspaces,
 )
 from loom_audit.sql.projections.fold import rebuild
-from loom_audit.sql.statements import prepare
 
 _NUMBERED = (
     ("change_set", "seq"),

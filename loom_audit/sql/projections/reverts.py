@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from loom_audit.model.events import CallFinished
 from loom_audit.model.plans.taken_back import taken_back
-from loom_audit.sql.connection import Connection
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
-from loom_audit.sql.statements import prepare
 
 TABLES = ("revert",)
 FACTS = (CallFinished,)

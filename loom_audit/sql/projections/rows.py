@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from loom_audit.model.events import Event, Fact
 from loom_audit.model.text.summaries import plain_text
-from loom_audit.sql.clock import to_micros
-from loom_audit.sql.connection import Connection
-from loom_audit.sql.statements import Prepared
+from loom_audit.sql.ground.clock import to_micros
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.statements import Prepared
 
 
 class FollowedEvent(NamedTuple):

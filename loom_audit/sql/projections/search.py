@@ -13,10 +13,10 @@ from unicodedata import combining, normalize
 
 from loom_audit.model.events import CallFinished, CallRequested, Event
 from loom_audit.ports import EventFilter, EventLog
-from loom_audit.sql.conditions import Where
-from loom_audit.sql.connection import Connection
-from loom_audit.sql.connections import Connections
-from loom_audit.sql.statements import prepare
+from loom_audit.sql.ground.conditions import Where
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.connections import Connections
+from loom_audit.sql.ground.statements import prepare
 
 INDEXED_AT_ONCE = 500
 MAX_WORDS = 32 * 1024

@@ -13,11 +13,11 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.records import Session
 from loom_audit.model.text.summaries import plain_text
-from loom_audit.sql.clock import from_micros
-from loom_audit.sql.connection import LARGEST, Connection, Row
-from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch
+from loom_audit.sql.ground.clock import from_micros
+from loom_audit.sql.ground.connection import LARGEST, Connection, Row
+from loom_audit.sql.ground.packing import check_numbers, check_texts, corrupt_on_mismatch
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
-from loom_audit.sql.statements import prepare
 
 TABLES = ("session",)
 FACTS = ()

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Mapping
 
 from loom_audit.model.files import BlobId, FileState, Kind
-from loom_audit.sql.packing import check_numbers
+from loom_audit.sql.ground.packing import check_numbers
 
 KINDS: Mapping[int, Kind] = {
     stat.S_IFREG: "file",

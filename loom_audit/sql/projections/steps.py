@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted
 from loom_audit.model.files import FileChange, is_opaque, parents
-from loom_audit.sql.conditions import in_list
-from loom_audit.sql.connection import Connection, Row
+from loom_audit.sql.ground.conditions import in_list
+from loom_audit.sql.ground.connection import Connection, Row
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections import states
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
-from loom_audit.sql.statements import prepare
 
 TABLES = ("tree_step", "relisted")
 FACTS = (FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, get_args
 
 from loom_audit.model.events import Fact
+from loom_audit.sql.ground.statements import Prepared
 from loom_audit.sql.projections import (
     calls,
     changes,
@@ -26,7 +27,6 @@ from loom_audit.sql.projections import (
     workspaces,
 )
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
-from loom_audit.sql.statements import Prepared
 
 
 class Subject(Protocol):

@@ -8,13 +8,13 @@ from typing import cast
 
 from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted
 from loom_audit.model.files import FileState
-from loom_audit.sql.conditions import chunks, in_list
-from loom_audit.sql.connection import Connection, Row
-from loom_audit.sql.connections import Connections
-from loom_audit.sql.packing import check_numbers, corrupt_on_mismatch
+from loom_audit.sql.ground.conditions import chunks, in_list
+from loom_audit.sql.ground.connection import Connection, Row
+from loom_audit.sql.ground.connections import Connections
+from loom_audit.sql.ground.packing import check_numbers, corrupt_on_mismatch
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections import numbers, states, steps
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
-from loom_audit.sql.statements import prepare
 
 TABLES = ("tree_entry",)
 FACTS = (FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted)

@@ -3,10 +3,10 @@
 from loom_audit.model.events import BaselineFinished, ScopeAccepted, WorkspaceAttached
 from loom_audit.model.scope import Scope
 from loom_audit.model.text.summaries import plain_text
-from loom_audit.sql.connections import Connections
-from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch
+from loom_audit.sql.ground.connections import Connections
+from loom_audit.sql.ground.packing import check_numbers, check_texts, corrupt_on_mismatch
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
-from loom_audit.sql.statements import prepare
 
 TABLES = ("workspace",)
 FACTS = (WorkspaceAttached, BaselineFinished, ScopeAccepted)

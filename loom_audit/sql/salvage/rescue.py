@@ -16,9 +16,9 @@ from shutil import copyfile
 from typing import Any
 
 from loom_audit.errors import AuditError, AuditUnavailable, Corrupt, NotFound, StorageFailed
-from loom_audit.sql.driver import connect, driver
-from loom_audit.sql.encodings import decompress
-from loom_audit.sql.large_objects import CHUNK, LargeObjects
+from loom_audit.sql.contents.encodings import decompress
+from loom_audit.sql.contents.large_objects import CHUNK, LargeObjects
+from loom_audit.sql.ground.driver import connect, driver
 from loom_audit.sql.salvage.pages import Pages, Row
 
 _CACHE_BYTES = 16 * 1024 * 1024

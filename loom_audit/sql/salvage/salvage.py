@@ -34,9 +34,9 @@ from loom_audit.model.stored.manifest import check_manifest
 from loom_audit.model.stored.merkle import leaf_hash
 from loom_audit.model.stored.payloads import StoredPayload, check_payloads
 from loom_audit.ports import Progress, Report
-from loom_audit.sql.driver import driver
-from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
-from loom_audit.sql.packing import unpack, unpack_id
+from loom_audit.sql.events.event_rows import MAX_INLINE_PAYLOAD
+from loom_audit.sql.ground.driver import driver
+from loom_audit.sql.ground.packing import unpack, unpack_id
 from loom_audit.sql.salvage.rescue import Contents, open_source
 
 _EVENTS = (

@@ -15,7 +15,7 @@ from loom_audit import errors
 from loom_audit.errors import AuditUnavailable, PermissionDenied
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import Draft, Event
-from loom_audit.sql.event_log import SqlEventLog
+from loom_audit.sql.store.event_log import SqlEventLog
 from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.gate import AllowAll, Decision, DenyAll

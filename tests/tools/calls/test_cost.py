@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from loom_audit.api.face import open_store
-from loom_audit.sql import connections, driver
+from loom_audit.sql.ground import connections, driver
 
 
 @pytest.fixture

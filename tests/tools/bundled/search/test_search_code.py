@@ -14,7 +14,7 @@ from loom_audit.history.ground.code_index import list_code, read_code
 from loom_audit.model.text.code import chunks, definitions, language_of
 from loom_audit.ports.code import FoundCode
 from loom_audit.sql.code_index import SqlCodeIndex
-from loom_audit.sql.driver import connect
+from loom_audit.sql.ground.driver import connect
 from tests.tools.conftest import Bench
 
 

@@ -16,16 +16,16 @@ from msgspec import Struct
 from loom_audit.errors import AuditUnavailable, InvalidArguments, NotFound, StorageFailed
 from loom_audit.ports import Clock, Lock
 from loom_audit.sql import schema
-from loom_audit.sql.ballast import Ballast
-from loom_audit.sql.blobs import SqlBlobStore
-from loom_audit.sql.clock import SystemClock, from_micros
-from loom_audit.sql.connection import Row
-from loom_audit.sql.connections import Connections
-from loom_audit.sql.event_log import SqlEventLog
-from loom_audit.sql.large_objects import sync_folder
-from loom_audit.sql.packing import check_numbers, check_texts, corrupt_on_mismatch
+from loom_audit.sql.contents.blobs import SqlBlobStore
+from loom_audit.sql.contents.large_objects import sync_folder
+from loom_audit.sql.ground.clock import SystemClock, from_micros
+from loom_audit.sql.ground.connection import Row
+from loom_audit.sql.ground.connections import Connections
+from loom_audit.sql.ground.packing import check_numbers, check_texts, corrupt_on_mismatch
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.queries import SqlProjections
-from loom_audit.sql.statements import prepare
+from loom_audit.sql.store.ballast import Ballast
+from loom_audit.sql.store.event_log import SqlEventLog
 
 _COPY_TRIES = 5
 _URL = re.compile(r"(\w+)(?:\+\w+)?://[^/?]*(?:/([^?]*))?(?:\?.*)?", re.DOTALL)
@@ -222,7 +222,7 @@ def _bring_up_to_date(connections: Connections) -> None:
                 schema.create_all(connection)
             found = schema.revision(connection)
     if not schema.check_revision(found, connections.path):
-        from loom_audit.sql.upgrade import upgrade_locked
+        from loom_audit.sql.store.upgrade import upgrade_locked
 
         upgrade_locked(connections)
 

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any
 
 from loom_audit.ports import ReferencedBlob
-from loom_audit.sql.connection import Connection
-from loom_audit.sql.driver import driver
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.driver import driver
 from loom_audit.sql.projections.fold import empty, fold
 from loom_audit.sql.projections.rows import FollowedEvent
 from loom_audit.sql.projections.subjects import PROJECTIONS

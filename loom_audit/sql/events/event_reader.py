@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from loom_audit.model.events import CallReported, Event, ScopeAccepted, WorkspaceAttached
 from loom_audit.model.stored.codec import intention_of
 from loom_audit.ports import BlobStore, EventFilter
-from loom_audit.sql import event_rows
-from loom_audit.sql.conditions import Where, chunks
-from loom_audit.sql.connection import Connection
-from loom_audit.sql.packing import pack_id
-from loom_audit.sql.statements import prepare
+from loom_audit.sql.events import event_rows
+from loom_audit.sql.ground.conditions import Where, chunks
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.packing import pack_id
+from loom_audit.sql.ground.statements import prepare
 
 READ_EVENTS = 200
 """Events read in one go, so that no reader holds an old state of the store for long."""

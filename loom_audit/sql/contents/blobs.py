@@ -10,11 +10,17 @@ from typing import BinaryIO
 
 from loom_audit.errors import Corrupt, InvalidArguments, NotFound
 from loom_audit.model.files import BlobId
-from loom_audit.sql import blob_rows
-from loom_audit.sql.blob_rows import NO_ENTRIES, BlobEntry, load_with_bases
-from loom_audit.sql.connections import Connections
-from loom_audit.sql.encodings import MAX_DELTA, compress, compress_delta, compressor, decompress
-from loom_audit.sql.large_objects import CHUNK, LargeObjects
+from loom_audit.sql.contents import blob_rows
+from loom_audit.sql.contents.blob_rows import NO_ENTRIES, BlobEntry, load_with_bases
+from loom_audit.sql.contents.encodings import (
+    MAX_DELTA,
+    compress,
+    compress_delta,
+    compressor,
+    decompress,
+)
+from loom_audit.sql.contents.large_objects import CHUNK, LargeObjects
+from loom_audit.sql.ground.connections import Connections
 
 INLINE_BYTES = 256 * 1024
 """Most stored bytes that lie in a row; more become a file."""

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from loom_audit.sql.conditions import chunks, in_list
-from loom_audit.sql.connection import Connection, Row
-from loom_audit.sql.connections import Connections
-from loom_audit.sql.statements import prepare
+from loom_audit.sql.ground.conditions import chunks, in_list
+from loom_audit.sql.ground.connection import Connection, Row
+from loom_audit.sql.ground.connections import Connections
+from loom_audit.sql.ground.statements import prepare
 
 _SMALL = 32 * 1024
 """Most stored bytes of a row that is read together with others."""

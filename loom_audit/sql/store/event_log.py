@@ -19,23 +19,24 @@ from loom_audit.model.stored.codec import encode, id_of, read_envelope, seq_of
 from loom_audit.model.stored.merkle import Frontier, Node, root_at
 from loom_audit.model.stored.payloads import SALT_BYTES
 from loom_audit.ports import Clock, EventFilter, Wanted
-from loom_audit.sql import blob_rows, event_rows
-from loom_audit.sql.ballast import Ballast
-from loom_audit.sql.blob_rows import BlobEntry
-from loom_audit.sql.blobs import SqlBlobStore
-from loom_audit.sql.clock import to_micros
-from loom_audit.sql.conditions import in_list
-from loom_audit.sql.connection import Connection
-from loom_audit.sql.connections import Connections
-from loom_audit.sql.event_reader import READ_EVENTS, EventReader, remaining_window
-from loom_audit.sql.event_rows import HEAD
-from loom_audit.sql.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
-from loom_audit.sql.packing import pack_id
+from loom_audit.sql.contents import blob_rows
+from loom_audit.sql.contents.blob_rows import BlobEntry
+from loom_audit.sql.contents.blobs import SqlBlobStore
+from loom_audit.sql.events import event_rows
+from loom_audit.sql.events.event_reader import READ_EVENTS, EventReader, remaining_window
+from loom_audit.sql.events.event_rows import HEAD
+from loom_audit.sql.events.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
+from loom_audit.sql.events.stretches import CheckedLeaves, prove_stretch, read_stretch
+from loom_audit.sql.ground.clock import to_micros
+from loom_audit.sql.ground.conditions import in_list
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.connections import Connections
+from loom_audit.sql.ground.packing import pack_id
+from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections import calls
 from loom_audit.sql.projections.fold import fold
 from loom_audit.sql.projections.rows import followed
-from loom_audit.sql.statements import prepare
-from loom_audit.sql.stretches import CheckedLeaves, prove_stretch, read_stretch
+from loom_audit.sql.store.ballast import Ballast
 
 _LAST = prepare("SELECT seq, leaf, leaf_hash FROM event WHERE log = :log ORDER BY seq DESC LIMIT 1")
 # the last condition word for word, or the index is not used

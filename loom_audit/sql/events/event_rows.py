@@ -17,10 +17,10 @@ from loom_audit.model.stored.manifest import Manifest
 from loom_audit.model.stored.merkle import leaf_hash
 from loom_audit.model.stored.payloads import Payload
 from loom_audit.ports import BlobStore
-from loom_audit.sql.conditions import chunks, in_list
-from loom_audit.sql.connection import Connection
-from loom_audit.sql.packing import pack, pack_id, pack_raw, unpack
-from loom_audit.sql.statements import prepare
+from loom_audit.sql.ground.conditions import chunks, in_list
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.packing import pack, pack_id, pack_raw, unpack
+from loom_audit.sql.ground.statements import prepare
 
 INLINE_PAYLOAD = 800
 """Most packed bytes of a payload in its row: SQLite keeps such rows out of overflow pages."""

@@ -6,8 +6,8 @@ from typing import Any
 from loom_audit.errors import Corrupt
 from loom_audit.model.stored.codec import MAX_LEAF
 from loom_audit.ports import PayloadRow
-from loom_audit.sql.event_rows import MAX_INLINE_PAYLOAD
-from loom_audit.sql.packing import unpack, unpack_id
+from loom_audit.sql.events.event_rows import MAX_INLINE_PAYLOAD
+from loom_audit.sql.ground.packing import unpack, unpack_id
 
 LAST = 2**63 - 1
 """Comes after every seq."""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
-from loom_audit.sql.connection import Connection
+from loom_audit.sql.evidence.comparison import listing_query
+from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.projections import keyframes
-from loom_audit.sql.projections.comparison import listing_query
 from loom_audit.sql.projections.fold import between_keyframes
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 from loom_audit.sql.projections.subjects import (

@@ -24,7 +24,7 @@ from backports.zstd import (
 )
 
 from loom_audit.errors import AuditUnavailable, Corrupt, StorageFailed
-from loom_audit.sql.encodings import LEVEL
+from loom_audit.sql.contents.encodings import LEVEL
 
 CHUNK = 1 << 20
 _WINDOW_LOG = 21

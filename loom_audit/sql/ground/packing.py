@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 from loom_audit.errors import Corrupt
-from loom_audit.sql.clock import to_micros
+from loom_audit.sql.ground.clock import to_micros
 
 _RAW, _DEFLATED, _FOLDED = b"\x00", b"\x01", b"\x02"
 

@@ -10,8 +10,8 @@ from functools import lru_cache
 
 from loom_audit.errors import Corrupt
 from loom_audit.model.stored.merkle import Frontier, Node, NodeAt, frontier_at, subtree_root
-from loom_audit.sql.connection import Connection
-from loom_audit.sql.statements import prepare
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.statements import prepare
 
 TILE = 8
 """Levels from one stored level to the next."""

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from loom_audit.errors import AuditUnavailable
-from loom_audit.sql.connection import Connection, Dialect, Row
+from loom_audit.sql.ground.connection import Connection, Dialect, Row
 
 Values = Mapping[str, Any]
 _Binder = Callable[[Values], Any]

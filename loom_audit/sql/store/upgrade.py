@@ -17,13 +17,13 @@ from sqlalchemy.pool import StaticPool
 from loom_audit.errors import AuditUnavailable, Corrupt, NotFound
 from loom_audit.model.stored.merkle import root_at
 from loom_audit.sql import schema
-from loom_audit.sql.blobs import SqlBlobStore
-from loom_audit.sql.connection import Connection
-from loom_audit.sql.connections import Connections, store_lock
-from loom_audit.sql.driver import connect, driver
-from loom_audit.sql.event_reader import EventReader
-from loom_audit.sql.large_objects import sync_folder
-from loom_audit.sql.merkle_tree import stored_nodes
+from loom_audit.sql.contents.blobs import SqlBlobStore
+from loom_audit.sql.contents.large_objects import sync_folder
+from loom_audit.sql.events.event_reader import EventReader
+from loom_audit.sql.events.merkle_tree import stored_nodes
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.connections import Connections, store_lock
+from loom_audit.sql.ground.driver import connect, driver
 from loom_audit.sql.projections.fold import rebuild
 
 MIGRATIONS = "loom_audit:migrations"

@@ -16,21 +16,27 @@ from loom_audit.model.stored.merkle import Node
 from loom_audit.model.text.summaries import plain_text
 from loom_audit.ports import EventRow, PayloadRow, Progress, ReferencedBlob, Report
 from loom_audit.ports.evidence import CheckedEvent
-from loom_audit.sql.blobs import SqlBlobStore, base_version
-from loom_audit.sql.clock import to_micros
-from loom_audit.sql.connection import Connection
-from loom_audit.sql.connections import Connections
-from loom_audit.sql.database import Database
-from loom_audit.sql.driver import connect, driver, write_error
-from loom_audit.sql.evidence_rows import read_hash, read_id, read_leaf, read_parts, read_seq
-from loom_audit.sql.large_objects import LargeObjects
-from loom_audit.sql.merkle_tree import TILE
-from loom_audit.sql.packing import DICTIONARIES
+from loom_audit.sql.contents.blobs import SqlBlobStore, base_version
+from loom_audit.sql.contents.large_objects import LargeObjects
+from loom_audit.sql.events.merkle_tree import TILE
+from loom_audit.sql.evidence.comparison import RebuiltProjections
+from loom_audit.sql.evidence.evidence_rows import (
+    read_hash,
+    read_id,
+    read_leaf,
+    read_parts,
+    read_seq,
+)
+from loom_audit.sql.evidence.quick_check import QuickCheck
+from loom_audit.sql.ground.clock import to_micros
+from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.connections import Connections
+from loom_audit.sql.ground.driver import connect, driver, write_error
+from loom_audit.sql.ground.packing import DICTIONARIES
 from loom_audit.sql.projections import keyframes, tree
-from loom_audit.sql.projections.comparison import RebuiltProjections
-from loom_audit.sql.projections.quick_check import QuickCheck
 from loom_audit.sql.projections.rows import FollowedEvent, followed
 from loom_audit.sql.schema import REVISION
+from loom_audit.sql.store.database import Database
 
 _BATCH = 64
 """Rows at a time; more of them live long enough to make garbage collection dear."""

@@ -15,8 +15,8 @@ from msgspec import Struct, field
 
 from loom_audit.errors import AuditError, AuditUnavailable, Conflict, NotFound
 from loom_audit.ports import Lock
-from loom_audit.sql.connection import Connection, Row
-from loom_audit.sql.driver import (
+from loom_audit.sql.ground.connection import Connection, Row
+from loom_audit.sql.ground.driver import (
     HINTS,
     connect,
     connect_writer,
@@ -25,7 +25,7 @@ from loom_audit.sql.driver import (
     read_error,
     write_error,
 )
-from loom_audit.sql.statements import Prepared
+from loom_audit.sql.ground.statements import Prepared
 
 LOCK_SECONDS = 60.0
 

@@ -8,12 +8,12 @@ from loom_audit.model.events import Event, TreeHead
 from loom_audit.model.stored.codec import PREV_DIGITS, read_envelope
 from loom_audit.model.stored.merkle import node_hash, root_at
 from loom_audit.ports import Wanted
-from loom_audit.sql.connection import Connection, Row
-from loom_audit.sql.connections import Connections
-from loom_audit.sql.event_reader import EventReader
-from loom_audit.sql.event_rows import damage_error, read_leaf
-from loom_audit.sql.merkle_tree import TILE, stored_nodes
-from loom_audit.sql.statements import prepare
+from loom_audit.sql.events.event_reader import EventReader
+from loom_audit.sql.events.event_rows import damage_error, read_leaf
+from loom_audit.sql.events.merkle_tree import TILE, stored_nodes
+from loom_audit.sql.ground.connection import Connection, Row
+from loom_audit.sql.ground.connections import Connections
+from loom_audit.sql.ground.statements import prepare
 
 _AT_ONCE = 1000
 _KEPT = 2 * _AT_ONCE

@@ -1,0 +1,1 @@
+"""Contents: how they are encoded, in rows and in files beside the database."""

@@ -1,0 +1,1 @@
+"""Events as they lie in rows, the Merkle tree over them, and reading them checked."""

@@ -1,0 +1,1 @@
+"""What is stored, unchecked, for verification; projections compared with the log."""

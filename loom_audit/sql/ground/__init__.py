@@ -1,0 +1,1 @@
+"""What all the rest stands on: the driver, its connections, statements, and what columns hold."""
