@@ -12,7 +12,7 @@ PACKAGE = ROOT / "loom_audit"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 DOCUMENTS = (ARCHITECTURE, ROOT / "CONTRIBUTING.md")
 PICTURES = re.findall(r"^```text\n(.*?)^```$", ARCHITECTURE.read_text("utf-8"), re.M | re.S)
-PICTURE, HISTORY, TOOLS, API = PICTURES
+PICTURE, HISTORY, SQL, TOOLS, API = PICTURES
 
 
 def exists(path: str) -> bool:
@@ -56,6 +56,10 @@ def test_the_picture_shows_every_room_in_the_order_of_the_imports() -> None:
 
 def test_the_rooms_of_history_are_shown_in_the_order_of_the_imports() -> None:
     assert [line.split()[0] for line in HISTORY.splitlines()] == layers("loom_audit.history")
+
+
+def test_the_rooms_of_sql_are_shown_in_the_order_of_the_imports() -> None:
+    assert [line.split()[0] for line in SQL.splitlines()] == layers("loom_audit.sql")
 
 
 def test_the_rooms_of_the_tools_are_shown_in_the_order_of_the_imports() -> None:
