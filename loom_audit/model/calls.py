@@ -1,6 +1,7 @@
 """Calls as lists show them, made of the events of a log."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -27,6 +28,34 @@ _LOOKED_AT = 80
 """Of so many changes the first paths are listed."""
 
 
+def asked(fact: CallRequested) -> dict[str, Any]:
+    """What a request says of its call, by the fields of `Call`; the table has the same."""
+    return {
+        "call_id": fact.call_id,
+        "tool": plain_text(fact.tool),
+        "effect": fact.effect,
+        "summary": summarize(fact.arguments),
+        "within": fact.within,
+    }
+
+
+def ended(fact: CallFinished) -> dict[str, Any]:
+    """What a finish says of its call, by the fields of `Call`; the table has the same."""
+    return {
+        "status": fact.status,
+        "coverage": fact.coverage,
+        "error": failure(fact.status, fact.result),
+        "reverts": tuple(fact.reverts),
+        "duration": fact.duration,
+        "sandbox": plain_text(fact.sandbox),
+    }
+
+
+ASKED = tuple(asked(CallRequested("", "", {}, "read")))
+ENDED = tuple(ended(CallFinished("", "", "read", "ok", None)))
+"""The fields of `Call` that a request, and that a finish says."""
+
+
 class CallFold:
     """The calls of events that are added in order of seq.
 
@@ -47,7 +76,21 @@ class CallFold:
         """The next event; one that is about no call changes nothing."""
         match event.fact:
             case CallRequested() as request:
-                self._calls[event.session, request.call_id] = _requested(event, request)
+                self._calls[event.session, request.call_id] = Call(
+                    seq=None,
+                    requested=event.seq,
+                    at=event.at,
+                    session=event.session,
+                    actor=plain_text(event.actor),
+                    status="open",
+                    coverage=FULL,
+                    error="",
+                    paths=(),
+                    changed=0,
+                    reverts=(),
+                    duration=0,
+                    **asked(request),
+                )
             case CallFinished() as finish:
                 self._finish(event, finish)
             case FilesChanged(call_id=str(call_id)) as fact:
@@ -67,16 +110,7 @@ class CallFold:
             self.ended.setdefault(key, (event.seq, fact))
         if call is None or call.seq is not None:
             return
-        self._calls[key] = replace(
-            call,
-            seq=event.seq,
-            status=fact.status,
-            coverage=fact.coverage,
-            error=failure(fact.status, fact.result),
-            reverts=tuple(fact.reverts),
-            duration=fact.duration,
-            sandbox=plain_text(fact.sandbox),
-        )
+        self._calls[key] = replace(call, seq=event.seq, **ended(fact))
 
     def reverted(self) -> dict[int, int]:
         """Number of what was taken back → number of the call that did, while that one stands."""
@@ -118,25 +152,3 @@ class CallFold:
                 changed=len(set(paths)),
                 undone_by=None if call.seq is None else reverted.get(call.seq),
             )
-
-
-def _requested(event: Event, fact: CallRequested) -> Call:
-    return Call(
-        call_id=fact.call_id,
-        seq=None,
-        requested=event.seq,
-        at=event.at,
-        session=event.session,
-        actor=plain_text(event.actor),
-        tool=plain_text(fact.tool),
-        effect=fact.effect,
-        status="open",
-        coverage=FULL,
-        summary=summarize(fact.arguments),
-        error="",
-        paths=(),
-        changed=0,
-        reverts=(),
-        duration=0,
-        within=fact.within,
-    )

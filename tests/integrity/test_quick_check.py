@@ -12,7 +12,9 @@ from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CallFinished, CallRequested, CoverageLowered, Fact, FilesChanged
 from loom_audit.ports import EventRow
 from loom_audit.sql.evidence.evidence import SqlEvidence, open_evidence
-from loom_audit.sql.projections.subjects import PROJECTIONS
+from loom_audit.sql.ground.statements import prepare
+from loom_audit.sql.projections.rows import ReadBack
+from loom_audit.sql.projections.subjects import PROJECTIONS, STREAMED
 from tests.integrity.conftest import Recorded, Writer, record
 from tests.integrity.test_tamper import PROJECTED, connect, find_seq, unguarded
 
@@ -51,6 +53,23 @@ def test_an_edited_projection_is_not_agreed_to(store: Recorded, table: str, sql:
     found, counted = verified(store)
     assert counted.again == 1
     assert not found.ok
+
+
+@pytest.mark.parametrize("table", [table for one in STREAMED for table in one.TABLES])
+def test_a_log_with_a_column_that_is_not_read_back_is_not_agreed_to(
+    store: Recorded, table: str
+) -> None:
+    with connect(store) as raw:
+        raw.execute(f"ALTER TABLE {table} ADD COLUMN unheard TEXT")
+    _, counted = verified(store)
+    assert counted.again == 1
+
+
+def test_a_column_that_a_statement_fills_is_read_back() -> None:
+    filled = prepare("UPDATE call SET told = :told WHERE log = :log AND finished = :finished")
+    one = ReadBack(filled, "call", {"told": "coalesce(call.told, 0)"}, "FROM call WHERE log = ?")
+    assert one.query == "SELECT coalesce(call.told, 0), call.finished FROM call WHERE log = ?"
+    assert one.columns == {"told", "finished"}
 
 
 def columns_of(raw: Any, table: str) -> list[tuple[str, str]]:

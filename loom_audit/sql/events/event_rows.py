@@ -20,7 +20,7 @@ from loom_audit.ports import BlobStore
 from loom_audit.sql.ground.conditions import chunks, in_list
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.packing import pack, pack_id, pack_raw, unpack
-from loom_audit.sql.ground.statements import prepare
+from loom_audit.sql.ground.statements import insert_into, prepare
 
 INLINE_PAYLOAD = 800
 """Most packed bytes of a payload in its row: SQLite keeps such rows out of overflow pages."""
@@ -31,13 +31,11 @@ MAX_INLINE_PAYLOAD = 1 << 20
 HEAD = prepare("SELECT max(seq) FROM event WHERE log = :log AND seq <= 9223372036854775807")
 """The last event; a seq of another type than a number sorts behind them all."""
 
-_INSERT_EVENT = prepare(
-    "INSERT INTO event (log, seq, id, kind, leaf, leaf_hash) "
-    "VALUES (:log, :seq, :id, :kind, :leaf, :leaf_hash)"
-)
-_INSERT_PAYLOAD = prepare(
-    "INSERT INTO payload (log, seq, role, n, salt, content, blob) VALUES (:log, :seq, :role, "
-    ":n, :salt, :content, (SELECT number FROM blob WHERE sha256 = :blob))"
+_INSERT_EVENT = insert_into("event", ("seq", "id", "kind", "leaf", "leaf_hash"))
+_INSERT_PAYLOAD = insert_into(
+    "payload",
+    ("seq", "role", "n", "salt", "content"),
+    blob="(SELECT number FROM blob WHERE sha256 = :blob)",
 )
 _PAYLOADS = (
     "SELECT p.seq, p.role, p.n, p.salt, p.content, b.sha256 FROM payload p "

@@ -11,7 +11,7 @@ from functools import lru_cache
 from loom_audit.errors import Corrupt
 from loom_audit.model.stored.merkle import Frontier, Node, NodeAt, frontier_at, subtree_root
 from loom_audit.sql.ground.connection import Connection
-from loom_audit.sql.ground.statements import prepare
+from loom_audit.sql.ground.statements import insert_into, prepare
 
 TILE = 8
 """Levels from one stored level to the next."""
@@ -24,9 +24,7 @@ _NODES = prepare(
     "SELECT position, hash FROM tree_node WHERE log = :log AND level = :level "
     "AND position >= :start AND position < :end ORDER BY position"
 )
-_INSERT = prepare(
-    "INSERT INTO tree_node (log, level, position, hash) VALUES (:log, :level, :position, :hash)"
-)
+_INSERT = insert_into("tree_node", ("level", "position", "hash"))
 
 
 def insert_nodes(connection: Connection, log: int, nodes: Sequence[Node]) -> None:

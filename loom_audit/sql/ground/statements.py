@@ -4,7 +4,7 @@ Columns hold integers, text and bytes only, so rows are what the driver gives.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
@@ -51,10 +51,11 @@ def translate(sql: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
 class Prepared:
     """A statement with named parameters, translated once for each dialect it runs on."""
 
-    __slots__ = ("_sql", "_translated")
+    __slots__ = ("_sql", "_translated", "names")
 
     def __init__(self, sql: str) -> None:
         self._sql = sql
+        self.names = tuple(dict.fromkeys(translate(sql, "sqlite")[1]))
         self._translated: dict[Dialect, tuple[str, _Binder]] = {}
 
     def run(self, connection: Connection, /, **values: Any) -> None:
@@ -119,6 +120,18 @@ def _binder(names: Sequence[str], dialect: Dialect) -> _Binder:
     if len(names) < 2:
         return lambda values: tuple([values[name] for name in names])
     return itemgetter(*names)
+
+
+def insert_into(
+    table: str, columns: Iterable[str], conflict: str = "", /, **expressions: str
+) -> Prepared:
+    """An INSERT of one row of a log, whose columns hold the values of the same names.
+
+    Those with an expression hold what it makes of values; `conflict` is its ON CONFLICT clause.
+    """
+    values = {name: f":{name}" for name in ("log", *columns)} | expressions
+    columns, made = ", ".join(values), ", ".join(values.values())
+    return prepare(f"INSERT INTO {table} ({columns}) VALUES ({made}) {conflict}")
 
 
 @lru_cache(maxsize=_KEPT)

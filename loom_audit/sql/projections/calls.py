@@ -7,10 +7,10 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from loom_audit.errors import NotFound
+from loom_audit.model.calls import ASKED, ENDED, asked, ended
 from loom_audit.model.coverage import FULL, NOT_FAILED, Coverage, Effect, Level
 from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
-from loom_audit.model.text.summaries import failure, plain_text, summarize
 from loom_audit.ports import CallFilter
 from loom_audit.sql.ground.clock import from_micros, to_micros
 from loom_audit.sql.ground.conditions import Where, chunks
@@ -22,7 +22,7 @@ from loom_audit.sql.ground.packing import (
     pack_id,
     unpack_id,
 )
-from loom_audit.sql.ground.statements import prepare
+from loom_audit.sql.ground.statements import insert_into, prepare
 from loom_audit.sql.projections import (
     changes,
     coverage,
@@ -37,64 +37,68 @@ from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_
 TABLES = ("call",)
 FACTS = (CallRequested, CallFinished)
 
-_REQUESTED = prepare(
-    "INSERT INTO call (log, requested, session, call_id, at, actor, tool, effect, status, "
-    "summary, error, changed, duration, sandbox, within) "
-    f"VALUES (:log, :requested, {sessions.NUMBER}, :call_id, :at, "
-    "nullif(:actor, (SELECT actor FROM session WHERE log = :log AND id = :session)), "
-    ":tool, :effect, 'open', :summary, '', 0, 0, '', :within)"
+
+def _columns(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of `Call` as columns hold them."""
+    columns = dict(said)
+    if "call_id" in columns:
+        columns["call_id"] = pack_id(columns["call_id"])
+    if "coverage" in columns:
+        coverage = columns["coverage"]
+        columns["coverage"] = None if coverage.level == "full" else coverage.level
+        columns["reasons"] = json_list(coverage.reasons)
+    if "reverts" in columns:
+        columns["reverts"] = json_list(columns["reverts"])
+    return columns
+
+
+_ENDED = (*ENDED, "reasons")
+"""The columns that are filled by what a finish says."""
+
+_UNFINISHED = {"status": "'open'", "error": "''", "duration": "0", "sandbox": "''"}
+"""What the columns of a finish hold until then, where it is not null."""
+
+_REQUESTED = insert_into(
+    "call",
+    ("requested", "session", "at", "actor", *ASKED),
+    session=sessions.NUMBER,
+    actor="nullif(:actor, (SELECT actor FROM session WHERE log = :log AND id = :session))",
+    changed="0",
+    **_UNFINISHED,
 )
 # `+`: not by the index of open calls, of which a transcript may have thousands
 _FINISHED = prepare(
-    "UPDATE call SET finished = :finished, status = :status, coverage = :coverage, "
-    "reasons = :reasons, error = :error, reverts = :reverts, duration = :duration, "
-    "sandbox = :sandbox WHERE log = :log AND call_id = :call_id "
+    f"UPDATE call SET finished = :finished, {', '.join(f'{name} = :{name}' for name in _ENDED)} "
+    "WHERE log = :log AND call_id = :call_id "
     f"AND session IS NOT DISTINCT FROM {sessions.NUMBER} "
     "AND +finished IS NULL AND requested < :finished"
 )
 STATEMENTS = (_REQUESTED, _FINISHED)
 
 # an actor that is written out though it is the session's is none that we wrote
+_WITH_SESSION = "FROM call LEFT JOIN session s ON s.number = call.session AND s.log = call.log"
+_OF_SESSION = {
+    "session": "coalesce(s.id, call.session, '')",
+    "actor": "CASE WHEN call.actor = s.actor THEN NULL ELSE coalesce(call.actor, s.actor) END",
+}
 READ_BACK = (
     ReadBack(
         _REQUESTED,
-        {
-            "requested": "c.requested",
-            "session": "coalesce(s.id, c.session, '')",
-            "call_id": "c.call_id",
-            "at": "c.at",
-            "actor": "CASE WHEN c.actor = s.actor THEN NULL ELSE coalesce(c.actor, s.actor) END",
-            "tool": "c.tool",
-            "effect": "c.effect",
-            "summary": "c.summary",
-            "within": "c.within",
-        },
-        "FROM call c LEFT JOIN session s ON s.number = c.session AND s.log = c.log "
-        "WHERE c.log = ? ORDER BY c.requested",
+        "call",
+        _OF_SESSION,
+        f"{_WITH_SESSION} WHERE call.log = ? ORDER BY call.requested",
     ),
     ReadBack(
         _FINISHED,
-        {
-            "finished": "c.finished",
-            "session": "coalesce(s.id, c.session, '')",
-            "call_id": "c.call_id",
-            "status": "c.status",
-            "coverage": "c.coverage",
-            "reasons": "c.reasons",
-            "error": "c.error",
-            "reverts": "c.reverts",
-            "duration": "c.duration",
-            "sandbox": "c.sandbox",
-        },
-        "FROM call c LEFT JOIN session s ON s.number = c.session AND s.log = c.log "
-        "WHERE c.log = ? AND c.finished IS NOT NULL ORDER BY c.finished",
+        "call",
+        _OF_SESSION,
+        f"{_WITH_SESSION} WHERE call.log = ? AND call.finished IS NOT NULL ORDER BY call.finished",
     ),
 )
 
+_AS_OPEN = " AND ".join(f"{name} IS {_UNFINISHED.get(name, 'NULL')}" for name in _ENDED)
 _ODD = prepare(
-    "SELECT 1 FROM call WHERE log = :log AND finished IS NULL AND NOT (status = 'open' "
-    "AND coverage IS NULL AND reasons IS NULL AND error = '' AND reverts IS NULL "
-    "AND duration = 0 AND sandbox = '') LIMIT 1"
+    f"SELECT 1 FROM call WHERE log = :log AND finished IS NULL AND NOT ({_AS_OPEN}) LIMIT 1"
 )
 _COLUMNS = (
     "c.requested, c.finished, c.call_id, c.at, coalesce(c.actor, s.actor, ''), "
@@ -128,27 +132,17 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
                 _REQUESTED,
                 requested=event.seq,
                 session=event.session,
-                call_id=pack_id(request.call_id),
                 at=event.at,
                 actor=event.actor,
-                tool=plain_text(request.tool),
-                effect=request.effect,
-                summary=summarize(request.arguments),
-                within=request.within,
+                **_columns(asked(request)),
             )
-        case CallFinished() as fact:
+        case CallFinished() as finish:
             rows.add(
                 _FINISHED,
                 session=event.session,
-                call_id=pack_id(fact.call_id),
+                call_id=pack_id(finish.call_id),
                 finished=event.seq,
-                status=fact.status,
-                coverage=None if fact.coverage.level == "full" else fact.coverage.level,
-                reasons=json_list(fact.coverage.reasons),
-                error=failure(fact.status, fact.result),
-                reverts=json_list(fact.reverts),
-                duration=fact.duration,
-                sandbox=plain_text(fact.sandbox),
+                **_columns(ended(finish)),
             )
 
 

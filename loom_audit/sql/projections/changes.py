@@ -20,7 +20,7 @@ from loom_audit.sql.ground.packing import (
     pack_id,
     unpack_id,
 )
-from loom_audit.sql.ground.statements import prepare
+from loom_audit.sql.ground.statements import insert_into, prepare
 from loom_audit.sql.projections import numbers, sessions, states
 from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_list
 
@@ -41,10 +41,12 @@ _CHANGE_SET = prepare(
     "WHERE d.log = :log AND d.call_id = :call AND d.requested < :seq "
     "AND d.session IS NOT DISTINCT FROM s.number)"
 )
-_FILE_CHANGE = prepare(
-    "INSERT INTO file_change (log, seq, n, path, old_mode, old_size, old_blob, new_mode, "
-    f"new_size, new_blob) VALUES (:log, :seq, :n, {numbers.PATH}, :old_mode, :old_size, "
-    f"{numbers.BLOB.format('old_blob')}, :new_mode, :new_size, {numbers.BLOB.format('new_blob')})"
+_FILE_CHANGE = insert_into(
+    "file_change",
+    ("seq", "n", "path", "old_mode", "old_size", "old_blob", "new_mode", "new_size", "new_blob"),
+    path=numbers.PATH,
+    old_blob=numbers.BLOB.format("old_blob"),
+    new_blob=numbers.BLOB.format("new_blob"),
 )
 _MEANT = (
     "SELECT :log, requested, :seq FROM call "
@@ -86,37 +88,33 @@ STATEMENTS = (_CHANGE_SET, _FILE_CHANGE, *_CANDIDATES_MADE, _CALL_COUNT, _SESSIO
 READ_BACK = (
     ReadBack(
         _CHANGE_SET,
+        "change_set",
         {
-            "seq": "x.seq",
-            "at": "x.at",
-            "session": "coalesce(s.id, x.session, '')",
-            "actor": "CASE WHEN x.actor = s.actor THEN NULL ELSE coalesce(x.actor, s.actor) END",
-            "origin": "x.origin",
-            "call": "CASE WHEN c.requested < x.seq AND c.session IS x.session THEN c.call_id "
-            "ELSE x.requested END",
-            "causes": "x.causes",
+            "session": "coalesce(s.id, change_set.session, '')",
+            "actor": "CASE WHEN change_set.actor = s.actor THEN NULL "
+            "ELSE coalesce(change_set.actor, s.actor) END",
+            "call": "CASE WHEN c.requested < change_set.seq "
+            "AND c.session IS change_set.session THEN c.call_id ELSE change_set.requested END",
         },
-        "FROM change_set x LEFT JOIN session s ON s.number = x.session AND s.log = x.log "
-        "LEFT JOIN call c ON c.log = x.log AND c.requested = x.requested "
-        "WHERE x.log = ? ORDER BY x.seq",
+        "FROM change_set "
+        "LEFT JOIN session s ON s.number = change_set.session AND s.log = change_set.log "
+        "LEFT JOIN call c ON c.log = change_set.log AND c.requested = change_set.requested "
+        "WHERE change_set.log = ? ORDER BY change_set.seq",
     ),
     # a number that leads nowhere is shown as it is: it equals no path and no hash
     ReadBack(
         _FILE_CHANGE,
+        "file_change",
         {
-            "seq": "f.seq",
-            "n": "f.n",
             "path": "p.path",
-            "old_mode": "f.old_mode",
-            "old_size": "f.old_size",
-            "old_blob": "coalesce(a.sha256, f.old_blob)",
-            "new_mode": "f.new_mode",
-            "new_size": "f.new_size",
-            "new_blob": "coalesce(b.sha256, f.new_blob)",
+            "old_blob": "coalesce(a.sha256, file_change.old_blob)",
+            "new_blob": "coalesce(b.sha256, file_change.new_blob)",
         },
-        "FROM file_change f LEFT JOIN path p ON p.number = f.path AND p.log = f.log "
-        "LEFT JOIN blob a ON a.number = f.old_blob LEFT JOIN blob b ON b.number = f.new_blob "
-        "WHERE f.log = ? ORDER BY f.seq, f.n",
+        "FROM file_change "
+        "LEFT JOIN path p ON p.number = file_change.path AND p.log = file_change.log "
+        "LEFT JOIN blob a ON a.number = file_change.old_blob "
+        "LEFT JOIN blob b ON b.number = file_change.new_blob "
+        "WHERE file_change.log = ? ORDER BY file_change.seq, file_change.n",
     ),
 )
 

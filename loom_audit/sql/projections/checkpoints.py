@@ -8,16 +8,13 @@ from loom_audit.model.text.summaries import plain_text
 from loom_audit.sql.ground.clock import from_micros
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.packing import check_numbers, check_texts, corrupt_on_mismatch
-from loom_audit.sql.ground.statements import prepare
+from loom_audit.sql.ground.statements import insert_into, prepare
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
 TABLES = ("checkpoint",)
 FACTS = (CheckpointMarked,)
 
-_MARKED = prepare(
-    "INSERT INTO checkpoint (log, seq, name, point, at, note) "
-    "VALUES (:log, :seq, :name, :point, :at, :note)"
-)
+_MARKED = insert_into("checkpoint", ("seq", "name", "point", "at", "note"))
 STATEMENTS = (_MARKED,)
 
 _NEWEST_FIRST = prepare(

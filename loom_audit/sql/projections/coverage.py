@@ -9,16 +9,13 @@ from loom_audit.model.events import CoverageLowered
 from loom_audit.sql.ground.conditions import Where, chunks
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.packing import check_texts
-from loom_audit.sql.ground.statements import prepare
+from loom_audit.sql.ground.statements import insert_into, prepare
 from loom_audit.sql.projections.rows import FollowedEvent, Rows, json_list
 
 TABLES = ("lowered",)
 FACTS = (CoverageLowered,)
 
-_LOWERED = prepare(
-    "INSERT INTO lowered (log, number, seq, level, reasons) "
-    "VALUES (:log, :number, :seq, :level, :reasons)"
-)
+_LOWERED = insert_into("lowered", ("number", "seq", "level", "reasons"))
 STATEMENTS = (_LOWERED,)
 _LOWERED_AT = prepare("SELECT seq FROM lowered WHERE log = :log AND number = :number ORDER BY seq")
 

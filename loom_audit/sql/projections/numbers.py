@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted
 from loom_audit.model.files import FileChange
 from loom_audit.sql.contents.blob_rows import INSERT_ABSENT
-from loom_audit.sql.ground.statements import prepare
+from loom_audit.sql.ground.statements import insert_into
 from loom_audit.sql.projections import states
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
@@ -15,9 +15,7 @@ FACTS = (FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted)
 PATH = "(SELECT number FROM path WHERE log = :log AND path = :path)"
 BLOB = "(SELECT number FROM blob WHERE sha256 = :{})"
 
-_PATH = prepare(
-    "INSERT INTO path (log, path) VALUES (:log, :path) ON CONFLICT (log, path) DO NOTHING"
-)
+_PATH = insert_into("path", ("path",), "ON CONFLICT (log, path) DO NOTHING")
 STATEMENTS = (INSERT_ABSENT, _PATH)
 
 

@@ -2,15 +2,14 @@
 
 from loom_audit.model.events import CallReported
 from loom_audit.model.text.summaries import failure
-from loom_audit.sql.ground.statements import prepare
+from loom_audit.sql.ground.statements import insert_into
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
 TABLES = ("outcome",)
 FACTS = (CallReported,)
 
-_TOLD = prepare(
-    "INSERT INTO outcome (log, number, seq, status, error) "
-    "VALUES (:log, :number, :seq, :status, :error) ON CONFLICT (log, number) DO NOTHING"
+_TOLD = insert_into(
+    "outcome", ("number", "seq", "status", "error"), "ON CONFLICT (log, number) DO NOTHING"
 )
 STATEMENTS = (_TOLD,)
 

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from loom_audit.model.events import CallFinished
 from loom_audit.model.plans.taken_back import taken_back
 from loom_audit.sql.ground.connection import Connection
-from loom_audit.sql.ground.statements import prepare
+from loom_audit.sql.ground.statements import insert_into, prepare
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
 TABLES = ("revert",)
 FACTS = (CallFinished,)
 
-_REVERTED = prepare("INSERT INTO revert (log, number, target) VALUES (:log, :number, :target)")
+_REVERTED = insert_into("revert", ("number", "target"))
 STATEMENTS = (_REVERTED,)
 
 _NEWEST_FIRST = prepare("SELECT number, target FROM revert WHERE log = :log ORDER BY number DESC")

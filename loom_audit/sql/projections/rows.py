@@ -1,7 +1,8 @@
 """What the statements of projections are run with, collected over some events of one log."""
 
 import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -40,17 +41,31 @@ def json_list(values: Sequence[Any]) -> str | None:
 class ReadBack(Struct, frozen=True):
     """How the values that a statement was run with are read from the rows it made.
 
-    `columns` are expressions by the names of values; `source` is the rest of the query, from FROM
-    on, with a `?` for the log's number, in the order of the events.
+    Each is in the column of its name of the `table`, unless it is made by an expression. `source`
+    is the rest of the query, from FROM on, with a `?` for the log's number, in the order of the
+    events.
     """
 
     statement: Prepared
-    columns: Mapping[str, str]
+    table: str
+    expressions: Mapping[str, str]
     source: str
 
     @property
+    def names(self) -> Sequence[str]:
+        """The values that are read, all that the statement takes."""
+        return [name for name in self.statement.names if name != "log"]
+
+    @property
     def query(self) -> str:
-        return f"SELECT {', '.join(self.columns.values())} {self.source}"
+        """SQL for the values in the order of `names`."""
+        read = (self.expressions.get(name, f"{self.table}.{name}") for name in self.names)
+        return f"SELECT {', '.join(read)} {self.source}"
+
+    @property
+    def columns(self) -> Set[str]:
+        """The columns of the table that are compared by it."""
+        return {*re.findall(rf"\b{self.table}\.(\w+)", self.query)}
 
 
 class Rows:

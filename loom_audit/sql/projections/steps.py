@@ -11,7 +11,7 @@ from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted,
 from loom_audit.model.files import FileChange, is_opaque, parents
 from loom_audit.sql.ground.conditions import in_list
 from loom_audit.sql.ground.connection import Connection, Row
-from loom_audit.sql.ground.statements import prepare
+from loom_audit.sql.ground.statements import insert_into, prepare
 from loom_audit.sql.projections import states
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
@@ -23,13 +23,8 @@ LEFT, EMPTIED, BEGUN, LISTED = "left", "emptied", "begun", "listed"
 Step = tuple[int, str, bytes]
 """The event, what it does, and the path."""
 
-_STEP = prepare(
-    "INSERT INTO tree_step (log, seq, n, what, path) VALUES (:log, :seq, :n, :what, :path)"
-)
-_RELISTED = prepare(
-    "INSERT INTO relisted (log, seq, path, mode, size, blob) "
-    "VALUES (:log, :seq, :path, :mode, :size, :blob)"
-)
+_STEP = insert_into("tree_step", ("seq", "n", "what", "path"))
+_RELISTED = insert_into("relisted", ("seq", "path", "mode", "size", "blob"))
 STATEMENTS = (_STEP, _RELISTED)
 
 _BETWEEN = prepare(
