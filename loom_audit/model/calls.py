@@ -1,6 +1,7 @@
 """Calls as lists show them, made of the events of a log."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
@@ -23,9 +24,8 @@ CALL_KINDS = frozenset(
 )
 """The kinds of which calls are made, besides what files they changed."""
 
-_LISTED = 20
-_LOOKED_AT = 80
-"""Of so many changes the first paths are listed."""
+LISTED_PATHS, LOOKED_AT = 20, 80
+"""So many paths of a call are listed, the first of so many changes."""
 
 
 def asked(fact: CallRequested) -> dict[str, Any]:
@@ -56,6 +56,32 @@ ENDED = tuple(ended(CallFinished("", "", "read", "ok", None)))
 """The fields of `Call` that a request, and that a finish says."""
 
 
+def took_back(fact: CallFinished) -> Sequence[int]:
+    """The calls and events that a call took back, each once."""
+    return [*dict.fromkeys(fact.reverts)] if fact.status == "ok" else []
+
+
+def reported(seq: int, fact: CallReported) -> tuple[int, dict[str, Any]] | None:
+    """The number of the finished call whose inferred end the event `seq` replaces, if there is one,
+    and what it says of that call, by the fields of `Call`. The first report of a call counts.
+    """
+    if fact.replaces is None or fact.replaces >= seq:
+        return None
+    return fact.replaces, {"status": fact.status, "error": failure(fact.status, fact.result)}
+
+
+def lowered(seq: int, fact: CoverageLowered) -> Sequence[int]:
+    """The numbers of the calls whose coverage the event `seq` lowered: such as are finished."""
+    if not fact.coverage.reasons:
+        return []
+    return [*dict.fromkeys(number for number in fact.calls if number < seq)]
+
+
+def first_paths(changed: Iterable[str]) -> tuple[str, ...]:
+    """The paths that are listed of a call, of those that it changed in the log's order."""
+    return tuple(dict.fromkeys(islice(changed, LOOKED_AT)))[:LISTED_PATHS]
+
+
 class CallFold:
     """The calls of events that are added in order of seq.
 
@@ -68,9 +94,9 @@ class CallFold:
         self._calls: dict[tuple[str, str], Call] = {}
         self.ended: dict[tuple[str, str], tuple[int, CallFinished]] = {}
         self._changed: dict[tuple[str, str], list[str]] = {}
-        self._lowered: list[tuple[int, CoverageLowered]] = []
-        self._told: dict[int, CallReported] = {}
-        self._taken_back: list[tuple[int, tuple[int, ...]]] = []
+        self._lowered: dict[int, list[Coverage]] = {}
+        self._told: dict[int, dict[str, Any]] = {}
+        self._taken_back: list[tuple[int, int]] = []
 
     def add(self, event: Event) -> None:
         """The next event; one that is about no call changes nothing."""
@@ -96,15 +122,16 @@ class CallFold:
             case FilesChanged(call_id=str(call_id)) as fact:
                 paths = self._changed.setdefault((event.session, call_id), [])
                 paths += [change.path for change in fact.changes]
-            case CallReported(replaces=int(number)) as told if number < event.seq:
-                self._told.setdefault(number, told)
-            case CoverageLowered() as fact if fact.coverage.reasons:
-                self._lowered.append((event.seq, fact))
+            case CallReported() as fact:
+                if told := reported(event.seq, fact):
+                    self._told.setdefault(*told)
+            case CoverageLowered() as fact:
+                for number in lowered(event.seq, fact):
+                    self._lowered.setdefault(number, []).append(fact.coverage)
 
     def _finish(self, event: Event, fact: CallFinished) -> None:
         key = event.session, fact.call_id
-        if fact.status == "ok" and fact.reverts:
-            self._taken_back.append((event.seq, fact.reverts))
+        self._taken_back += [(event.seq, target) for target in took_back(fact)]
         call = self._calls.get(key)
         if call is None:
             self.ended.setdefault(key, (event.seq, fact))
@@ -114,8 +141,7 @@ class CallFold:
 
     def reverted(self) -> dict[int, int]:
         """Number of what was taken back → number of the call that did, while that one stands."""
-        newest_first = reversed(self._taken_back)
-        return taken_back((number, one) for number, targets in newest_first for one in targets)
+        return taken_back(reversed(self._taken_back))
 
     def call(self, session: str, call_id: str) -> Call | None:
         """The call, as far as the events say."""
@@ -129,26 +155,21 @@ class CallFold:
 
     def coverage(self, number: int, captured: Coverage) -> Coverage:
         """The coverage of a finished call after what was found later."""
-        for seq, fact in self._lowered:
-            if number in fact.calls and number < seq:
-                captured = captured.lowered(*fact.coverage.reasons, level=fact.coverage.level)
-        return captured
+        return captured.lowered_by(self._lowered.get(number, ()))
 
     def status(self, number: int, status: Status) -> Status:
         """How a finished call ended, after what was told later where that was inferred."""
-        return self._told[number].status if number in self._told else status
+        told: Status = self._told[number]["status"] if number in self._told else status
+        return told
 
     def _completed(self, calls: Iterable[Call], reverted: dict[int, int]) -> Iterable[Call]:
         for call in calls:
             paths = self._changed.get((call.session, call.call_id), [])
-            told = self._told.get(call.seq or 0)
-            if told is not None:
-                error = failure(told.status, told.result)
-                call = replace(call, status=told.status, error=error)
             yield replace(
                 call,
+                **self._told.get(call.seq or 0, {}),
                 coverage=self.coverage(call.seq or 0, call.coverage),
-                paths=tuple(dict.fromkeys(paths[:_LOOKED_AT]))[:_LISTED],
+                paths=first_paths(paths),
                 changed=len(set(paths)),
                 undone_by=None if call.seq is None else reverted.get(call.seq),
             )

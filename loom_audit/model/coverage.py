@@ -1,5 +1,6 @@
 """What a call may do, how it ended, and how completely its effects were captured."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -40,6 +41,13 @@ class Coverage(Struct, frozen=True):
             return self
         worst: Level = "none" if "none" in (self.level, level) else "partial"
         return Coverage(worst, (*self.reasons, *(r for r in reasons if r not in self.reasons)))
+
+    def lowered_by(self, found: "Iterable[Coverage]") -> "Coverage":
+        """This coverage after what was found later, in the order in which it was."""
+        lowered = self
+        for one in found:
+            lowered = lowered.lowered(*one.reasons, level=one.level)
+        return lowered
 
 
 FULL = Coverage()

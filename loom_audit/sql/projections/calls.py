@@ -240,13 +240,13 @@ def _to_calls(connection: Connection, log: int, rows: Sequence[Row]) -> list[Cal
         ended = [row[1] for row in rows if row[1] is not None]
         undone = reverts.reverted_by(connection, log) if ended else {}
         later = coverage.lowered(connection, log, ended) if ended else {}
-        paths = changes.first_paths(connection, log, [row[0] for row in rows if row[13]])
+        paths = changes.listed_paths(connection, log, [row[0] for row in rows if row[13]])
         calls = []
         for row in rows:
             call = _to_call(row, paths.get(row[0], ()), undone)
-            for found in later.get(row[1], ()):
-                lowered = call.coverage.lowered(*found.reasons, level=found.level)
-                call = replace(call, coverage=lowered)
+            found = later.get(call.seq or 0)
+            if found:
+                call = replace(call, coverage=call.coverage.lowered_by(found))
             calls.append(call)
     return calls
 

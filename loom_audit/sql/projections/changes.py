@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Any, cast
 
+from loom_audit.model.calls import LOOKED_AT, first_paths
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import FileChange
@@ -26,7 +27,6 @@ from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_
 
 TABLES = ("change_set", "file_change", "candidate")
 FACTS = (FilesChanged,)
-LISTED_PATHS, LOOKED_AT = 20, 80
 READ_CHANGES = 1000
 FEW = 2_000
 """Up to so many, what touched a path is looked up by it; past that the newest are near at hand."""
@@ -338,7 +338,7 @@ def at_path(path: str, *, below: bool) -> tuple[str, dict[str, bytes]]:
     return text, {"here": here, "inside": here + b"/", "beyond": here + b"0"}
 
 
-def first_paths(
+def listed_paths(
     connection: Connection, log: int, calls: Sequence[int]
 ) -> dict[int, tuple[str, ...]]:
     """The first paths that each of these calls changed, in the log's order, by their requests."""
@@ -349,8 +349,8 @@ def first_paths(
         rows = query.rows(connection, log=log, limit=LOOKED_AT, **values)
         with corrupt_on_mismatch():
             for requested, own in groupby(rows, lambda row: row[0]):
-                raws = [*dict.fromkeys(raw for _, raw in islice(own, LOOKED_AT))][:LISTED_PATHS]
-                found[requested] = tuple(raw.decode("utf-8", "surrogateescape") for raw in raws)
+                paths = (raw.decode("utf-8", "surrogateescape") for _, raw in own)
+                found[requested] = first_paths(paths)
     return found
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from loom_audit.model.calls import lowered as calls_lowered
 from loom_audit.model.coverage import Coverage, Level
 from loom_audit.model.events import CoverageLowered
 from loom_audit.sql.ground.conditions import Where, chunks
@@ -31,9 +32,9 @@ _ANY = prepare("SELECT 1 FROM lowered WHERE log = :log LIMIT 1")
 def apply(event: FollowedEvent, rows: Rows) -> None:
     """A row for each call whose coverage was lowered; only those that are finished can be meant."""
     match event.fact:
-        case CoverageLowered(calls=calls, coverage=coverage) if coverage.reasons:
-            level, reasons = coverage.level, json_list(coverage.reasons)
-            for number in dict.fromkeys(number for number in calls if number < event.seq):
+        case CoverageLowered(coverage=found) as fact:
+            level, reasons = found.level, json_list(found.reasons)
+            for number in calls_lowered(event.seq, fact):
                 rows.add(_LOWERED, number=number, seq=event.seq, level=level, reasons=reasons)
 
 

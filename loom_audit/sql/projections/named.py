@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from loom_audit.model.calls import LISTED_PATHS
 from loom_audit.model.records import OutsideChange
 from loom_audit.model.text.naming import Typed, choose_reading, read_typed
 from loom_audit.sql.ground.clock import from_micros
@@ -102,7 +103,7 @@ def _with_paths(
     connection: Connection, log: int, rows: Sequence[Row], typed: Typed | None
 ) -> list[OutsideChange]:
     found = []
-    limit = changes.LISTED_PATHS if typed is None else _MOST_PATHS
+    limit = LISTED_PATHS if typed is None else _MOST_PATHS
     with corrupt_on_mismatch():
         for seq, at, count in rows:
             check_numbers(seq, count)
@@ -110,7 +111,7 @@ def _with_paths(
             paths = [path.decode("utf-8", "surrogateescape") for (path,) in listed]
             if typed is not None:
                 paths.sort(key=lambda path: not typed.finds(path))
-            first = tuple(paths[: changes.LISTED_PATHS])
+            first = tuple(paths[:LISTED_PATHS])
             found.append(OutsideChange(seq, from_micros(at), first, count))
     return found
 

@@ -1,7 +1,7 @@
 """How calls ended of which that was told only after their finish."""
 
+from loom_audit.model.calls import reported
 from loom_audit.model.events import CallReported
-from loom_audit.model.text.summaries import failure
 from loom_audit.sql.ground.statements import insert_into
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
@@ -21,7 +21,6 @@ STATUS, ERROR = "coalesce(o.status, c.status)", "coalesce(o.error, c.error)"
 def apply(event: FollowedEvent, rows: Rows) -> None:
     """A row for the first report that takes the place of an inferred status."""
     match event.fact:
-        case CallReported(replaces=int(number), status=status, result=result):
-            if number < event.seq:
-                error = failure(status, result)
-                rows.add(_TOLD, number=number, seq=event.seq, status=status, error=error)
+        case CallReported() as fact:
+            if told := reported(event.seq, fact):
+                rows.add(_TOLD, number=told[0], seq=event.seq, **told[1])

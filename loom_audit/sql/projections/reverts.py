@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from loom_audit.model.calls import took_back
 from loom_audit.model.events import CallFinished
 from loom_audit.model.plans.taken_back import taken_back
 from loom_audit.sql.ground.connection import Connection
@@ -20,8 +21,8 @@ _NEWEST_FIRST = prepare("SELECT number, target FROM revert WHERE log = :log ORDE
 def apply(event: FollowedEvent, rows: Rows) -> None:
     """A row for each call or event that a call took back."""
     match event.fact:
-        case CallFinished(status="ok", reverts=reverts):
-            for target in dict.fromkeys(reverts):
+        case CallFinished() as fact:
+            for target in took_back(fact):
                 rows.add(_REVERTED, number=event.seq, target=target)
 
 
