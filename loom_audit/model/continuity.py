@@ -6,7 +6,7 @@ contradiction: an untracked path has left the tree, with all below it, until it 
 and the inside of an opaque entry is in no tree.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from msgspec import Struct
@@ -28,6 +28,19 @@ TREE_KINDS = frozenset(fact.kind for fact in TREE_FACTS)
 
 
 _OTHER = "what is said to have been there is not what was on record"
+
+
+def leaving(fact: Fact | None) -> Sequence[str]:
+    """The paths that leave the tree by a fact, with all below them, and are untracked from there.
+
+    Of a whole listing they do so after what it lists, by its last part.
+    """
+    match fact:
+        case PathsUntracked(paths=paths, kept=False) | TreeRelisted(untracked=paths, last=True):
+            return [one.path for one in paths]
+        case ScopeAccepted(untracked=untracked):
+            return untracked
+    return ()
 
 
 class Violation(Struct, frozen=True):
@@ -68,13 +81,10 @@ class TreeFold:
                     return  # recorded twice by an interruption
                 self._happened[fact.intention] = None
             self._change(fact.changes)
-        elif isinstance(fact, PathsUntracked):
-            if not fact.kept:
-                self._leave(one.path for one in fact.paths)
-        elif isinstance(fact, ScopeAccepted):
-            self._leave(fact.untracked)
         elif isinstance(fact, TreeRelisted):
             self._list_anew(fact)
+        else:
+            self._leave(leaving(fact))
 
     def expect(self, changes: Iterable[FileChange]) -> None:
         """Check that each change begins with the state of the tree at its path, if any.
@@ -186,7 +196,7 @@ class TreeFold:
         self._relisted, self._last_part = {**self._relisted, **listed}, fact.part
         if fact.last:
             whole = TreeFold(self._relisted)
-            whole._leave(one.path for one in fact.untracked)
+            whole._leave(leaving(fact))
             self.states, self.untracked = whole.states, whole.untracked
             self._inside, self.broken = None, None
             self._relisted, self._last_part = {}, 0

@@ -11,6 +11,7 @@ from loom_audit.errors import StorageFailed
 from loom_audit.model.files import BlobId
 from loom_audit.ports import FoundCode, ReadCode
 from loom_audit.sql.ground.driver import connect, driver
+from loom_audit.sql.ground.packing import pack_path, unpack_path
 
 T = TypeVar("T")
 
@@ -88,9 +89,9 @@ class SqlCodeIndex:
 
         for path, blob in changes.items():
             if blob is None:
-                db.execute("DELETE FROM file WHERE path = ?", (_raw(path),))
+                db.execute("DELETE FROM file WHERE path = ?", (pack_path(path),))
             else:
-                row = (_raw(path), str(blob), language_of(path))
+                row = (pack_path(path), str(blob), language_of(path))
                 db.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?)", row)
         db.execute("UPDATE head SET seq = ?", (head,))
         for (content,) in db.execute(_STALE).fetchall():
@@ -126,9 +127,7 @@ class SqlCodeIndex:
         values: dict[str, Any] = {f"word{n}": word for n, word in enumerate(lowered)}
         values |= {"whole": " ".join(lowered), "limit": limit, **_range(below)}
         rows = self._do(lambda db: db.execute(_SYMBOLS.format(holds=holds), values).fetchall())
-        return [
-            FoundCode(_path(path), line, kind, name, text) for path, line, kind, name, text in rows
-        ]
+        return [FoundCode(unpack_path(path), *rest) for path, *rest in rows]
 
     def text(self, words: Sequence[str], below: str, limit: int) -> Sequence[FoundCode]:
         wanted = " ".join(f'"{word}"' for word in words) + "*"
@@ -137,7 +136,7 @@ class SqlCodeIndex:
         found = []
         for path, first, text in rows:
             line, snippet = _best_line(text, words)
-            found.append(FoundCode(_path(path), first + line, "text", "", snippet))
+            found.append(FoundCode(unpack_path(path), first + line, "text", "", snippet))
         return found
 
     # --- the file -------------------------------------------------------------------------
@@ -203,17 +202,9 @@ def _learn(db: Any, content: ReadCode) -> None:
         )
 
 
-def _raw(path: str) -> bytes:
-    return path.encode("utf-8", "surrogateescape")
-
-
-def _path(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
-
-
 def _range(below: str) -> dict[str, bytes]:
     """Bounds of the paths in a directory; of all for an empty name."""
-    low = _raw(below) + b"/" if below else b""
+    low = pack_path(below) + b"/" if below else b""
     return {"low": low, "high": low[:-1] + b"0" if below else b"\xff\xff"}
 
 

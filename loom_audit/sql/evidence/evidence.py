@@ -32,7 +32,7 @@ from loom_audit.sql.ground.clock import to_micros
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.connections import Connections
 from loom_audit.sql.ground.driver import connect, driver, write_error
-from loom_audit.sql.ground.packing import DICTIONARIES
+from loom_audit.sql.ground.packing import DICTIONARIES, pack_path
 from loom_audit.sql.projections import keyframes, tree
 from loom_audit.sql.projections.rows import FollowedEvent, followed
 from loom_audit.sql.schema import REVISION
@@ -332,7 +332,7 @@ class SqlEvidence:
                 yield f"log {id} cannot be read at event {seq}: {error}"
                 continue
             if fact.kind == WorkspaceAttached.kind:
-                said = getattr(fact, "root", "").encode("utf-8", "surrogateescape")
+                said = pack_path(getattr(fact, "root", ""))
                 if said != filed:
                     yield f"log {id}, of {said!a}, is filed under {filed!a}"
 

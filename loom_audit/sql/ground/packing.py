@@ -227,6 +227,21 @@ def unpack_id(stored: bytes) -> str:
     return id
 
 
+def pack_path(path: str) -> bytes:
+    """A path as a column holds it: the bytes that it has on disk."""
+    return path.encode("utf-8", "surrogateescape")
+
+
+def unpack_path(stored: bytes) -> str:
+    """The path that `pack_path` was given."""
+    return stored.decode("utf-8", "surrogateescape")
+
+
+def below(folder: bytes) -> tuple[bytes, bytes]:
+    """Between these two are the packed paths below one: "0" follows "/"."""
+    return folder + b"/", folder + b"0"
+
+
 @contextmanager
 def corrupt_on_mismatch() -> Iterator[None]:
     """Corrupt where the block, which makes objects of rows, meets a value of another type."""

@@ -10,6 +10,7 @@ from loom_audit.model.coverage import Origin
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import FileChange
 from loom_audit.model.records import RecordedChange
+from loom_audit.sql.ground import packing
 from loom_audit.sql.ground.clock import from_micros
 from loom_audit.sql.ground.conditions import MANY, Where, chunks, in_list
 from loom_audit.sql.ground.connection import LARGEST, Connection, Row
@@ -19,7 +20,9 @@ from loom_audit.sql.ground.packing import (
     check_texts,
     corrupt_on_mismatch,
     pack_id,
+    pack_path,
     unpack_id,
+    unpack_path,
 )
 from loom_audit.sql.ground.statements import insert_into, prepare
 from loom_audit.sql.projections import numbers, sessions, states
@@ -196,7 +199,7 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
 
 
 def _apply_one(rows: Rows, seq: int, n: int, change: FileChange) -> None:
-    path = change.path.encode("utf-8", "surrogateescape")
+    path = pack_path(change.path)
     old_mode, old_size, old_blob = states.columns(change.before)
     new_mode, new_size, new_blob = states.columns(change.after)
     rows.add(
@@ -250,7 +253,7 @@ def changes(
     until = LARGEST if until is None else until
     span = {"after": after, "until": until}
     where = Where().also("f.log = :log AND f.seq > :after AND f.seq <= :until", log=log, **span)
-    names = None if paths is None else {p.encode("utf-8", "surrogateescape") for p in paths}
+    names = None if paths is None else {pack_path(p) for p in paths}
     if names is not None and len(names) <= MANY:
         listed, values = in_list("path", [*names])
         numbers = f"SELECT number FROM path WHERE log = :log AND path IN ({listed})"
@@ -328,14 +331,14 @@ def touched(connection: Connection, log: int, path: str, where: Where) -> Where:
 
 def at_path(path: str, *, below: bool) -> tuple[str, dict[str, bytes]]:
     """The condition on a column, written `{0}`, and its values; the root has all below it."""
-    here = path.encode("utf-8", "surrogateescape")
+    here = pack_path(path)
     if below and not here:
         return "{0} = {0}", {}
     if not below:
         return "{0} = :here", {"here": here}
-    # "0" follows "/", so the range holds exactly what begins with the folder's name and a slash
+    inside, beyond = packing.below(here)
     text = "{0} = :here OR ({0} > :inside AND {0} < :beyond)"
-    return text, {"here": here, "inside": here + b"/", "beyond": here + b"0"}
+    return text, {"here": here, "inside": inside, "beyond": beyond}
 
 
 def listed_paths(
@@ -349,7 +352,7 @@ def listed_paths(
         rows = query.rows(connection, log=log, limit=LOOKED_AT, **values)
         with corrupt_on_mismatch():
             for requested, own in groupby(rows, lambda row: row[0]):
-                paths = (raw.decode("utf-8", "surrogateescape") for _, raw in own)
+                paths = (unpack_path(raw) for _, raw in own)
                 found[requested] = first_paths(paths)
     return found
 
@@ -392,7 +395,7 @@ def _to_change(row: Row, meant: Mapping[int, Sequence[int]]) -> RecordedChange:
             origin=cast(Origin, origin),
             call_id=None if call is None else unpack_id(call),
             causes=_causes(json.loads(causes), own, meant.get(seq, ())) if causes else (),
-            change=FileChange(path.decode("utf-8", "surrogateescape"), before, after),
+            change=FileChange(unpack_path(path), before, after),
             number=finished,
             requested=own,
         )

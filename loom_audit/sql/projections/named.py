@@ -10,7 +10,7 @@ from loom_audit.model.text.naming import Typed, choose_reading, read_typed
 from loom_audit.sql.ground.clock import from_micros
 from loom_audit.sql.ground.conditions import Where, chunks
 from loom_audit.sql.ground.connection import LARGEST, Connection, Row
-from loom_audit.sql.ground.packing import check_numbers, corrupt_on_mismatch
+from loom_audit.sql.ground.packing import check_numbers, corrupt_on_mismatch, unpack_path
 from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections import changes
 
@@ -48,10 +48,7 @@ def read(connection: Connection, log: int, text: str) -> Found:
     query = prepare(f"SELECT number FROM path WHERE log = :log AND ({place.format('path')})")
     if here := [row[0] for row in query.rows(connection, log=log, **values)]:
         return Found(readings[0], here)
-    known = {
-        number: path.decode("utf-8", "surrogateescape")
-        for number, path in _PATHS.rows(connection, log=log)
-    }
+    known = {number: unpack_path(path) for number, path in _PATHS.rows(connection, log=log)}
     typed = choose_reading(
         readings[1:],
         known.values(),
@@ -108,7 +105,7 @@ def _with_paths(
         for seq, at, count in rows:
             check_numbers(seq, count)
             listed = _PATHS_OF.rows(connection, log=log, seq=seq, limit=limit)
-            paths = [path.decode("utf-8", "surrogateescape") for (path,) in listed]
+            paths = [unpack_path(path) for (path,) in listed]
             if typed is not None:
                 paths.sort(key=lambda path: not typed.finds(path))
             first = tuple(paths[:LISTED_PATHS])

@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 
+from loom_audit.model.continuity import TREE_FACTS
 from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted
 from loom_audit.model.files import FileChange
 from loom_audit.sql.contents.blob_rows import INSERT_ABSENT
+from loom_audit.sql.ground.packing import pack_path
 from loom_audit.sql.ground.statements import insert_into
 from loom_audit.sql.projections import states
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
 TABLES = ()
-FACTS = (FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted)
+FACTS = TREE_FACTS
 
 PATH = "(SELECT number FROM path WHERE log = :log AND path = :path)"
 BLOB = "(SELECT number FROM blob WHERE sha256 = :{})"
@@ -33,7 +35,7 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
         case ScopeAccepted(untracked=more):
             pass
     for path in (*(change.path for change in changes), *more):
-        raw = path.encode("utf-8", "surrogateescape")
+        raw = pack_path(path)
         rows.keep(_PATH, raw, path=raw)
     for change in changes:
         for state in (change.before, change.after):

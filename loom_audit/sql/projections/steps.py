@@ -7,16 +7,18 @@ all below it is in no tree. `emptied`: only what is below it, since its inside i
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted
+from loom_audit.model.continuity import TREE_FACTS, leaving
+from loom_audit.model.events import FilesChanged, TreeRelisted
 from loom_audit.model.files import FileChange, is_opaque, parents
 from loom_audit.sql.ground.conditions import in_list
 from loom_audit.sql.ground.connection import Connection, Row
+from loom_audit.sql.ground.packing import pack_path
 from loom_audit.sql.ground.statements import insert_into, prepare
 from loom_audit.sql.projections import states
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
 TABLES = ("tree_step", "relisted")
-FACTS = (FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted)
+FACTS = TREE_FACTS
 
 LEFT, EMPTIED, BEGUN, LISTED = "left", "emptied", "begun", "listed"
 
@@ -49,36 +51,28 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
     match event.fact:
         case FilesChanged(changes=changes):
             found = [(EMPTIED, path) for path in emptied(changes)]
-        case PathsUntracked(paths=paths, kept=False):
-            found = [(LEFT, one.path) for one in paths]
-        case ScopeAccepted(untracked=paths):
-            found = [(LEFT, path) for path in paths]
         case TreeRelisted() as fact:
             found = [(BEGUN, "")] if fact.part == 1 else []
-            if fact.last:
-                found += [(LISTED, ""), *((LEFT, one.path) for one in fact.untracked)]
+            found += [(LISTED, "")] if fact.last else []
             for change in fact.changes:
                 mode, size, blob = states.columns(change.after)
                 rows.add(
                     _RELISTED,
                     seq=event.seq,
-                    path=_raw(change.path),
+                    path=pack_path(change.path),
                     mode=mode,
                     size=size,
                     blob=blob,
                 )
+    found += [(LEFT, path) for path in leaving(event.fact)]
     for n, (what, path) in enumerate(found):
-        rows.add(_STEP, seq=event.seq, n=n, what=what, path=_raw(path))
+        rows.add(_STEP, seq=event.seq, n=n, what=what, path=pack_path(path))
 
 
 def emptied(changes: Iterable[FileChange]) -> Sequence[str]:
     """What the changes leave opaque: nothing below it is on record from there on."""
     last = {change.path: change.after for change in changes}
     return [path for path, after in last.items() if is_opaque(after)]
-
-
-def _raw(path: str) -> bytes:
-    return path.encode("utf-8", "surrogateescape")
 
 
 def between(connection: Connection, log: int, after: int, until: int) -> Sequence[Step]:
@@ -98,15 +92,15 @@ def first_part(connection: Connection, log: int, until: int) -> int:
 def last_step(connection: Connection, log: int, path: str, at: int) -> tuple[int, Row | None]:
     """The last step up to an event that tells of a path, 0 for none; what it lists there."""
     listed = _LAST_LISTING.value(connection, log=log, until=at) or 0
-    above = [_raw(one) for one in parents(path)]
-    named, values = in_list("path", [*above, _raw(path)])
+    above = [pack_path(one) for one in parents(path)]
+    named, values = in_list("path", [*above, pack_path(path)])
     query = prepare(
         f"SELECT max(seq) FROM tree_step WHERE log = :log AND seq <= :at AND path IN ({named}) "
         "AND (what = 'left' OR (what = 'emptied' AND path <> :own))"
     )
-    gone = query.value(connection, log=log, at=at, own=_raw(path), **values) or 0
+    gone = query.value(connection, log=log, at=at, own=pack_path(path), **values) or 0
     if gone >= listed:
         return int(gone), None
     first = first_part(connection, log, listed)
-    row = _ONE_LISTED.first(connection, log=log, first=first, until=listed, path=_raw(path))
+    row = _ONE_LISTED.first(connection, log=log, first=first, until=listed, path=pack_path(path))
     return int(listed), row

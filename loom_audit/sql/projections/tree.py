@@ -6,18 +6,25 @@ What is untracked has an entry without a mode.
 from collections.abc import Collection, Iterable, Sequence
 from typing import cast
 
+from loom_audit.model.continuity import TREE_FACTS, leaving
 from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted
 from loom_audit.model.files import FileState
 from loom_audit.sql.ground.conditions import chunks, in_list
 from loom_audit.sql.ground.connection import Connection, Row
 from loom_audit.sql.ground.connections import Connections
-from loom_audit.sql.ground.packing import check_numbers, corrupt_on_mismatch
+from loom_audit.sql.ground.packing import (
+    below,
+    check_numbers,
+    corrupt_on_mismatch,
+    pack_path,
+    unpack_path,
+)
 from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections import numbers, states, steps
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
 TABLES = ("tree_entry",)
-FACTS = (FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted)
+FACTS = TREE_FACTS
 
 _TOGETHER, _SPARSE = 200, 4
 """From so many numbers on, all between the ends are read, where one of so few is wanted."""
@@ -87,21 +94,21 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
                 _set(rows, change.path, change.after)
             for path in steps.emptied(changes):
                 _empty(rows, path)
-        case PathsUntracked(paths=untracked, kept=False):
-            _leave(rows, (one.path for one in untracked))
-        case ScopeAccepted(untracked=paths):
-            _leave(rows, paths)
-        case TreeRelisted(last=True, untracked=untracked):
+        case TreeRelisted(last=True) as fact:
             rows.add(_FORGOTTEN)
             rows.add(_LISTED, until=event.seq)
-            for one in untracked:
-                inside, beyond = _span(_raw(one.path))
+            for raw in map(pack_path, leaving(fact)):
+                inside, beyond = below(raw)
                 rows.add(_LEFT_OUT, inside=inside, beyond=beyond)
-                rows.add(_MARKED, path=_raw(one.path))
+                rows.add(_MARKED, path=raw)
+        case PathsUntracked() | ScopeAccepted() as fact:
+            for path in leaving(fact):
+                _empty(rows, path)
+                rows.keep(_SET, pack_path(path), path=pack_path(path), mode=0, size=0, blob=None)
 
 
 def _set(rows: Rows, name: str, state: FileState | None) -> None:
-    path = _raw(name)
+    path = pack_path(name)
     mode, size, blob = states.columns(state)
     if mode is None:
         rows.keep(_DELETED, path, path=path)
@@ -110,26 +117,10 @@ def _set(rows: Rows, name: str, state: FileState | None) -> None:
         rows.keep(_SET, path, path=path, mode=mode, size=size, blob=blob)
 
 
-def _leave(rows: Rows, paths: Iterable[str]) -> None:
-    """Let paths leave the tree with all below them, and be untracked."""
-    for name in paths:
-        _empty(rows, name)
-        rows.keep(_SET, _raw(name), path=_raw(name), mode=0, size=0, blob=None)
-
-
 def _empty(rows: Rows, folder: str) -> None:
-    inside, beyond = _span(_raw(folder))
+    inside, beyond = below(pack_path(folder))
     rows.add(_EMPTIED, inside=inside, beyond=beyond)
     rows.drop_all(_SET, lambda path: inside < path < beyond)
-
-
-def _span(path: bytes) -> tuple[bytes, bytes]:
-    """Between these two are the paths below one: "0" follows "/"."""
-    return path + b"/", path + b"0"
-
-
-def _raw(path: str) -> bytes:
-    return path.encode("utf-8", "surrogateescape")
 
 
 def listed(connection: Connection, log: int) -> list[Listed]:
@@ -159,7 +150,7 @@ def advance(
             for row in _RELISTED.rows(connection, log=log, until=seq):
                 entries[row[0]] = (row[0], row[1], row[2], row[3])
         elif what in (steps.LEFT, steps.EMPTIED):
-            inside, beyond = _span(path)
+            inside, beyond = below(path)
             for (number,) in _INSIDE.rows(connection, log=log, inside=inside, beyond=beyond):
                 entries.pop(number, None)
             if what == steps.LEFT:
@@ -199,7 +190,7 @@ def to_tree(connection: Connection, entries: Iterable[Listed]) -> dict[str, File
         check_numbers(*{entry[2] for entry in entries})
         for path, mode, size, blob in entries:
             kind, bits, group, acl = shapes[mode]
-            found[paths[path].decode("utf-8", "surrogateescape")] = FileState(
+            found[unpack_path(paths[path])] = FileState(
                 kind, None if blob is None else names[blob], bits, size, group, acl
             )
     return found
@@ -216,10 +207,8 @@ def since(
             now[row[0]] = (row[0], row[1], row[2], row[3])
     with corrupt_on_mismatch():
         names = _by_number(connection, "path", "path", {*gone, *now})
-    found: dict[str, FileState | None] = {
-        name.decode("utf-8", "surrogateescape"): None for name in names.values()
-    }
-    for some in chunks([_raw(path) for path in paths if path not in found]):
+    found: dict[str, FileState | None] = {unpack_path(name): None for name in names.values()}
+    for some in chunks([pack_path(path) for path in paths if path not in found]):
         wanted, values = in_list("p", some)
         sql = f"SELECT number FROM path WHERE log = :log AND path IN ({wanted})"
         for (number,) in prepare(sql).rows(connection, log=log, **values):
@@ -235,7 +224,7 @@ def to_untracked(connection: Connection, entries: Iterable[Listed]) -> set[str]:
     with corrupt_on_mismatch():
         marked = {entry[0] for entry in entries if not entry[1]}
         paths = _by_number(connection, "path", "path", marked)
-        return {paths[number].decode("utf-8", "surrogateescape") for number in marked}
+        return {unpack_path(paths[number]) for number in marked}
 
 
 def _by_number(
@@ -258,12 +247,12 @@ def _by_number(
 def state(connections: Connections, log: int, path: str, at: int | None) -> FileState | None:
     """One path after event `at`; None for the head."""
     if at is None:
-        rows: Sequence[Row] = connections.rows(_NOW, log=log, path=_raw(path))
+        rows: Sequence[Row] = connections.rows(_NOW, log=log, path=pack_path(path))
         with corrupt_on_mismatch():
             return states.to_state(*rows[0]) if rows and rows[0][0] else None
     with connections.reading() as connection, corrupt_on_mismatch():
         last, listed = steps.last_step(connection, log, path, at)
-        row = _STATE.first(connection, log=log, path=_raw(path), at=at)
+        row = _STATE.first(connection, log=log, path=pack_path(path), at=at)
         if last and (row is None or row[0] <= last):
             return states.to_state(*listed) if listed else None
         return states.to_state(*row[1:]) if row else None

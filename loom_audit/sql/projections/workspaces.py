@@ -4,7 +4,7 @@ from loom_audit.model.events import BaselineFinished, ScopeAccepted, WorkspaceAt
 from loom_audit.model.scope import Scope
 from loom_audit.model.text.summaries import plain_text
 from loom_audit.sql.ground.connections import Connections
-from loom_audit.sql.ground.packing import check_numbers, check_texts, corrupt_on_mismatch
+from loom_audit.sql.ground.packing import check_numbers, check_texts, corrupt_on_mismatch, pack_path
 from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
@@ -32,7 +32,7 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
     match event.fact:
         case WorkspaceAttached(root=root, ignore=ignore, max_file_bytes=limit):
             said = {
-                "root": root.encode("utf-8", "surrogateescape"),
+                "root": pack_path(root),
                 "ignore": plain_text(ignore),
                 "max_file_bytes": limit,
             }

@@ -21,7 +21,12 @@ from loom_audit.sql.contents.large_objects import sync_folder
 from loom_audit.sql.ground.clock import SystemClock, from_micros
 from loom_audit.sql.ground.connection import Row
 from loom_audit.sql.ground.connections import Connections
-from loom_audit.sql.ground.packing import check_numbers, check_texts, corrupt_on_mismatch
+from loom_audit.sql.ground.packing import (
+    check_numbers,
+    check_texts,
+    corrupt_on_mismatch,
+    unpack_path,
+)
 from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.queries import SqlProjections
 from loom_audit.sql.store.ballast import Ballast
@@ -140,7 +145,7 @@ def _to_entry(row: Row) -> WorkspaceEntry:
     check_numbers(max_file_bytes, head)
     return WorkspaceEntry(
         id=id,
-        root=root.decode("utf-8", "surrogateescape"),
+        root=unpack_path(root),
         attached_at=from_micros(attached_at),
         head=head or 0,
         baseline_done=baseline is not None,
