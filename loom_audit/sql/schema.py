@@ -4,6 +4,7 @@ A new store gets what `schema.sql` says, which is generated from `tables` (`defi
 same as what the migrations make; a test holds them together.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -13,14 +14,14 @@ from loom_audit.errors import AuditUnavailable, Corrupt
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.driver import driver
 
-REVISION = "0004"
-"""The newest revision in `loom_audit/migrations/versions`."""
+_MIGRATIONS = Path(__file__).parents[1] / "migrations" / "versions"
+_REVISIONS = sorted(name[:4] for name in os.listdir(_MIGRATIONS) if name[:4].isdigit())
 
-OLDER: frozenset[str] = frozenset({"0001", "0002", "0003"})
+REVISION = _REVISIONS[-1]
+"""The newest revision that there is a migration to."""
+
+OLDER = frozenset(_REVISIONS[:-1])
 """Revisions that can be upgraded from."""
-
-REBUILT: frozenset[str] = frozenset({"0003", "0004"})
-"""Revisions whose tables follow the log in a new way: an upgrade to one makes them anew."""
 
 _SEARCH_TABLES = ("search", "search_data", "search_idx", "search_docsize", "search_config")
 _KIND_OF_TABLE = "SELECT type, wr, strict FROM pragma_table_list WHERE schema = 'main' AND name = ?"

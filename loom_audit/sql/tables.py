@@ -8,8 +8,6 @@ long texts. Times are microseconds since 1970 UTC. Hashes are 32 raw bytes, path
 (surrogates of PEP 383 encoded back). Event and call ids are as `packing.pack_id` writes them.
 """
 
-from typing import Any, cast
-
 from sqlalchemy import BigInteger, CheckConstraint, Index, Integer, LargeBinary, Table, text
 from sqlmodel import Field, SQLModel
 
@@ -54,14 +52,6 @@ class EventRow(SQLModel, table=True):
     leaf_hash: bytes = Field(sa_type=BYTES)
 
 
-class DictionaryRow(SQLModel, table=True):
-    """What the packed rows of a way n are compressed with (see `packing`)."""
-
-    __tablename__ = "dictionary"
-    number: int = Field(primary_key=True, sa_type=BIG)
-    words: bytes = Field(sa_type=BYTES)
-
-
 class TreeNodeRow(SQLModel, table=True):
     """A complete Merkle node; only levels 8, 16, … are stored (`merkle_tree` says why)."""
 
@@ -71,6 +61,14 @@ class TreeNodeRow(SQLModel, table=True):
     level: int = Field(primary_key=True)
     position: int = Field(primary_key=True, sa_type=BIG)
     hash: bytes = Field(sa_type=BYTES)
+
+
+class DictionaryRow(SQLModel, table=True):
+    """What the packed rows of a way n are compressed with (see `packing`)."""
+
+    __tablename__ = "dictionary"
+    number: int = Field(primary_key=True, sa_type=BIG)
+    words: bytes = Field(sa_type=BYTES)
 
 
 class PayloadRow(SQLModel, table=True):
@@ -390,60 +388,5 @@ class SearchedRow(SQLModel, table=True):
 
 metadata = SQLModel.metadata
 
-
-def table_of(row: type[SQLModel]) -> Table:
-    """The SQLAlchemy table behind a row's class."""
-    return cast(Table, cast(Any, row).__table__)
-
-
-LOG = table_of(LogRow)
-EVENT = table_of(EventRow)
-TREE_NODE = table_of(TreeNodeRow)
-DICTIONARY = table_of(DictionaryRow)
-PAYLOAD = table_of(PayloadRow)
-BLOB = table_of(BlobRow)
-BLOB_CONTENT = table_of(BlobContentRow)
-WORKSPACE = table_of(WorkspaceRow)
-SESSION = table_of(SessionRow)
-CALL = table_of(CallRow)
-LOWERED = table_of(LoweredRow)
-OUTCOME = table_of(OutcomeRow)
-REVERT = table_of(RevertRow)
-PATH = table_of(PathRow)
-CHANGE_SET = table_of(ChangeSetRow)
-CANDIDATE = table_of(CandidateRow)
-FILE_CHANGE = table_of(FileChangeRow)
-TREE_ENTRY = table_of(TreeEntryRow)
-TREE_STEP = table_of(TreeStepRow)
-RELISTED = table_of(RelistedRow)
-KEYFRAME = table_of(KeyframeRow)
-CHECKPOINT = table_of(CheckpointRow)
-REACH = table_of(ReachRow)
-SEARCHED = table_of(SearchedRow)
-
-TABLES = (
-    LOG,
-    EVENT,
-    TREE_NODE,
-    DICTIONARY,
-    PAYLOAD,
-    BLOB,
-    BLOB_CONTENT,
-    WORKSPACE,
-    SESSION,
-    CALL,
-    LOWERED,
-    OUTCOME,
-    REVERT,
-    PATH,
-    CHANGE_SET,
-    CANDIDATE,
-    FILE_CHANGE,
-    TREE_ENTRY,
-    TREE_STEP,
-    RELISTED,
-    KEYFRAME,
-    CHECKPOINT,
-    REACH,
-    SEARCHED,
-)
+TABLES: tuple[Table, ...] = tuple(metadata.tables.values())
+"""In the order in which they stand here."""

@@ -79,11 +79,12 @@ NEWEST = schema.REVISION
 NEXT = f"{int(NEWEST) + 1:04}"
 
 
-def migrations_with(folder: Path, body: str) -> str:
+def migrations_with(folder: Path, body: str, *, rebuilds: bool = False) -> str:
     """Our migrations and one more."""
     copytree(MIGRATIONS, folder / "migrations")
     (folder / "migrations" / "versions" / f"{NEXT}_more.py").write_text(
-        f'from alembic import op\nrevision = "{NEXT}"\ndown_revision = "{NEWEST}"\n\n'
+        f'from alembic import op\nrevision = "{NEXT}"\ndown_revision = "{NEWEST}"\n'
+        f"rebuilds = {rebuilds}\n\n"
         f"def upgrade() -> None:\n    {body}\n"
     )
     return str(folder / "migrations")
@@ -134,8 +135,7 @@ def test_tables_that_follow_the_log_in_a_new_way_are_made_anew_where_it_can_be_r
         raw.execute(schema.triggers()["event_no_update"])
     raw.close()
     body = "op.execute(\"UPDATE session SET agent = 'as migrated', title = ''\")"
-    at_next_revision(monkeypatch, migrations_with(tmp_path, body))
-    monkeypatch.setattr(schema, "REBUILT", frozenset({NEXT}))
+    at_next_revision(monkeypatch, migrations_with(tmp_path, body, rebuilds=True))
     upgraded = open_database(str(path), lock=lock)
     [session] = upgraded.projections(id).sessions()
     assert session.agent == ("as migrated" if damaged else "a")

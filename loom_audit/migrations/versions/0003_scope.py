@@ -8,6 +8,7 @@ revision: str = "0003"
 down_revision: str | Sequence[str] | None = "0002"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
+rebuilds = True  # the tables that follow the log are made anew
 
 
 def upgrade() -> None:

@@ -9,6 +9,7 @@ revision: str = "0004"
 down_revision: str | Sequence[str] | None = "0003"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
+rebuilds = True  # the tables that follow the log are made anew
 
 BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 from sqlalchemy.pool import StaticPool
 
@@ -52,8 +53,7 @@ def upgrade_locked(connections: Connections) -> str:
             with engine.connect() as connection:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
                 before = _roots(ours)
-                _migrate(connection)
-                if any(revision > (found or "") for revision in schema.REBUILT):
+                if _migrate(connection, found or ""):
                     _rebuild(ours, SqlBlobStore(connections, folder))
                 schema.check_triggers(ours)
                 if _roots(ours) != before:
@@ -109,11 +109,14 @@ def _copy(path: str, target: str) -> None:
         os.close(descriptor)
 
 
-def _migrate(connection: Any) -> None:
+def _migrate(connection: Any, found: str) -> bool:
+    """Run the migrations from the revision found on; whether one says that it `rebuilds`."""
     config = Config()
     config.set_main_option("script_location", MIGRATIONS)
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
+    revisions = ScriptDirectory.from_config(config).walk_revisions()
+    return any(getattr(one.module, "rebuilds", False) for one in revisions if one.revision > found)
 
 
 def _rebuild(connection: Connection, blobs: SqlBlobStore) -> None:
