@@ -2,26 +2,23 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
-
-from msgspec.structs import replace
+from typing import Any
 
 from loom_audit.errors import NotFound
 from loom_audit.model.calls import ASKED, ENDED, asked, ended
-from loom_audit.model.coverage import FULL, NOT_FAILED, Coverage, Effect, Level
+from loom_audit.model.coverage import FULL, NOT_FAILED, Coverage
 from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter
-from loom_audit.sql.ground.clock import from_micros, to_micros
+from loom_audit.sql.ground.clock import to_micros
 from loom_audit.sql.ground.conditions import Where, chunks
 from loom_audit.sql.ground.connection import LARGEST, Connection, Row
 from loom_audit.sql.ground.packing import (
-    check_numbers,
-    check_texts,
     corrupt_on_mismatch,
     pack_id,
     unpack_id,
 )
+from loom_audit.sql.ground.reading import Reading
 from loom_audit.sql.ground.statements import insert_into, prepare
 from loom_audit.sql.projections import (
     changes,
@@ -100,14 +97,20 @@ _AS_OPEN = " AND ".join(f"{name} IS {_UNFINISHED.get(name, 'NULL')}" for name in
 _ODD = prepare(
     f"SELECT 1 FROM call WHERE log = :log AND finished IS NULL AND NOT ({_AS_OPEN}) LIMIT 1"
 )
-_COLUMNS = (
-    "c.requested, c.finished, c.call_id, c.at, coalesce(c.actor, s.actor, ''), "
-    f"coalesce(s.id, ''), c.tool, c.effect, {outcomes.STATUS}, c.coverage, c.reasons, "
-    f"c.summary, {outcomes.ERROR}, "
-    "c.changed, c.reverts, c.duration, c.sandbox, c.within"
+_READ = Reading(
+    Call,
+    "c",
+    packed={"call_id": unpack_id},
+    apart=("coverage", "reverts", "paths", "undone_by"),
+    seq="c.finished",
+    actor="coalesce(c.actor, s.actor, '')",
+    session="coalesce(s.id, '')",
+    status=outcomes.STATUS,
+    error=outcomes.ERROR,
 )
 _CALLS = (
-    f"SELECT {_COLUMNS} FROM call c LEFT JOIN session s ON s.number = c.session {outcomes.JOINED}"
+    f"SELECT {_READ.columns}, c.coverage, c.reasons, c.reverts "
+    f"FROM call c LEFT JOIN session s ON s.number = c.session {outcomes.JOINED}"
 )
 _FAILED = f"{outcomes.STATUS} NOT IN ({', '.join(map(repr, NOT_FAILED))})"
 # by the session's id: one that has no events yet has no number, as if it were none
@@ -237,49 +240,25 @@ def _to_calls(connection: Connection, log: int, rows: Sequence[Row]) -> list[Cal
     if not rows:
         return []
     with corrupt_on_mismatch():
-        ended = [row[1] for row in rows if row[1] is not None]
+        seq, requested, changed = map(_READ.names.index, ("seq", "requested", "changed"))
+        ended = [row[seq] for row in rows if row[seq] is not None]
         undone = reverts.reverted_by(connection, log) if ended else {}
         later = coverage.lowered(connection, log, ended) if ended else {}
-        paths = changes.listed_paths(connection, log, [row[0] for row in rows if row[13]])
-        calls = []
-        for row in rows:
-            call = _to_call(row, paths.get(row[0], ()), undone)
-            found = later.get(call.seq or 0)
-            if found:
-                call = replace(call, coverage=call.coverage.lowered_by(found))
-            calls.append(call)
-    return calls
-
-
-def _to_call(row: Row, paths: tuple[str, ...], undone: Mapping[int, int]) -> Call:
-    requested, finished, call_id, at, *texts, changed, reverted, duration, sandbox, within = row
-    actor, session, tool, effect, status, level, reasons, summary, error = texts
-    check_texts(*texts, sandbox)
-    check_numbers(requested, finished, changed, duration, within)
-    return Call(
-        call_id=unpack_id(call_id),
-        seq=finished,
-        requested=requested,
-        at=from_micros(at),
-        session=session,
-        actor=actor,
-        tool=tool,
-        effect=cast(Effect, effect),
-        status=status,
-        coverage=_coverage(level, reasons),
-        summary=summary,
-        error=error,
-        paths=paths,
-        changed=changed,
-        reverts=tuple(json.loads(reverted)) if reverted else (),
-        duration=duration,
-        sandbox=sandbox,
-        undone_by=undone.get(finished),
-        within=within,
-    )
+        changing = [row[requested] for row in rows if row[changed]]
+        paths = changes.listed_paths(connection, log, changing)
+        return [
+            _READ.read(
+                row,
+                coverage=_coverage(*row[-3:-1]).lowered_by(later.get(row[seq], ())),
+                reverts=tuple(json.loads(row[-1])) if row[-1] else (),
+                paths=paths.get(row[requested], ()),
+                undone_by=undone.get(row[seq]),
+            )
+            for row in rows
+        ]
 
 
 def _coverage(level: Any, reasons: str | None) -> Coverage:
     if level is None and reasons is None:
         return FULL
-    return Coverage(cast(Level, level or "full"), tuple(json.loads(reasons)) if reasons else ())
+    return Coverage(level or "full", tuple(json.loads(reasons)) if reasons else ())

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from loom_audit.model.events import CheckpointMarked
 from loom_audit.model.records import Checkpoint
 from loom_audit.model.text.summaries import plain_text
-from loom_audit.sql.ground.clock import from_micros
 from loom_audit.sql.ground.connection import Connection
-from loom_audit.sql.ground.packing import check_numbers, check_texts, corrupt_on_mismatch
+from loom_audit.sql.ground.packing import corrupt_on_mismatch
+from loom_audit.sql.ground.reading import Reading
 from loom_audit.sql.ground.statements import insert_into, prepare
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
@@ -17,8 +17,9 @@ FACTS = (CheckpointMarked,)
 _MARKED = insert_into("checkpoint", ("seq", "name", "point", "at", "note"))
 STATEMENTS = (_MARKED,)
 
+_READ = Reading(Checkpoint, "checkpoint")
 _NEWEST_FIRST = prepare(
-    "SELECT name, point, seq, at, note FROM checkpoint WHERE log = :log ORDER BY seq DESC"
+    f"SELECT {_READ.columns} FROM checkpoint WHERE log = :log ORDER BY seq DESC"
 )
 
 
@@ -34,9 +35,7 @@ def checkpoints(connection: Connection, log: int) -> Sequence[Checkpoint]:
     """Newest first; a name marked again appears once, with its newest point."""
     newest: dict[str, Checkpoint] = {}
     with corrupt_on_mismatch():
-        for name, point, seq, at, note in _NEWEST_FIRST.rows(connection, log=log):
-            check_texts(name, note)
-            check_numbers(point)
-            if name not in newest:
-                newest[name] = Checkpoint(name, point, seq, from_micros(at), note)
+        for row in _NEWEST_FIRST.rows(connection, log=log):
+            one = _READ.read(row)
+            newest.setdefault(one.name, one)
     return list(newest.values())

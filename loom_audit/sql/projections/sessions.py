@@ -13,9 +13,9 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.records import Session
 from loom_audit.model.text.summaries import plain_text
-from loom_audit.sql.ground.clock import from_micros
 from loom_audit.sql.ground.connection import LARGEST, Connection, Row
-from loom_audit.sql.ground.packing import check_numbers, check_texts, corrupt_on_mismatch
+from loom_audit.sql.ground.packing import corrupt_on_mismatch
+from loom_audit.sql.ground.reading import Reading
 from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
@@ -40,16 +40,14 @@ _STARTED_OR_ENDED = prepare(
 )
 STATEMENTS = (_SEEN, _STARTED_OR_ENDED)
 
-_COLUMNS = (
-    "id, agent, actor, title, started, started_at, ended, ended_at, status, calls, errors, files"
-)
+_READ = Reading(Session, "session")
 _NEWEST_FIRST = prepare(
-    f"SELECT {_COLUMNS} FROM session WHERE log = :log AND started < :before "
+    f"SELECT {_READ.columns} FROM session WHERE log = :log AND started < :before "
     "ORDER BY started DESC LIMIT :limit"
 )
-_ONE = prepare(f"SELECT {_COLUMNS} FROM session WHERE log = :log AND id = :id")
+_ONE = prepare(f"SELECT {_READ.columns} FROM session WHERE log = :log AND id = :id")
 _OPEN = prepare(
-    f"SELECT {_COLUMNS} FROM session WHERE log = :log AND ended IS NULL ORDER BY started"
+    f"SELECT {_READ.columns} FROM session WHERE log = :log AND ended IS NULL ORDER BY started"
 )
 _SPAN = prepare("SELECT number, started, last FROM session WHERE log = :log AND id = :id")
 
@@ -127,25 +125,4 @@ def not_ended(connection: Connection, log: int) -> Sequence[Session]:
 
 def _to_sessions(rows: Sequence[Row]) -> list[Session]:
     with corrupt_on_mismatch():
-        return [_to_session(row) for row in rows]
-
-
-def _to_session(row: Row) -> Session:
-    id, agent, actor, title, started, started_at, ended, ended_at, status, *counts = row
-    check_texts(id, agent, actor, title, status)
-    check_numbers(started, ended, *counts)
-    calls, errors, files = counts
-    return Session(
-        id=id,
-        agent=agent,
-        actor=actor,
-        title=title,
-        started=started,
-        started_at=from_micros(started_at),
-        ended=ended,
-        ended_at=None if ended_at is None else from_micros(ended_at),
-        status=status,
-        calls=calls,
-        errors=errors,
-        files=files,
-    )
+        return [_READ.read(row) for row in rows]

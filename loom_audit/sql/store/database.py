@@ -18,15 +18,10 @@ from loom_audit.ports import Clock, Lock
 from loom_audit.sql import schema
 from loom_audit.sql.contents.blobs import SqlBlobStore
 from loom_audit.sql.contents.large_objects import sync_folder
-from loom_audit.sql.ground.clock import SystemClock, from_micros
-from loom_audit.sql.ground.connection import Row
+from loom_audit.sql.ground.clock import SystemClock
 from loom_audit.sql.ground.connections import Connections
-from loom_audit.sql.ground.packing import (
-    check_numbers,
-    check_texts,
-    corrupt_on_mismatch,
-    unpack_path,
-)
+from loom_audit.sql.ground.packing import corrupt_on_mismatch, unpack_path
+from loom_audit.sql.ground.reading import Reading
 from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.queries import SqlProjections
 from loom_audit.sql.store.ballast import Ballast
@@ -43,11 +38,6 @@ _EMPTY = prepare(
     "ORDER BY number"
 )
 _LOG = prepare("SELECT number FROM log WHERE id = :id")
-_WORKSPACES = prepare(
-    "SELECT l.id, w.root, w.attached_at, w.ignore, w.max_file_bytes, w.baseline, "
-    "(SELECT max(seq) FROM event e WHERE e.log = l.number AND e.seq <= 9223372036854775807) "
-    "FROM workspace w JOIN log l ON l.number = w.log ORDER BY l.number"
-)
 
 
 class WorkspaceEntry(Struct, frozen=True):
@@ -60,6 +50,20 @@ class WorkspaceEntry(Struct, frozen=True):
     baseline_done: bool
     ignore: str
     max_file_bytes: int
+
+
+_READ = Reading(
+    WorkspaceEntry,
+    "w",
+    packed={"root": unpack_path, "baseline_done": bool},
+    id="l.id",
+    head="coalesce((SELECT max(seq) FROM event e WHERE e.log = l.number "
+    "AND e.seq <= 9223372036854775807), 0)",
+    baseline_done="w.baseline IS NOT NULL",
+)
+_WORKSPACES = prepare(
+    f"SELECT {_READ.columns} FROM workspace w JOIN log l ON l.number = w.log ORDER BY l.number"
+)
 
 
 class Database:
@@ -132,26 +136,11 @@ class Database:
         with self.connections.reading() as connection:
             rows = _WORKSPACES.rows(connection)
         with corrupt_on_mismatch():
-            return [_to_entry(row) for row in rows]
+            return [_READ.read(row) for row in rows]
 
     def close(self) -> None:
         """Close all connections. Contents put since the last append are lost."""
         self.connections.close()
-
-
-def _to_entry(row: Row) -> WorkspaceEntry:
-    id, root, attached_at, ignore, max_file_bytes, baseline, head = row
-    check_texts(id, ignore)
-    check_numbers(max_file_bytes, head)
-    return WorkspaceEntry(
-        id=id,
-        root=unpack_path(root),
-        attached_at=from_micros(attached_at),
-        head=head or 0,
-        baseline_done=baseline is not None,
-        ignore=ignore,
-        max_file_bytes=max_file_bytes,
-    )
 
 
 def database_path(url: str) -> str:
