@@ -19,6 +19,8 @@ from loom_audit.disk.machine.heads import DiskHeads
 from loom_audit.errors import AuditUnavailable, Conflict, Corrupt
 from loom_audit.history.ground.log_end import LogEnd
 from loom_audit.history.ground.proven_log import ProvenLog
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
+from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import (
     ApprovalRequested,
     BaselineFinished,
@@ -29,15 +31,21 @@ from loom_audit.model.events import (
     ChangeIntended,
     ChangesAttributed,
     CheckpointMarked,
+    ContentFound,
+    CoverageLowered,
     Draft,
     Fact,
     FilesChanged,
     HookFailed,
     PathsUntracked,
+    RulesChanged,
     ScopeAccepted,
     SessionEnded,
+    SessionHeld,
+    SessionReleased,
     SessionStarted,
     TreeHead,
+    TreeListed,
     TreeRelisted,
     Untracked,
     WorkspaceAttached,
@@ -110,6 +118,14 @@ def test_every_fact_comes_back_as_it_was_given(opened: Opened) -> None:
         CallReported("c2", "Bash", "ok", {"output": odd}, replaces=14, inferred="unknown"),
         HookFailed("codex", odd, 3),
         ChangesAttributed(12, (odd,), 3, odd),
+        RulesChanged((("write", "ask"),)),
+        SessionHeld("person:p", odd),
+        SessionReleased("person:p"),
+        PromptSubmitted(odd, "p1"),
+        MessageReceived("assistant", odd, "m1"),
+        ContentFound(odd, file, "left later", "c1"),
+        CoverageLowered((14,), Coverage("partial", ("late",))),
+        TreeListed(5, "ab" * 32, True),
         CheckpointMarked("name", 5, "note"),
         SessionEnded("failed"),
     ]
