@@ -31,6 +31,7 @@ NAMES = [
     "client",
     "event kind",
     "table that follows the log",
+    "column",
 ]
 
 _BLOCK = re.compile(r"([^\n]+\n)*\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
