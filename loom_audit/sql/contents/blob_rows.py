@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from loom_audit.sql.ground.conditions import chunks, in_list
 from loom_audit.sql.ground.connection import Connection, Row
@@ -70,19 +71,7 @@ NO_ENTRIES: Mapping[bytes, BlobEntry] = {}
 
 def insert(connection: Connection, entries: Sequence[BlobEntry]) -> None:
     """Insert them within the caller's transaction; those that are there already stay."""
-    rows = [
-        {
-            "sha256": entry.sha256,
-            "size": entry.size,
-            "stored": entry.stored,
-            "encoding": entry.encoding,
-            "base": entry.base,
-            "version": entry.version,
-            "large": int(entry.large),
-            "content": entry.content,
-        }
-        for entry in entries
-    ]
+    rows = [{**asdict(entry), "large": int(entry.large)} for entry in entries]
     _INSERT.run_many(connection, rows)
     _INSERT_CONTENT.run_many(connection, [row for row in rows if not row["large"]])
 

@@ -43,24 +43,16 @@ _PAYLOADS = (
 )
 
 
-def insert_events(
-    connection: Connection, log: int, rows: Sequence[tuple[int, str | None, EncodedEvent, bytes]]
-) -> None:
-    """Insert (seq, id if one was given, encoded event, leaf hash) rows."""
-    _INSERT_EVENT.insert(
-        connection,
-        [
-            {
-                "log": log,
-                "seq": seq,
-                "id": pack_id(id or ""),
-                "kind": encoded.kind,
-                "leaf": pack(encoded.leaf),
-                "leaf_hash": hashed,
-            }
-            for seq, id, encoded, hashed in rows
-        ],
-    )
+def event_row(log: int, seq: int, id: str | None, encoded: EncodedEvent) -> dict[str, Any]:
+    """An event's row; `id` if one was given."""
+    return {
+        "log": log,
+        "seq": seq,
+        "id": pack_id(id or ""),
+        "kind": encoded.kind,
+        "leaf": pack(encoded.leaf),
+        "leaf_hash": encoded.leaf_hash,
+    }
 
 
 Part = tuple[str, int, bytes, bytes | None, bytes | None]
@@ -81,9 +73,12 @@ def payload_row(log: int, seq: int, payload: Payload, blobs: BlobStore) -> dict[
     return {**row, "content": None, "blob": bytes.fromhex(blob)}
 
 
-def insert_payloads(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Insert rows of `payload_row`; their blobs are in the database already."""
-    _INSERT_PAYLOAD.insert(connection, rows)
+def insert(
+    connection: Connection, events: Sequence[dict[str, Any]], payloads: Sequence[dict[str, Any]]
+) -> None:
+    """Insert rows of events and of their payloads, whose blobs are in the database already."""
+    _INSERT_EVENT.insert(connection, events)
+    _INSERT_PAYLOAD.insert(connection, payloads)
 
 
 def read_leaf(seq: int, packed: bytes, hashed: bytes) -> bytes:

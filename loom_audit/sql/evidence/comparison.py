@@ -170,7 +170,7 @@ def _compare(
     table: str, keys: int, seq_at: int | None, ours: Any, theirs: Any
 ) -> Iterator[tuple[int | None, str]]:
     """What differs between two listings in the order of their keys, each event once."""
-    mine, its = _unlike(ours, theirs)
+    mine, its = from_where_unlike(ours, theirs)
     last: int | None = None
 
     def told(row: Any, what: str) -> Iterator[tuple[int | None, str]]:
@@ -196,7 +196,7 @@ def _compare(
             one, other = next(mine, None), next(its, None)
 
 
-def _unlike(ours: Any, theirs: Any) -> tuple[Iterator[Any], Iterator[Any]]:
+def from_where_unlike(ours: Any, theirs: Any) -> tuple[Iterator[Any], Iterator[Any]]:
     """Both listings from where they are no longer the same, which is told quickly."""
     while True:
         mine, its = ours.fetchmany(_COMPARED_AT_ONCE), theirs.fetchmany(_COMPARED_AT_ONCE)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from operator import methodcaller
 from typing import Any
@@ -127,13 +127,11 @@ class SqlEvidence:
 
     def _open(self) -> Any:
         """A connection of our own, so that text that is not UTF-8 can be read as it lies."""
-        try:
+        with _storage_errors(self._path):
             raw = connect(self._path, "ro")
             self._resources.callback(raw.close)
             raw.text_factory = _decode_losslessly
             raw.execute("BEGIN")
-        except driver().Error as error:
-            raise _storage_error(error, self._path) from error
         return raw
 
     @property
@@ -175,30 +173,32 @@ class SqlEvidence:
 
     def add_references(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
         """Remember contents in a temporary table on disk."""
-        try:
+        with _storage_errors(self._path):
             self._rebuilt.add_references(contents)
-        except driver().Error as error:
-            raise _storage_error(error, self._path) from error
 
     def references(self) -> Iterator[ReferencedBlob]:
         """Each content referred to, bases before what leans on them."""
-        try:
+        with _storage_errors(self._path):
             yield from self._rebuilt.references()
-        except driver().Error as error:
-            raise _storage_error(error, self._path) from error
 
     def add_checked(self, events: Sequence[CheckedEvent]) -> None:
         """Compare what these events make of the projections right away."""
         if self._in_doubt:
             return
-        # text is decoded by SQLite's driver here, where damage ends the comparison
-        self._raw.text_factory = str
         try:
-            if self._check is None:
-                self._check = QuickCheck(self._raw, self._rebuilt.scratch(), self._number)
-            self._check.follow([_followed(*event) for event in events])
+            with self._strict_text():
+                if self._check is None:
+                    self._check = QuickCheck(self._raw, self._rebuilt.scratch(), self._number)
+                self._check.follow([_followed(*event) for event in events])
         except (driver().Error, Corrupt, *MALFORMED):
             self._in_doubt = True  # reading the log once more finds out what it is
+
+    @contextmanager
+    def _strict_text(self) -> Iterator[None]:
+        """SQLite's driver decodes text within the block, where damage is an error of its own."""
+        self._raw.text_factory = str
+        try:
+            yield
         finally:
             self._raw.text_factory = _decode_losslessly
 
@@ -219,14 +219,12 @@ class SqlEvidence:
 
         Corrupt when an event cannot be read.
         """
-        try:
+        with _storage_errors(self._path):
             if self._check_agrees():
                 return
             self._rebuilt.start_over()
             self._rebuild(report or (lambda _: None))
             yield from self._rebuilt.differences()
-        except driver().Error as error:
-            raise _storage_error(error, self._path) from error
 
     def _rebuild(self, report: Report) -> None:
         done = 0
@@ -271,18 +269,11 @@ class SqlEvidence:
 
         The `plain` one is folded from changes alone.
         """
-        self._raw.text_factory = str
-        try:
+        with _storage_errors(self._path), self._strict_text():
             store = Connection(self._raw)
-            if plain:
-                entries = tree.of_changes(store, self._number, at)
-            else:
-                entries = keyframes.tree_at(store, self._number, at)
+            fold = tree.of_changes if plain else keyframes.tree_at
+            entries = fold(store, self._number, at)
             return tree.to_tree(store, entries), tree.to_untracked(store, entries)
-        except driver().Error as error:
-            raise _storage_error(error, self._path) from error
-        finally:
-            self._raw.text_factory = _decode_losslessly
 
     def damage(self) -> Iterator[str]:
         """SQLite's own integrity_check, at most 100 lines; what was altered or added to the
@@ -291,10 +282,8 @@ class SqlEvidence:
         for (text,) in self._rows("PRAGMA integrity_check(100)"):
             if text != "ok":
                 yield text
-        try:
+        with _storage_errors(self._path):
             yield from self._rebuilt.alterations()
-        except driver().Error as error:
-            raise _storage_error(error, self._path) from error
         if dict(self._rows("SELECT number, words FROM dictionary")) != DICTIONARIES:
             yield "the dictionaries are not those that rows are packed with"
         if [*self._rows(_REVISIONS)] != [(REVISION,)]:
@@ -356,12 +345,10 @@ class SqlEvidence:
 
     def _batches(self, sql: str, *values: Any) -> Iterator[list[Any]]:
         """The rows, some at a time. StorageFailed where the database cannot give them out."""
-        try:
+        with _storage_errors(self._path):
             cursor = self._raw.execute(sql, values)
             while batch := cursor.fetchmany(_BATCH):
                 yield batch
-        except driver().Error as error:
-            raise _storage_error(error, self._path) from error
 
 
 _decode_losslessly = methodcaller("decode", "utf-8", "surrogateescape")
@@ -381,9 +368,14 @@ def _file_size(path: str) -> int | None:
         return None
 
 
-def _storage_error(error: Exception, path: str) -> StorageFailed:
-    problem = write_error(error, path)
-    return StorageFailed(problem.message, hint=problem.hint, details=problem.details)
+@contextmanager
+def _storage_errors(path: str) -> Iterator[None]:
+    """StorageFailed where the database cannot be read."""
+    try:
+        yield
+    except driver().Error as error:
+        problem = write_error(error, path)
+        raise StorageFailed(problem.message, hint=problem.hint, details=problem.details) from error
 
 
 def open_evidence(database: Database, log: str) -> SqlEvidence:

@@ -7,10 +7,11 @@ not, and what it cannot decide counts as a difference: then a rebuild finds out.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from loom_audit.sql.evidence.comparison import listing_query
+from loom_audit.sql.evidence.comparison import from_where_unlike, listing_query
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.projections import keyframes
 from loom_audit.sql.projections.fold import between_keyframes
@@ -101,7 +102,4 @@ class QuickCheck:
     def _same(self, table: str) -> bool:
         sql = listing_query(self._scratch, table, but=_WORKED_OUT.get(table, ()))[0]
         ours, theirs = (one.execute(sql, (self._log,)) for one in (self._scratch, self._store))
-        while rows := ours.fetchmany(256):
-            if rows != theirs.fetchmany(256):
-                return False
-        return theirs.fetchone() is None
+        return next(chain(*from_where_unlike(ours, theirs)), None) is None

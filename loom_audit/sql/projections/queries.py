@@ -1,6 +1,7 @@
 """Reading the tables that follow the log, and making them anew from it."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Concatenate, ParamSpec, TypeVar
 
 from loom_audit.errors import NotFound
 from loom_audit.model.files import FileState
@@ -26,6 +27,9 @@ from loom_audit.sql.projections import (
     workspaces,
 )
 from loom_audit.sql.projections.fold import rebuild
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _NUMBERED = (
     ("change_set", "seq"),
@@ -78,22 +82,29 @@ class SqlProjections:
         self._reader = reader
         self._number = number
 
+    def _ask(
+        self,
+        question: Callable[Concatenate[Connection, int, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """What a subject answers of this log, from one state of the store."""
+        with self._connections.reading() as connection:
+            return question(connection, self._number, *args, **named)
+
     # --- sessions and calls ---------------------------------------------------------------
 
     def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
         """Newest first, by the seq of their start."""
-        with self._connections.reading() as connection:
-            return sessions.newest(connection, self._number, before, limit)
+        return self._ask(sessions.newest, before, limit)
 
     def session(self, id: str) -> Session:
         """NotFound when there is none."""
-        with self._connections.reading() as connection:
-            return sessions.by_id(connection, self._number, id)
+        return self._ask(sessions.by_id, id)
 
     def open_sessions(self) -> Sequence[Session]:
         """Sessions that have not ended, oldest first."""
-        with self._connections.reading() as connection:
-            return sessions.not_ended(connection, self._number)
+        return self._ask(sessions.not_ended)
 
     def scope(self) -> Scope:
         """The scope as last accepted; the usual one before the workspace is attached."""
@@ -106,13 +117,11 @@ class SqlProjections:
         """
         if filter.words is not None:
             search.index_calls(self._connections, self._events, self._number)
-        with self._connections.reading() as connection:
-            return calls.matching(connection, self._number, filter)
+        return self._ask(calls.matching, filter)
 
     def call(self, session: str, call_id: str) -> Call:
         """NotFound when there is none."""
-        with self._connections.reading() as connection:
-            return calls.by_id(connection, self._number, session, call_id)
+        return self._ask(calls.by_id, session, call_id)
 
     def call_at(self, seq: int) -> Call:
         """The call that the event of this seq belongs to. NotFound when it belongs to none."""
@@ -131,18 +140,15 @@ class SqlProjections:
 
     def open_calls(self) -> Sequence[Call]:
         """Calls requested and not finished, oldest first."""
-        with self._connections.reading() as connection:
-            return calls.not_finished(connection, self._number)
+        return self._ask(calls.not_finished)
 
     def reverted(self) -> Mapping[int, int]:
         """Call number → number of the call that took it back, for those still taken back."""
-        with self._connections.reading() as connection:
-            return reverts.reverted_by(connection, self._number)
+        return self._ask(reverts.reverted_by)
 
     def lowered(self, number: int) -> Sequence[int]:
         """The events that lowered the coverage of the call of this number, in order."""
-        with self._connections.reading() as connection:
-            return coverage.lowered_at(connection, self._number, number)
+        return self._ask(coverage.lowered_at, number)
 
     # --- changes and trees ----------------------------------------------------------------
 
@@ -168,10 +174,7 @@ class SqlProjections:
         self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
     ) -> Sequence[RecordedChange]:
         """Changes of one path, newest first; with `below` of all paths inside it too."""
-        with self._connections.reading() as connection:
-            return changes.history(
-                connection, self._number, path, below=below, before=before, limit=limit
-            )
+        return self._ask(changes.history, path, below=below, before=before, limit=limit)
 
     def outside(
         self,
@@ -182,8 +185,7 @@ class SqlProjections:
         limit: int = 100,
     ) -> Sequence[OutsideChange]:
         """What changed without a call, newest first; of paths that are meant by what was typed."""
-        with self._connections.reading() as connection:
-            return named.outside(connection, self._number, typed, after, before, limit)
+        return self._ask(named.outside, typed, after, before, limit)
 
     def tree(self, at: int | None = None) -> dict[str, FileState]:
         """The tree after event `at`, by default the head's."""
@@ -226,8 +228,7 @@ class SqlProjections:
 
     def keyframes(self, at: int) -> Sequence[int]:
         """The points up to `at` of which the tree is listed whole, newest first."""
-        with self._connections.reading() as connection:
-            return keyframes.points(connection, self._number, at)
+        return self._ask(keyframes.points, at)
 
     def keyframe(self, point: int) -> tuple[dict[str, FileState], set[str]]:
         """What is listed there, and what is untracked there. NotFound where nothing is."""
@@ -243,8 +244,7 @@ class SqlProjections:
 
     def checkpoints(self) -> Sequence[Checkpoint]:
         """Newest first; a name marked again appears once, with its newest point."""
-        with self._connections.reading() as connection:
-            return checkpoints.checkpoints(connection, self._number)
+        return self._ask(checkpoints.checkpoints)
 
     # --- making them anew -----------------------------------------------------------------
 

@@ -132,7 +132,7 @@ class SqlEventLog:
             encoded = encode(draft, log=self._id, seq=seq, at=now, prev=prev, salts=self._salts)
             prev = encoded.leaf_hash
             nodes += frontier.append(prev)
-            rows.append((seq, draft.id, encoded, prev))
+            rows.append(event_rows.event_row(self._number, seq, draft.id, encoded))
             parts += [
                 event_rows.payload_row(self._number, seq, payload, self._blobs)
                 for payload in encoded.payloads
@@ -140,8 +140,7 @@ class SqlEventLog:
             events.append(_as_event(draft, self._id, seq, now, prev))
         staged = self._blobs.staged_entries()
         blob_rows.insert(connection, staged)
-        event_rows.insert_events(connection, self._number, rows)
-        event_rows.insert_payloads(connection, parts)
+        event_rows.insert(connection, rows, parts)
         insert_nodes(connection, self._number, nodes)
         fold(connection, self._number, [followed(event) for event in events])
         return events, _LogEnd(spot.generation, frontier, prev), staged
