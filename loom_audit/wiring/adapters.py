@@ -29,7 +29,6 @@ from loom_audit.disk.machine.transcripts import DiskTranscript
 from loom_audit.disk.machine.vanished import hidden, vanished_workspace
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import AuditError, Conflict, InvalidPath, NoWorkspace
-from loom_audit.history.ground.anchored_log import AnchoredLog
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.continuous_log import ContinuousLog
 from loom_audit.history.ground.log_end import check_end, last_kept
@@ -88,15 +87,13 @@ class Adapters(Struct, frozen=True):
     def log(self, id: str) -> EventLog:
         """A log that takes only what can be, and keeps its heads as it grows; one for each id."""
         if id not in self.logs:
-            log, heads = self.database.event_log(id), self.heads(id)
-            checked = self._checked(id, log, heads)
-            self.logs[id] = AnchoredLog(checked, heads)
+            self.logs[id] = self._checked(id)
         return self.logs[id]
 
     def check_recording(self, id: str) -> None:
         """Corrupt where nothing may be recorded in a log: what is stored does not fit together."""
-        log = self.database.event_log(id)
-        self._checked(id, log, self.heads(id)).check()
+        log = self._checked(id)
+        log.check()
         accepted_scope(log, self.projections(id), None)
 
     def check_end(self, id: str) -> None:
@@ -104,10 +101,10 @@ class Adapters(Struct, frozen=True):
         log = self.database.event_log(id)
         check_end(log, self.projections(id), last_kept(log, self.heads(id)))
 
-    def _checked(self, id: str, log: EventLog, heads: Heads) -> ContinuousLog:
+    def _checked(self, id: str) -> ContinuousLog:
         return ContinuousLog(
-            log,
-            heads,
+            self.database.event_log(id),
+            self.heads(id),
             self.projections(id),
             keyframe=KEYFRAME_EVENTS,
             one_by_one=RLock(),

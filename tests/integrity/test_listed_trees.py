@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit.api.face import AuditedWorkspace, open_store
 from loom_audit.errors import Corrupt
-from loom_audit.history.ground import anchored_log, continuous_log
+from loom_audit.history.ground import continuous_log
 from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.model.events import TreeListed
 from loom_audit.model.stored.listing import listing_hash
@@ -27,7 +27,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Audit
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(keyframes, "KEYFRAME_EVENTS", EVERY)
     monkeypatch.setattr(adapters, "KEYFRAME_EVENTS", EVERY)
-    monkeypatch.setattr(anchored_log, "HEAD_EVENTS", 16)
+    monkeypatch.setattr(continuous_log, "HEAD_EVENTS", 16)
     root = tmp_path / "work"
     root.mkdir()
     (root / "folder").mkdir()

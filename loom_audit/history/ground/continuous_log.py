@@ -1,8 +1,10 @@
-"""A log into which nothing goes that could not have happened to the tree that it makes."""
+"""The log that all of `history` appends to: what goes into it applies to the tree that it makes.
 
-from collections.abc import Iterator, Sequence
+Its tree heads are kept elsewhere as it grows.
+"""
+
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
-from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -18,13 +20,16 @@ from loom_audit.model.events import (
     ChangeIntended,
     Draft,
     Event,
-    TreeHead,
+    SessionEnded,
     TreeListed,
     TreeRelisted,
 )
 from loom_audit.model.imported import is_imported
 from loom_audit.model.stored.listing import listing_hash
-from loom_audit.ports import EventFilter, EventLog, Heads, Projections, Wanted
+from loom_audit.ports import EventLog, Heads, Projections
+
+HEAD_EVENTS = 256
+"""A head is kept when the log has grown past a multiple of so many events."""
 
 EVENT_COST, CHANGE_COST, PATH_COST = 20, 10, 2
 """Microseconds, about: to read an event, to fold a change, to list a path."""
@@ -42,12 +47,13 @@ class DoesNotApply(Corrupt):
 
 
 class ContinuousLog:
-    """An `EventLog` on another one.
+    """An `EventLog` on another one, which is read as it is.
 
     The tree is folded from the log once, from the last listing on, and kept up with what is
     appended here and by others. What trees are folded from is appended under the workspace lock,
     and only where it applies to that tree: Corrupt where it does not, with nothing stored, and
     where the log is shorter than a head that was kept of it, or than the tables that follow it.
+    At each session's end and every 256 events its head is kept.
     """
 
     def __init__(
@@ -64,6 +70,14 @@ class ContinuousLog:
         `one_by_one` is held by one thread of this process at a time: all share the tree, and
         not all hold the workspace lock.
         """
+        self.id = log.id
+        self.read = log.read
+        self.stretch = log.stretch
+        self.prove = log.prove
+        self.head = log.head
+        self.newest = log.newest
+        self.tree_head = log.tree_head
+        self.listed_before = log.listed_before
         self._log = log
         self._heads = heads
         self._projections = projections
@@ -77,10 +91,6 @@ class ContinuousLog:
         self._behind = 0
         """What it would take to fold the tree from its last listing, in microseconds."""
 
-    @property
-    def id(self) -> str:
-        return self._log.id
-
     def append(self, drafts: Sequence[Draft]) -> Sequence[Event]:
         """As the other log's; Corrupt for what cannot be, and where nothing may be recorded."""
         with self._one_by_one:
@@ -90,7 +100,9 @@ class ContinuousLog:
             events = self._append_checked(drafts) if checked else self._log.append(drafts)
             if events:
                 self._list_when_due(events)
-            return events
+        if events:
+            self._keep_head_when_due(events)
+        return events
 
     def check(self) -> None:
         """Corrupt where nothing may be recorded."""
@@ -221,28 +233,12 @@ class ContinuousLog:
         if event.seq == self._seq + 1:
             self._seq = event.seq
 
-    # --- the rest is the other log's ------------------------------------------------------
-
-    def read(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
-        return self._log.read(filter)
-
-    def stretch(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
-        return self._log.stretch(after, until, wanted)
-
-    def prove(self, after: int, until: int, head: TreeHead) -> None:
-        self._log.prove(after, until, head)
-
-    def head(self) -> int:
-        return self._log.head()
-
-    def newest(self, kinds: Sequence[str], after: int) -> tuple[int, int]:
-        return self._log.newest(kinds, after)
-
-    def tree_head(self) -> TreeHead:
-        return self._log.tree_head()
-
-    def listed_before(self, at: datetime) -> int:
-        return self._log.listed_before(at)
+    def _keep_head_when_due(self, events: Sequence[Event]) -> None:
+        due = (events[0].seq - 1) // HEAD_EVENTS != events[-1].seq // HEAD_EVENTS
+        # what fails is tried again at the next multiple, and told by who reads or verifies
+        if due or any(isinstance(event.fact, SessionEnded) for event in events):
+            with suppress(AuditError):
+                self._heads.keep(self._log.tree_head())
 
 
 def _refusal(violation: Violation) -> DoesNotApply:
