@@ -82,6 +82,18 @@ class CommandResult(Struct, frozen=True):
     unconfined: str = ""
 
 
+class Moments(Struct, frozen=True):
+    """What a runner asks, at two moments of a command, of whoever waits for the command.
+
+    `start` is called once, while the helper processes are starting; the command starts after it,
+    and its time counts from then. When it raises, the command does not run. `cancelled` is polled;
+    when it says so the tree is killed, as at timeout.
+    """
+
+    start: Callable[[], object] = lambda: None
+    cancelled: Callable[[], bool] | None = None
+
+
 class Runner(Protocol):
     """Runs a command confined as asked. Blocks until the whole process tree is dead."""
 
@@ -91,18 +103,9 @@ class Runner(Protocol):
         `bubblewrap`, `landlock`."""
         ...
 
-    def run(
-        self,
-        root: str,
-        command: Command,
-        *,
-        cancelled: Callable[[], bool] | None = None,
-        before: Callable[[], object] | None = None,
-    ) -> CommandResult:
-        """Run in `root`. Polls `cancelled`; when it says so the tree is killed, as at timeout.
+    def run(self, root: str, command: Command, moments: Moments = Moments()) -> CommandResult:
+        """Run in `root`.
 
-        `before` is called once, while the helper processes are starting; the command starts
-        after it, and its time counts from then. When it raises, the command does not run.
         ExecutionFailed when it cannot be started. When our own process dies the tree dies.
         """
         ...

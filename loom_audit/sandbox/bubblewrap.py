@@ -8,13 +8,13 @@ bubblewrap dies, everything in its process namespace dies with it.
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from msgspec.structs import replace
 
 from loom_audit.errors import ExecutionFailed
-from loom_audit.ports import Command, CommandResult
+from loom_audit.ports import Command, CommandResult, Moments
 from loom_audit.sandbox import system_paths
 from loom_audit.sandbox.plain import LaunchOptions, limit_steps, supervise
 from loom_audit.sandbox.seccomp import filter_program
@@ -38,14 +38,7 @@ class BubblewrapRunner:
     def __init__(self, hidden: Sequence[str] = ()) -> None:
         self._hidden = [os.path.realpath(path) for path in hidden]
 
-    def run(
-        self,
-        root: str,
-        command: Command,
-        *,
-        cancelled: Callable[[], bool] | None = None,
-        before: Callable[[], object] | None = None,
-    ) -> CommandResult:
+    def run(self, root: str, command: Command, moments: Moments = Moments()) -> CommandResult:
         """See `loom_audit.ports.Runner.run`. ExecutionFailed when the sandbox does not start."""
         program = shutil.which("bwrap", path=PROGRAMS)
         if program is None:
@@ -71,8 +64,7 @@ class BubblewrapRunner:
                     steps="\n".join(steps),
                     private=True,
                 ),
-                cancelled=cancelled,
-                before=before,
+                moments=moments,
             )
         return replace(done, sandbox=self.name)
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, ExecutionFailed
-from loom_audit.ports import Command, CommandResult, Runner
+from loom_audit.ports import Command, CommandResult, Moments, Runner
 
 
 class ProbeResult(Struct, frozen=True):
@@ -58,28 +58,21 @@ class ConfiningRunner:
                     self._results[runner.name] = _probe_result(runner)
             yield self._results[runner.name]
 
-    def run(
-        self,
-        root: str,
-        command: Command,
-        *,
-        cancelled: Callable[[], bool] | None = None,
-        before: Callable[[], object] | None = None,
-    ) -> CommandResult:
+    def run(self, root: str, command: Command, moments: Moments = Moments()) -> CommandResult:
         """See `loom_audit.ports.Runner.run`.
 
         ExecutionFailed, and nothing ran, when confinement is required and not to be had.
         """
         if command.confinement == "off":
-            return self._plain.run(root, command, cancelled=cancelled, before=before)
+            return self._plain.run(root, command, moments)
         flaws: dict[str, str] = {}
         for one in self.backends():
             if not (flaw := one.flaw or _weakness(one.runner, command)):
-                return one.runner.run(root, command, cancelled=cancelled, before=before)
+                return one.runner.run(root, command, moments)
             flaws[one.runner.name] = flaw
         if command.confinement == "required":
             raise _unavailable_error(flaws)
-        done = self._plain.run(root, command, cancelled=cancelled, before=before)
+        done = self._plain.run(root, command, moments)
         return replace(done, unconfined=_reasons_text(flaws))
 
 

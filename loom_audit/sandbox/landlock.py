@@ -11,13 +11,13 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec.structs import replace
 
 from loom_audit.errors import ExecutionFailed
-from loom_audit.ports import Command, CommandResult
+from loom_audit.ports import Command, CommandResult, Moments
 from loom_audit.sandbox import system_paths
 from loom_audit.sandbox.plain import LaunchOptions, limit_steps, supervise
 from loom_audit.sandbox.scratch import remove_tree
@@ -53,14 +53,7 @@ class LandlockRunner:
         self._hidden = [os.path.realpath(path) for path in hidden]
         self._newest = newest
 
-    def run(
-        self,
-        root: str,
-        command: Command,
-        *,
-        cancelled: Callable[[], bool] | None = None,
-        before: Callable[[], object] | None = None,
-    ) -> CommandResult:
+    def run(self, root: str, command: Command, moments: Moments = Moments()) -> CommandResult:
         """See `loom_audit.ports.Runner.run`. ExecutionFailed where the kernel has too little."""
         version = min(_kernel_version(), self._newest)
         root = os.path.realpath(root)
@@ -78,7 +71,7 @@ class LandlockRunner:
             launch = LaunchOptions(
                 steps="\n".join(steps), environment=system_paths.bare_environment()
             )
-            done = supervise(root, ordered, launch=launch, cancelled=cancelled, before=before)
+            done = supervise(root, ordered, launch=launch, moments=moments)
         return replace(done, sandbox=self.name)
 
     def _rules(self, root: str, command: Command, home: str) -> Iterator[str]:

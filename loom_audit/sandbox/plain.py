@@ -13,12 +13,12 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments
-from loom_audit.ports import Command, CommandResult, Limits
+from loom_audit.ports import Command, CommandResult, Limits, Moments
 from loom_audit.sandbox import terminal
 from loom_audit.sandbox.run import HeadAndTail, Run, close, exit_code, run_to_end, send
 from loom_audit.sandbox.supervised import FOLDER, SUPERVISOR
@@ -58,14 +58,7 @@ class PlainRunner:
     def __init__(self, *, whole_tree: bool = sys.platform == "linux") -> None:
         self._whole_tree = whole_tree
 
-    def run(
-        self,
-        root: str,
-        command: Command,
-        *,
-        cancelled: Callable[[], bool] | None = None,
-        before: Callable[[], object] | None = None,
-    ) -> CommandResult:
+    def run(self, root: str, command: Command, moments: Moments = Moments()) -> CommandResult:
         """See `loom_audit.ports.Runner.run`.
 
         The details of ExecutionFailed hold `exit_code`: 127 or 126, as a shell would exit.
@@ -76,14 +69,7 @@ class PlainRunner:
                 hint="Use the runner of the store, or set `confinement` in tools.toml.",
             )
         launch = LaunchOptions(steps="\n".join(limit_steps(command.limits)))
-        return supervise(
-            root,
-            command,
-            launch=launch,
-            whole_tree=self._whole_tree,
-            cancelled=cancelled,
-            before=before,
-        )
+        return supervise(root, command, launch=launch, whole_tree=self._whole_tree, moments=moments)
 
 
 def supervise(
@@ -92,12 +78,11 @@ def supervise(
     *,
     launch: LaunchOptions = UNCONFINED,
     whole_tree: bool = True,
-    cancelled: Callable[[], bool] | None = None,
-    before: Callable[[], object] | None = None,
+    moments: Moments = Moments(),
 ) -> CommandResult:
     """Run a command under a supervisor that is started as `launch` says.
 
-    The supervisor knows nothing of the command until `before` has returned.
+    The supervisor knows nothing of the command until `moments.start` has returned.
     """
     inherit = command.stdio == "inherit"
     mode, owner, forwarded = terminal.terminal_mode() if inherit else ("g", 0, ())
@@ -105,12 +90,11 @@ def supervise(
     order = _encode_order(root, command, mode, owner, launch.steps)
     run = _launch(command, launch)
     try:
-        if before is not None:
-            before()
-            run.started = time.monotonic()
+        moments.start()
+        run.started = time.monotonic()
         with terminal.forward_signals(forwarded, lambda n: send(run.control, bytes([n]))):
             send(run.control, order)
-            run_to_end(run, command.timeout, cancelled)
+            run_to_end(run, command.timeout, moments.cancelled)
     finally:
         close(run)
     if run.failure is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments
-from loom_audit.ports import Command, Runner
+from loom_audit.ports import Command, Moments, Runner
 from loom_audit.sandbox import BACKENDS
 from tests.sandbox.backends import working
 
@@ -247,7 +247,7 @@ def test_memory_does_not_grow_with_the_output(tmp_path: Path) -> None:
     """In a process of its own: the peak of this one says nothing."""
     script = """
         import resource
-        from loom_audit.ports import Command
+        from loom_audit.ports import Command, Moments
         from loom_audit.sandbox import open_runner
         def peak():
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -274,7 +274,7 @@ def test_what_is_to_be_done_before_is_done_before_and_takes_nothing_of_the_time(
         done.append((tmp_path / "made").exists())
 
     command = shell("touch made; sleep 0.2", timeout=2.0)
-    completed = runner.run(str(tmp_path), command, before=before)
+    completed = runner.run(str(tmp_path), command, Moments(before))
     assert (completed.exit_code, completed.timed_out) == (0, False)
     assert done == [False] and (tmp_path / "made").exists()
     assert completed.duration < 2_000_000
@@ -291,7 +291,7 @@ def test_a_command_never_runs_when_what_comes_before_it_fails(
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        runner.run(str(tmp_path), shell("touch made"), before=before)
+        runner.run(str(tmp_path), shell("touch made"), Moments(before))
     assert started and not set(started) & set(children())
     assert not (tmp_path / "made").exists()
 
@@ -305,7 +305,7 @@ def children() -> list[int]:
 WAITING = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from loom_audit.ports import Command
+from loom_audit.ports import Command, Moments
 from loom_audit.sandbox.plain import PlainRunner
 def supervisor():
     [pid] = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
@@ -325,7 +325,7 @@ def test_a_supervisor_that_waits_dies_with_us_though_a_fork_of_us_holds_the_pipe
                 os.kill(os.getpid(), 9)
             print(os.getpid(), flush=True)
             time.sleep(600)
-        PlainRunner().run(sys.argv[1], Command(("touch", "made")), before=before)
+        PlainRunner().run(sys.argv[1], Command(("touch", "made")), Moments(before))
     """)
     ours = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
     assert ours.stdout is not None
@@ -346,7 +346,7 @@ def test_the_keyboard_does_not_end_a_supervisor_that_waits(tmp_path: Path) -> No
         def before():
             os.kill(supervisor(), signal.SIGINT)
         command = Command(("sh", "-c", "exit 7"))
-        sys.exit(PlainRunner().run(sys.argv[1], command, before=before).exit_code)
+        sys.exit(PlainRunner().run(sys.argv[1], command, Moments(before)).exit_code)
     """)
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)]).returncode == 7
 
@@ -374,7 +374,9 @@ def test_cancelling_kills_the_tree(runner: Runner, tmp_path: Path) -> None:
 
     watcher = threading.Thread(target=cancel)
     watcher.start()
-    done = runner.run(str(tmp_path), family(tmp_path, "time.sleep(600)"), cancelled=told.is_set)
+    done = runner.run(
+        str(tmp_path), family(tmp_path, "time.sleep(600)"), Moments(cancelled=told.is_set)
+    )
     watcher.join()
     assert not done.timed_out
     assert done.exit_code == 128 + signal.SIGKILL
@@ -433,7 +435,7 @@ def test_the_tree_dies_with_our_process(
 ) -> None:
     family(tmp_path, "time.sleep(600)")
     script = f"""
-        from loom_audit.ports import Command
+        from loom_audit.ports import Command, Moments
         from loom_audit.sandbox import open_runner
         open_runner({runner.name!r}).run(
             {str(tmp_path)!r},
@@ -453,7 +455,7 @@ def test_the_tree_dies_with_our_process_though_a_fork_of_it_holds_the_pipe(
     family(tmp_path, "time.sleep(600)")
     script = f"""
         import fcntl, os, threading, time
-        from loom_audit.ports import Command
+        from loom_audit.ports import Command, Moments
         from loom_audit.sandbox import open_runner
         command = Command(({sys.executable!r}, "-IS", "family.py", {str(tmp_path)!r}), timeout=None)
         run = lambda: open_runner({runner.name!r}).run({str(tmp_path)!r}, command)

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from loom_audit import (
     ApprovalDenied,
@@ -30,6 +31,7 @@ from loom_audit import (
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
+from loom_audit.ports import Command, Moments, Runner
 from tests.changes import check_each_change_once
 from tests.trees import tree_of
 
@@ -111,14 +113,14 @@ def by_run(session: Session, root: Path, how: str) -> object:
     runner = type(session.workspace.attachment.runner)
     run = runner.run
 
-    def interrupted(*args: Any, **options: Any) -> Any:
+    def interrupted(self: Runner, folder: str, command: Command, moments: Moments) -> Any:
         until = time.monotonic() + 30
 
         def made() -> bool:
             assert time.monotonic() < until
             return (root / "made").exists()
 
-        run(*args, **options | {"cancelled": made})
+        run(self, folder, command, replace(moments, cancelled=made))
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from loom_audit.errors import ExecutionFailed, InvalidArguments
-from loom_audit.ports import Command, CommandResult, Confinement
+from loom_audit.ports import Command, CommandResult, Confinement, Moments
 from loom_audit.sandbox import (
     BACKENDS,
     ConfiningRunner,
@@ -30,7 +30,7 @@ class Pretended:
     def __init__(self, name: str, flaw: str = "", later: str = "") -> None:
         self.name, self.flaw, self.later, self.asked = name, flaw, later, 0
 
-    def run(self, root: str, command: Command, **_: object) -> CommandResult:
+    def run(self, root: str, command: Command, _: Moments = Moments()) -> CommandResult:
         self.asked += 1
         if self.flaw or (self.later and self.asked > 1):
             raise ExecutionFailed(self.flaw or self.later)
@@ -75,7 +75,7 @@ def test_required_and_not_to_be_had_runs_nothing(tmp_path: Path) -> None:
     runner = ConfiningRunner(PlainRunner, lambda: [Pretended("a", "broken")])
     command = Command(("touch", "ran"), confinement="required")
     with pytest.raises(ExecutionFailed) as caught:
-        runner.run(str(tmp_path), command, before=lambda: begun.append(True))
+        runner.run(str(tmp_path), command, Moments(lambda: begun.append(True)))
     assert "a: broken" in caught.value.message and "doctor" in caught.value.hint
     assert (list(tmp_path.iterdir()), begun) == ([], [])
 
@@ -208,7 +208,7 @@ def test_a_backend_that_cannot_run_true_is_refused() -> None:
     class Broken:
         name = "broken"
 
-        def run(self, root: str, command: Command, **_: object) -> CommandResult:
+        def run(self, root: str, command: Command, _: Moments = Moments()) -> CommandResult:
             return CommandResult(1, b"", b"no user namespaces", 0, 0, False, 0)
 
     with pytest.raises(ExecutionFailed) as caught:

@@ -49,7 +49,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.records import Call
-from loom_audit.ports import Command, CommandResult, Report, Runner
+from loom_audit.ports import Command, CommandResult, Moments, Report, Runner
 
 
 class OpenCall:
@@ -260,15 +260,13 @@ class OpenCall:
     ) -> CommandResult:
         """Run a command and record which files it changed; `started` is called just before it."""
         with ExitStack() as capture:
-            completed = runner.run(
-                self._attachment.workspace.root,
-                command,
-                cancelled=cancelled,
-                before=lambda: (
-                    capture.enter_context(self.capture(final=final, watched=True)),
-                    started(),
-                ),
-            )
+
+            def start() -> None:
+                capture.enter_context(self.capture(final=final, watched=True))
+                started()
+
+            root = self._attachment.workspace.root
+            completed = runner.run(root, command, Moments(start, cancelled))
             self.sandbox = completed.sandbox
             self._left_running.update(completed.kept)
             if completed.survivors:

@@ -30,6 +30,7 @@ from loom_audit.ports import (
     CommandResult,
     Confinement,
     Limits,
+    Moments,
     Runner,
     Workspace,
 )
@@ -319,7 +320,7 @@ class ToolContext:
                 read_only=read_only,
                 limits=Limits() if confinement == "off" else self.settings.limits,
             )
-            return self._command_runner.run(area.disk.root, command, cancelled=stop.is_set)
+            return self._command_runner.run(area.disk.root, command, Moments(cancelled=stop.is_set))
 
         return await in_thread(step, stop=stop)
 

@@ -13,7 +13,7 @@ from loom_audit.api.face import open_store
 from loom_audit.api.ground.connections import Connections
 from loom_audit.api.registry import builtin_registry
 from loom_audit.errors import ExecutionFailed, InvalidArguments
-from loom_audit.ports import Command, CommandResult, Confinement, Runner
+from loom_audit.ports import Command, CommandResult, Confinement, Moments, Runner
 from loom_audit.sandbox import BACKENDS, ConfiningRunner
 from loom_audit.sandbox.plain import PlainRunner
 from loom_audit.tools.calls.context import ToolContext
@@ -32,7 +32,7 @@ class Missing:
     def __init__(self) -> None:
         self.asked = 0
 
-    def run(self, root: str, command: Command, **_: object) -> CommandResult:
+    def run(self, root: str, command: Command, _: Moments = Moments()) -> CommandResult:
         self.asked += 1
         raise ExecutionFailed("no user namespaces here")
 

@@ -2,11 +2,10 @@
 
 import os
 import subprocess
-from typing import Any
 
 import pytest
 
-from loom_audit.ports.processes import Command, CommandResult
+from loom_audit.ports.processes import Command, CommandResult, Moments
 from tests.tools.conftest import Bench
 
 
@@ -118,9 +117,9 @@ def test_a_command_takes_sixty_seconds_unless_told_otherwise(bench: Bench) -> No
     asked = []
 
     class Runner:
-        def run(self, root: str, command: Command, **options: Any) -> CommandResult:
+        def run(self, root: str, command: Command, moments: Moments) -> CommandResult:
             asked.append(command.timeout)
-            return bench.workspace.attachment.runner.run(root, command, **options)
+            return bench.workspace.attachment.runner.run(root, command, moments)
 
     for tool, more in (
         ("shell_execute", {"command": "true"}),
