@@ -14,8 +14,8 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.reading import read_transcripts
-from loom_audit.history.look.kept_looks import transcript_name
 from loom_audit.history.told.ingest import Ingest
+from loom_audit.history.told.unread_transcripts import transcript_name
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from tests.api.test_hooks_missed import CLIENT
 from tests.hooked import HookedClaude, HookedCodex, HookedGemini

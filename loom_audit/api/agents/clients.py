@@ -28,8 +28,8 @@ from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import CallBegan, Client, Hook, SessionTold, Verdict
 from loom_audit.errors import ApprovalDenied, AuditError, InvalidArguments, NoWorkspace
-from loom_audit.history.look.kept_looks import unread_transcripts
 from loom_audit.history.record.watching import end_watch
+from loom_audit.history.told.unread_transcripts import unread_transcripts
 from loom_audit.wiring.files import Spool
 
 SECONDS = 600.0

@@ -35,9 +35,9 @@ from loom_audit.errors import (
     NoWorkspace,
     StorageFailed,
 )
-from loom_audit.history.look.kept_looks import transcript_name
 from loom_audit.history.told.ingest import Ingest
 from loom_audit.history.told.reported import started, told_twice
+from loom_audit.history.told.unread_transcripts import transcript_name
 from loom_audit.model.events import LEASE_SECONDS, Lease
 from loom_audit.model.values import nearest_json
 from loom_audit.ports import TranscriptFile

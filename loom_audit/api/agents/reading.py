@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from loom_audit.api.agents.conversations import Conversation, innermost, real_path
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS
-from loom_audit.history.look.kept_looks import transcript_name, unread_transcripts
+from loom_audit.history.told.unread_transcripts import transcript_name, unread_transcripts
 
 
 def read_transcripts(workspace: AuditedWorkspace) -> Sequence[str]:

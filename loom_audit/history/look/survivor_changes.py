@@ -14,7 +14,7 @@ from loom_audit.model.files import FileChange, parents
 
 
 class Outlived:
-    """Tells it of the calls of one log, of which each is read once."""
+    """Says which ended calls own a change that was found later; each request is read once."""
 
     def __init__(self, attachment: Attachment) -> None:
         self._attachment = attachment

@@ -1,6 +1,6 @@
-"""What calls that have ended left running, and which of it ran between two looks.
+"""What runs in a workspace: which processes ended calls left, and what ran when others began.
 
-Kept on the machine that the processes are on, beside the looks before foreign calls.
+Kept on the machine that the processes are on.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -9,7 +9,8 @@ from itertools import count
 from time import monotonic, sleep
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import asdict
 
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import Attachment
@@ -26,12 +27,266 @@ _BETWEEN_READINGS = 0.0005
 _WAITING = 0.006
 """Seconds between two readings while something is waited for."""
 
+_ENDING_SECONDS = 0.06
+"""For how long what a client's call started, and ends by itself, is waited for."""
+
 _KEPT = "survivors"
 _CLIENT = "client"
 """The task of a call that its client says goes on, where no process of it is known.
 
 One that has "ended" goes on until the next look, whatever it stands beside.
 """
+
+
+class Left(Struct, frozen=True):
+    """What a call leaves running as its own, and what of its client's hooks; is all of it known?"""
+
+    tasks: Activity = {}
+    hooks: Activity = {}
+    settled: bool = True
+
+
+class _KeptLook(Struct, frozen=True):
+    """What was seen when a foreign call began.
+
+    `looked` is when, in ns, `left_out` are the files that were out of scope then: their folder,
+    why, how many, their bytes. `running` are the pids there were. The look was `late` where the
+    call may have begun meanwhile.
+    """
+
+    looked: int | None = None
+    left_out: list[tuple[str, str, int, int]] = []
+    running: list[int] = []
+    late: bool = False
+
+
+class Running(Struct, frozen=True):
+    """The account of which processes of which calls run in one workspace.
+
+    For each call it has the pids there were when the call began and, once the call has ended, what
+    it left running. The workspace lock is held for what changes the account.
+    """
+
+    attachment: Attachment
+
+    # --- when a call begins ---------------------------------------------------------------
+
+    def begin_block(self, call: tuple[str, str]) -> None:
+        """Note what runs before a block of ours that no runner watches over."""
+        self.attachment.running[call] = self.attachment.processes.running()
+
+    def forget_block(self, call: tuple[str, str]) -> None:
+        """Nobody asks any more what a block started."""
+        self.attachment.running.pop(call, None)
+
+    def keep_look(self, session: str, call_id: str, *, late: bool = False) -> None:
+        """Keep what runs and was seen before a foreign call until it ends, maybe elsewhere.
+
+        It was `late` where the call may have begun meanwhile.
+        """
+        seen = self.attachment.last_seen
+        with suppress(AuditError):  # then nothing is known to be left running or to have arrived
+            left_out = [(*key, *counted) for key, counted in seen.left_out.items()]
+            running = sorted(self.attachment.processes.running())
+            kept = _KeptLook(looked=seen.looked, left_out=left_out, running=running, late=late)
+            self.attachment.looks.keep(_look_name(session, call_id), asdict(kept))
+
+    def was_late(self, call: Call) -> bool:
+        """Whether it is known that the look before a foreign call came too late."""
+        return self._look(call).late
+
+    def recall_looks(self, calls: Iterable[Call]) -> None:
+        """Let the newest look before these calls be the last, unless this process made a later."""
+        seen = self.attachment.last_seen
+        for kept in map(self._look, calls):
+            if (kept.looked or 0) > (seen.looked or 0):
+                seen.looked, seen.created = kept.looked, set()
+                seen.left_out = {
+                    (folder, why): (files, size) for folder, why, files, size in kept.left_out
+                }
+
+    def discard_look(self, call: Call) -> None:
+        """Forget what was kept for the end of a foreign call."""
+        with suppress(AuditError):  # a file that stays is written over or does no harm
+            self.attachment.looks.discard(_look_name(call.session, call.call_id))
+
+    def _look(self, call: Call) -> _KeptLook:
+        # a file that is not as it was written says nothing
+        with suppress(AuditError, ValidationError):
+            kept = self.attachment.looks.get(_look_name(call.session, call.call_id))
+            return _KeptLook() if kept is None else convert(kept, _KeptLook)
+        return _KeptLook()
+
+    # --- when it ends ---------------------------------------------------------------------
+
+    def left_by_block(self, call: tuple[str, str], tasks: Iterable[str]) -> Left:
+        """What a block of ours leaves running: these tasks, and what else it started.
+
+        That is not asked where a runner watched over it.
+        """
+        began = self.attachment.running.pop(call, None)
+        if began is None:
+            return Left(self.attachment.processes.activity(tasks))
+        beside = [*self.attachment.running.values()]
+        left, settled = self.settled_tasks_left(began, [*tasks], beside=beside)
+        return Left(left, settled=settled)
+
+    def left_by_client(
+        self, call: Call, asking: Callable[[], Collection[int]], *, goes_on: bool
+    ) -> Left:
+        """What a foreign call leaves running below its client's process, as far as can be seen.
+
+        What only reports is `asking`. What ends by itself in a moment, as a hook beside ours does,
+        is waited for. Hooks are all that is left where the call runs no command: what else the
+        client starts meanwhile is no work of the call either. None are, where the client says that
+        the call `goes_on`.
+        """
+        attachment, lease = self.attachment, self.attachment.lease(call.session)
+        running = self._look(call).running
+        if lease is None or not running or not attachment.processes.is_alive(lease):
+            return Left()
+        others = (
+            self._look(other).running
+            for other in attachment.projections.open_calls()
+            if other.session == call.session and other.requested != call.requested
+        )
+        left, settled = self.settled_tasks_left(
+            running,
+            (),
+            by=lease.pid,
+            beside=[*filter(None, others)],
+            reporting=asking,
+            patience=_ENDING_SECONDS,
+        )
+        if goes_on or not left:
+            return Left(left, settled=settled)
+        if call.effect == "write":
+            return Left(hooks=left)
+        beside = attachment.processes.beside(left, asking())
+        own = {task: done for task, done in left.items() if task not in beside}
+        hooks = {task: done for task, done in left.items() if task in beside}
+        return Left(own, hooks, settled)
+
+    def settled_tasks_left(
+        self,
+        before: Collection[int],
+        tasks: Collection[str],
+        *,
+        by: int | None = None,
+        beside: Collection[Collection[int]],
+        reporting: Callable[[], Collection[int]] = tuple,
+        patience: float = 0.0,
+    ) -> tuple[Activity, bool]:
+        """What a call leaves running: these tasks, and what a program started since; is it known?
+
+        `before` are the pids of then, and `beside` those of when other calls of the program began
+        that are open still: what was started since then is left to them, and to calls that have
+        ended what their survivors started. What is `reporting` of calls is none of it. To be asked
+        before the last look of the call.
+
+        It is known where readings agree: what ends leaves its children without a line to it, and
+        what ends while it is read may have left some. For what ends by itself in a moment there is
+        `patience`, in seconds.
+        """
+        until = monotonic() + patience
+        known = {*before}
+        agreed, last = 0, None
+        for reading in count(1):
+            known.update(reporting())
+            left, seen = self._reading(known, tasks, by, beside)
+            agreed = agreed + 1 if last == (left.keys(), seen) else 1
+            last = left.keys(), seen
+            now = monotonic()
+            if agreed >= _READINGS and (now >= until or not left):
+                return left, True
+            # on a machine that is busy the time may be over before there were readings to compare
+            if now >= until + _READING_SECONDS and reading >= 2 * _READINGS:
+                break
+            sleep(_WAITING if left and now < until else _BETWEEN_READINGS)
+        return left, False
+
+    def _reading(
+        self,
+        before: Collection[int],
+        tasks: Iterable[str],
+        by: int | None,
+        beside: Collection[Collection[int]],
+    ) -> tuple[Activity, Collection[str]]:
+        """What is left at this moment, and all that was seen of it, also what ended meanwhile."""
+        attachment, processes = self.attachment, self.attachment.processes
+        started, gone = processes.left_behind(before, attachment.workspace.root, by=by)
+        own = [task for task in started if all(int(task) in others for others in beside)]
+        if own:
+            of_others = self.activity(self.kept()).values()
+            known = {task for done in of_others for task in done}
+            own = [task for task in own if task not in known]
+        return processes.activity([*tasks, *own]), {*own, *map(str, gone)}
+
+    # --- what ended calls left ------------------------------------------------------------
+
+    def add(self, requested: int, left: Activity) -> None:
+        """Let what a call left running be a candidate from now on."""
+        if left:
+            self.keep({**self.kept(), requested: left})
+
+    def add_client(self, requested: int) -> None:
+        """Let a call be a candidate until its client reports its end, or has ended itself."""
+        self.add(requested, {_CLIENT: None})
+
+    def end_client(self, requested: int) -> None:
+        """Let such a call be a candidate up to the next look only."""
+        if _CLIENT in self.kept().get(requested, {}):
+            self.add(requested, {_CLIENT: "ended"})
+
+    def add_hooks(self, requested: int, hooks: Activity) -> None:
+        """Let a call be a candidate up to the next look, for what its client's hooks still do."""
+        if hooks:
+            self.add(requested, {_CLIENT: "ended", **hooks})
+
+    def hooks(self) -> Activity | None:
+        """The hooks that run still; None where nobody waits for any until the next look."""
+        kept = self.kept().values()
+        known = [
+            task for of in kept if of.get(_CLIENT) == "ended" for task in of if task != _CLIENT
+        ]
+        return self.attachment.processes.activity(known) if known else None
+
+    def activity(self, since: Mapping[int, Activity]) -> dict[int, Activity]:
+        """What is still there of these did until now, with what it started, by request."""
+        found: dict[int, Activity] = {}
+        for requested, before in since.items():
+            if _CLIENT not in before:
+                done = self.attachment.processes.activity(before)
+            else:
+                goes_on = before[_CLIENT] is None and self._is_session_open(requested)
+                done = {_CLIENT: None} if goes_on else {}
+            if done:
+                found[requested] = done
+        return found
+
+    def _is_session_open(self, requested: int) -> bool:
+        projections = self.attachment.projections
+        session = projections.session(projections.call_at(requested).session)
+        return session.ended is None and self.attachment.is_session_alive(session.id)
+
+    def kept(self) -> Mapping[int, Activity]:
+        """What each ended call left running had done at the last look, by request."""
+        # a file that is not as it was written says nothing
+        with suppress(AuditError, AttributeError, KeyError, TypeError, ValueError):
+            kept = self.attachment.looks.get(_KEPT)
+            if kept and kept["place"] == self.attachment.processes.place:
+                return {int(requested): tasks for requested, tasks in kept["calls"].items()}
+        return {}
+
+    def keep(self, calls: Mapping[int, Activity]) -> None:
+        """Keep that in the place of what was kept."""
+        with suppress(AuditError):  # what is kept from before makes them candidates for longer
+            if calls:
+                tasks = {str(requested): done for requested, done in calls.items()}
+                place = self.attachment.processes.place
+                self.attachment.looks.keep(_KEPT, {"place": place, "calls": tasks})
+            else:
+                self.attachment.looks.discard(_KEPT)
 
 
 class Window(Struct):
@@ -41,144 +296,37 @@ class Window(Struct):
     `until` what they have done now, before anything is looked at.
     """
 
-    attachment: Attachment
+    running: Running
     since: Mapping[int, Activity]
     until: Mapping[int, Activity]
 
     @classmethod
     def begin(cls, attachment: Attachment) -> "Window":
         """The window that ends with a look that is about to be made."""
-        since = _kept(attachment)
-        return cls(attachment, since, _activity(attachment, since))
+        running = Running(attachment)
+        since = running.kept()
+        return cls(running, since, running.activity(since))
 
     def with_survivors(self, among: Sequence[Candidate]) -> list[Candidate]:
         """These candidates, and the ended calls of which something ran since the last look.
 
         To be asked once the look was made: what changed during it was changed by what ran then.
         """
-        now = _activity(self.attachment, self.since)
+        now = self.running.activity(self.since)
         known = {one.requested for one in among}
         ran = [
             requested
             for requested, before in sorted(self.since.items())
             if requested not in known and _ran(before, now.get(requested, {}))
         ]
-        return [*among, *(_candidate(self.attachment, requested) for requested in ran)]
+        return [*among, *(_candidate(self.running.attachment, requested) for requested in ran)]
 
     def end(self) -> None:
         """The next window begins; to be called once what was found is on record."""
         if self.since:
-            added = {
-                one: left for one, left in _kept(self.attachment).items() if one not in self.since
-            }
-            _keep(self.attachment, {**self.until, **added})
-
-
-def settled_tasks_left(
-    attachment: Attachment,
-    before: Collection[int],
-    tasks: Collection[str],
-    *,
-    by: int | None = None,
-    beside: Collection[Collection[int]],
-    reporting: Callable[[], Collection[int]] = tuple,
-    patience: float = 0.0,
-) -> tuple[Activity, bool]:
-    """What a call leaves running: these tasks, and what a program started since; is it known?
-
-    `before` are the pids of then, and `beside` those of when other calls of the program began
-    that are open still: what was started since then is left to them, and to calls that have ended
-    what their survivors started. What is `reporting` of calls is none of it. To be asked before
-    the last look of the call.
-
-    It is known where readings agree: what ends leaves its children without a line to it, and what
-    ends while it is read may have left some. For what ends by itself in a moment there is
-    `patience`, in seconds.
-    """
-    until = monotonic() + patience
-    known = {*before}
-    agreed, last = 0, None
-    for reading in count(1):
-        known.update(reporting())
-        left, seen = _reading(attachment, known, tasks, by, beside)
-        agreed = agreed + 1 if last == (left.keys(), seen) else 1
-        last = left.keys(), seen
-        now = monotonic()
-        if agreed >= _READINGS and (now >= until or not left):
-            return left, True
-        # on a machine that is busy the time may be over before there were readings to compare
-        if now >= until + _READING_SECONDS and reading >= 2 * _READINGS:
-            break
-        sleep(_WAITING if left and now < until else _BETWEEN_READINGS)
-    return left, False
-
-
-def _reading(
-    attachment: Attachment,
-    before: Collection[int],
-    tasks: Iterable[str],
-    by: int | None,
-    beside: Collection[Collection[int]],
-) -> tuple[Activity, Collection[str]]:
-    """What is left at this moment, and all that was seen of it, also what ended meanwhile."""
-    processes = attachment.processes
-    started, gone = processes.left_behind(before, attachment.workspace.root, by=by)
-    own = [task for task in started if all(int(task) in others for others in beside)]
-    if own:
-        of_others = _activity(attachment, _kept(attachment)).values()
-        known = {task for done in of_others for task in done}
-        own = [task for task in own if task not in known]
-    return processes.activity([*tasks, *own]), {*own, *map(str, gone)}
-
-
-def add_survivors(attachment: Attachment, requested: int, left: Activity) -> None:
-    """Let what a call left running be a candidate from now on; the workspace lock is held."""
-    if left:
-        _keep(attachment, {**_kept(attachment), requested: left})
-
-
-def add_goes_on(attachment: Attachment, requested: int) -> None:
-    """Let a call be a candidate until its client reports its end, or has ended itself."""
-    add_survivors(attachment, requested, {_CLIENT: None})
-
-
-def end_goes_on(attachment: Attachment, requested: int) -> None:
-    """Let such a call be a candidate up to the next look only."""
-    kept = _kept(attachment)
-    if _CLIENT in kept.get(requested, {}):
-        _keep(attachment, {**kept, requested: {_CLIENT: "ended"}})
-
-
-def add_hooks(attachment: Attachment, requested: int, hooks: Activity) -> None:
-    """Let a call be a candidate up to the next look, for what hooks of its client's go on to do."""
-    if hooks:
-        add_survivors(attachment, requested, {_CLIENT: "ended", **hooks})
-
-
-def hooks_left(attachment: Attachment) -> Activity | None:
-    """The hooks that run still; None where nobody waits for any until the next look."""
-    kept = _kept(attachment).values()
-    known = [task for one in kept if one.get(_CLIENT) == "ended" for task in one if task != _CLIENT]
-    return attachment.processes.activity(known) if known else None
-
-
-def _activity(attachment: Attachment, since: Mapping[int, Activity]) -> dict[int, Activity]:
-    """What is still there of these did until now, with what it started."""
-    found: dict[int, Activity] = {}
-    for requested, before in since.items():
-        if _CLIENT not in before:
-            done = attachment.processes.activity(before)
-        else:
-            goes_on = before[_CLIENT] is None and _is_open(attachment, requested)
-            done = {_CLIENT: None} if goes_on else {}
-        if done:
-            found[requested] = done
-    return found
-
-
-def _is_open(attachment: Attachment, requested: int) -> bool:
-    session = attachment.projections.session(attachment.projections.call_at(requested).session)
-    return session.ended is None and attachment.is_session_alive(session.id)
+            kept = self.running.kept().items()
+            added = {one: left for one, left in kept if one not in self.since}
+            self.running.keep({**self.until, **added})
 
 
 def _ran(before: Activity, now: Activity) -> bool:
@@ -205,19 +353,5 @@ def _candidate(attachment: Attachment, requested: int) -> Candidate:
     )
 
 
-def _kept(attachment: Attachment) -> Mapping[int, Activity]:
-    # a file that is not as it was written says nothing
-    with suppress(AuditError, AttributeError, KeyError, TypeError, ValueError):
-        kept = attachment.looks.get(_KEPT)
-        if kept and kept["place"] == attachment.processes.place:
-            return {int(requested): tasks for requested, tasks in kept["calls"].items()}
-    return {}
-
-
-def _keep(attachment: Attachment, calls: Mapping[int, Activity]) -> None:
-    with suppress(AuditError):  # what is kept from before makes them candidates for longer
-        if calls:
-            kept = {str(requested): tasks for requested, tasks in calls.items()}
-            attachment.looks.keep(_KEPT, {"place": attachment.processes.place, "calls": kept})
-        else:
-            attachment.looks.discard(_KEPT)
+def _look_name(session: str, call_id: str) -> str:
+    return f"{session}\0{call_id}"

@@ -20,6 +20,7 @@ from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import changes_by_itself, request_event
 from loom_audit.history.look.doers import Told
 from loom_audit.history.look.named import named_paths
+from loom_audit.history.look.survivors import Left, Running
 from loom_audit.history.record.call_record import LATE, NOT_SEEN_BEFORE, CallRecord
 from loom_audit.history.record.changes import check_planned, make_changes
 from loom_audit.history.record.edits import Transform, plan_delete, plan_edit, plan_move
@@ -293,7 +294,7 @@ class OpenCall:
                     look_after_block(self.record, before, self._left_running)
                     self._left_running.clear()
             except BaseException as error:
-                self._attachment.running.pop(self.record.key, None)
+                Running(self._attachment).forget_block(self.record.key)
                 why = error.message if isinstance(error, AuditError) else type(error).__name__
                 self.record.lower_coverage(f"not seen: {why}", level="none")
                 raise
@@ -342,7 +343,8 @@ class OpenCall:
         if self._left_running:
             self.announce()
             with exclusive(self._attachment) if self._workspace_lock is None else ExitStack():
-                keep_going_on(self.record, self._attachment.processes.activity(self._left_running))
+                tasks = self._attachment.processes.activity(self._left_running)
+                keep_going_on(self.record, Left(tasks))
 
     def leave_running(self, thread: int) -> None:
         """Say that a thread, by the system's number of it, goes on when the call has ended."""

@@ -20,7 +20,7 @@ from loom_audit.history.look.attribution import (
 from loom_audit.history.look.capture import ScanResult, scan
 from loom_audit.history.look.doers import Candidate, Told, by_doers
 from loom_audit.history.look.looked import look_between, look_made
-from loom_audit.history.look.survivors import Activity, Window, add_survivors, settled_tasks_left
+from loom_audit.history.look.survivors import Left, Running, Window
 from loom_audit.history.record.call_record import LATE, CallRecord
 from loom_audit.history.record.interrupted import SOURCE, record_interrupted
 from loom_audit.history.record.watching import note_command, note_unchecked
@@ -55,7 +55,7 @@ def look_before_block(record: CallRecord, *, watched: bool) -> Before:
     alive = {one: attachment.is_session_alive(one.session) for one in others}
     mode = attachment.workspace.stamp("")
     if not watched:
-        attachment.running[record.key] = attachment.processes.running()
+        Running(attachment).begin_block(record.key)
     return Before(mode, alive)
 
 
@@ -66,30 +66,25 @@ def look_after_block(record: CallRecord, before: Before, left: Iterable[str]) ->
     stay candidates.
     """
     attachment = record.attachment
-    began = attachment.running.pop(record.key, None)
-    settled = True
-    if began is None:
-        going_on = attachment.processes.activity(left)
-    else:
-        beside = [*attachment.running.values()]
-        going_on, settled = settled_tasks_left(attachment, began, [*left], beside=beside)
+    going_on = Running(attachment).left_by_block(record.key, left)
     look_after(record, before.others)
     if attachment.workspace.stamp("") not in (before.mode, None):
         record.lower_coverage("the workspace's own mode changed")
-    keep_going_on(record, going_on, settled=settled)
+    keep_going_on(record, going_on)
 
 
-def keep_going_on(record: CallRecord, tasks: Activity, *, settled: bool = True) -> None:
-    """Let what a call leaves running stay a candidate, and say so, and where it is not `settled`.
+def keep_going_on(record: CallRecord, left: Left) -> None:
+    """Let what a call leaves running stay a candidate, and say so, and where it is not settled.
 
     The lock is held.
     """
-    if not settled:
+    if not left.settled:
         record.lower_coverage(NOT_SETTLED)
-    if tasks:
+    if left.tasks:
         attachment = record.attachment
-        add_survivors(attachment, attachment.projections.call(*record.key).requested, tasks)
-        named = ", ".join(attachment.processes.title(task) for task in [*tasks][:5])
+        requested = attachment.projections.call(*record.key).requested
+        Running(attachment).add(requested, left.tasks)
+        named = ", ".join(attachment.processes.title(task) for task in [*left.tasks][:5])
         record.lower_coverage(f"left running: {named}")
 
 

@@ -13,7 +13,7 @@ from loom_audit.errors import Conflict, NoWorkspace
 from loom_audit.history.ground.attachment import Attachment, is_undo
 from loom_audit.history.ground.questions import is_waiting
 from loom_audit.history.look.attribution import changes_by_itself
-from loom_audit.history.look.kept_looks import discard_look, recall_looks
+from loom_audit.history.look.survivors import Running
 from loom_audit.history.record.call import close_interrupted
 from loom_audit.history.record.interrupted import (
     SOURCE,
@@ -128,7 +128,7 @@ def close_calls(
     unseen = ""
     try:
         if acting:
-            recall_looks(attachment, acting)
+            Running(attachment).recall_looks(acting)
             record_found_changes(attachment, acting)
     except NoWorkspace:
         if not why:
@@ -147,7 +147,7 @@ def close_calls(
             status=status,
             unseen=unseen,
         )
-        discard_look(attachment, call)
+        Running(attachment).discard_look(call)
         finished = attachment.projections.call(call.session, call.call_id)
         outcomes = tuple(found.outcomes.items())
         closed.append(RecoveredCall(finished, outcomes, halves=halves))

@@ -23,14 +23,8 @@ from loom_audit.history.ground.attachment import (
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import changes_by_itself, request_event
 from loom_audit.history.look.doers import Told
-from loom_audit.history.look.kept_looks import (
-    discard_look,
-    keep_look,
-    recall_looks,
-    was_late,
-)
 from loom_audit.history.look.looked import keep_clock
-from loom_audit.history.look.survivors import add_goes_on, add_hooks, end_goes_on
+from loom_audit.history.look.survivors import Running
 from loom_audit.history.record.call import OpenCall, exclusive
 from loom_audit.history.record.call_record import NOT_SEEN_BEFORE
 from loom_audit.history.record.hold import check_not_denied, denial, deny_if_held, keep_held
@@ -42,7 +36,6 @@ from loom_audit.history.record.recovery import (
     recover,
 )
 from loom_audit.history.record.watching import note_command
-from loom_audit.history.told.left_running import tasks_and_hooks_left
 from loom_audit.model.coverage import Coverage, Status
 from loom_audit.model.events import (
     CallFinished,
@@ -159,7 +152,7 @@ def begin(
             if watched:
                 note_command(attachment)
             look_before(call.record, within=request.within)
-            keep_look(attachment, *call.record.key, late=not reporter.waits())
+            Running(attachment).keep_look(*call.record.key, late=not reporter.waits())
         else:
             call.announce()
         begun = attachment.projections.call(writer.session, request.call_id)
@@ -229,7 +222,7 @@ def end(
             ending.record.lower_coverage("outside the workspace: network")
         body = {**result, "files_changed": [*ending.files_changed]}
         finished = ending.finish(status, body, inferred=inferred)
-    discard_look(attachment, call)
+    Running(attachment).discard_look(call)
     return finished
 
 
@@ -241,7 +234,7 @@ def let_run(writer: Writer, call: Call) -> None:
     with exclusive(attachment):
         record = OpenCall.resumed(writer, call).record
         look_before(record)
-        keep_look(attachment, *record.key)
+        Running(attachment).keep_look(*record.key)
 
 
 def end_background(writer: Writer, call_id: str, result: Mapping[str, Any]) -> Event:
@@ -303,21 +296,22 @@ def _look_at_end(
     ending: OpenCall, call: Call, reporter: Reporter, *, goes_on: bool, look: bool = True
 ) -> None:
     """Record what a call changed, how far that is known, and what the call left running."""
-    record, attachment = ending.record, ending.record.attachment
-    left, hooks, settled = tasks_and_hooks_left(attachment, call, reporter.asking, goes_on=goes_on)
+    running = Running(ending.record.attachment)
+    left = running.left_by_client(call, reporter.asking, goes_on=goes_on)
     _look(ending, call, reporter, look=look)
-    add_hooks(attachment, call.requested, hooks)
-    keep_going_on(record, left, settled=settled)
-    if goes_on and not left:
-        add_goes_on(attachment, call.requested)
+    running.add_hooks(call.requested, left.hooks)
+    keep_going_on(ending.record, left)
+    if goes_on and not left.tasks:
+        running.add_client(call.requested)
 
 
 def _look(ending: OpenCall, call: Call, reporter: Reporter, *, look: bool) -> None:
     """Record what a call changed, and how far that is known."""
     record, attachment = ending.record, ending.record.attachment
-    recall_looks(attachment, [call])
+    running = Running(attachment)
+    running.recall_looks([call])
     event, _ = request_event(attachment, call)
-    seen = event.source == CLIENT and not was_late(attachment, call)
+    seen = event.source == CLIENT and not running.was_late(call)
     if not look:
         record.lower_coverage("not looked at after it", level="none")
         return
@@ -339,7 +333,7 @@ def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any
     """Put on record what was reported about a finished call, unless it is there already."""
     assert call.seq is not None
     if status != "running":
-        end_goes_on(writer.attachment, call.requested)
+        Running(writer.attachment).end_client(call.requested)
     kinds = (CallFinished.kind, CallReported.kind)
     told = EventFilter(after=call.seq - 1, kinds=kinds, session=call.session)
     inferred = ""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from loom_audit.history.ground.attachment import CLIENT, CLIENT_UNSEEN
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import request_event
-from loom_audit.history.look.survivors import add_goes_on, end_goes_on
+from loom_audit.history.look.survivors import Running
 from loom_audit.history.record.call import OpenCall, exclusive
 from loom_audit.history.told.foreign import check_session_open, find_call
 from loom_audit.model.coverage import Status
@@ -44,9 +44,9 @@ def add_unseen(
         )
         ending.record.lower_coverage(*filter(None, [why]), level="none")
         if request.effect in ("write", "execute") and status in ("ok", "running", "unknown"):
-            add_goes_on(attachment, begun.requested)
+            Running(attachment).add_client(begun.requested)
             if status != "running":
-                end_goes_on(attachment, begun.requested)
+                Running(attachment).end_client(begun.requested)
         ending.finish(status, {**result, "files_changed": []}, inferred=inferred)
 
 
