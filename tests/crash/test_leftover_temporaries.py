@@ -14,9 +14,8 @@ import pytest
 
 from loom_audit import AuditedWorkspace, open_store
 from loom_audit.disk.writing import bulk, replace, reservation, reversal
-from loom_audit.history.look import outcome
-from loom_audit.history.record import displaced as history_displaced
-from loom_audit.history.record import steps
+from loom_audit.history.record import carrying_out
+from loom_audit.history.record.carrying_out import Step
 from loom_audit.model.events import ChangeIntended, ContentFound
 from loom_audit.model.files import BlobId
 from loom_audit.model.scope import TEMPORARY
@@ -133,7 +132,7 @@ def test_nothing_stays_after_a_kill_in_a_rollback_of_200_files(
     assert {path: entry[2] for path, entry in tree_of(root).items() if entry[2]} == start
 
 
-OWNERS: dict[str, Any] = {"identity_at": reservation, "look_for_results": steps}
+OWNERS: dict[str, Any] = {"identity_at": reservation, "look_for_results": Step}
 OWNERS |= dict.fromkeys(("discard", "discard_unchanged"), reversal.PathReversal)
 
 
@@ -158,14 +157,14 @@ def test_nothing_stays_after_a_kill_in_a_write(root: Path, name: str) -> None:
 
 def append_when(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     """A line comes into the file that is displaced from the path, once it was looked at."""
-    descriptor, look = os.open(path, os.O_WRONLY | os.O_APPEND), outcome.look_for_results
+    descriptor, look = os.open(path, os.O_WRONLY | os.O_APPEND), Step.look_for_results
 
     def write_then(*given: Any) -> None:
         look(*given)
         os.write(descriptor, b"late\n")
         os.close(descriptor)
 
-    monkeypatch.setattr(steps, "look_for_results", write_then)
+    monkeypatch.setattr(Step, "look_for_results", write_then)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +176,7 @@ def test_what_a_late_writer_left_is_on_record_once_after_a_kill(
 ) -> None:
     path = "d/e/1.txt"
     was = (root / path).read_bytes()
-    owner: Any = history_displaced if name == "_record" else reversal.PathReversal
+    owner: Any = carrying_out if name == "_record" else reversal.PathReversal
     with monkeypatch.context() as patched:
         append_when(patched, root / path)
         assert killed(lambda: work(root), (owner, name), 1)

@@ -11,9 +11,9 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditUnavailable, Conflict, Session, ToolResult
 from loom_audit.disk.access import late_writers
 from loom_audit.disk.writing import reversal
-from loom_audit.history.look import outcome
-from loom_audit.history.record import displaced, steps
+from loom_audit.history.record import carrying_out
 from loom_audit.history.record.call import OpenCall
+from loom_audit.history.record.carrying_out import Step
 from loom_audit.model.events import ContentFound
 from loom_audit.model.scope import TEMPORARY
 
@@ -23,7 +23,7 @@ LINE = b"a late line\n"
 def found(workspace: AuditedWorkspace) -> dict[str, bytes]:
     """What is on record as found, by path."""
     facts = [e.fact for e in workspace.log.read() if isinstance(e.fact, ContentFound)]
-    assert {fact.reason for fact in facts} <= {displaced.LATE}
+    assert {fact.reason for fact in facts} <= {carrying_out.LATE}
     return {f.path: workspace.blobs.get(f.state.blob) for f in facts if f.state.blob}
 
 
@@ -37,7 +37,7 @@ def late(
 ) -> Iterator[Callable[..., None]]:
     """Opens files; a line is appended to each when a call has looked at what it displaced."""
     opened: list[int] = []
-    look = outcome.look_for_results
+    look = Step.look_for_results
 
     def write_then(*given: Any) -> None:
         look(*given)
@@ -46,7 +46,7 @@ def late(
             os.write(descriptor, LINE)
             os.close(descriptor)
 
-    monkeypatch.setattr(steps, "look_for_results", write_then)
+    monkeypatch.setattr(Step, "look_for_results", write_then)
 
     def open_files(*paths: str) -> None:
         opened.extend(os.open(root / path, os.O_WRONLY | os.O_APPEND) for path in paths)
@@ -158,16 +158,16 @@ def test_what_cannot_be_recorded_stays_under_its_temporary_name(
         raise AuditUnavailable("the log cannot be written")
 
     descriptor = os.open(root / "a.txt", os.O_WRONLY | os.O_APPEND)
-    look = outcome.look_for_results
+    look = Step.look_for_results
 
     def write_then(*given: Any) -> None:
         look(*given)
         os.write(descriptor, LINE)
         os.close(descriptor)
 
-    monkeypatch.setattr(steps, "look_for_results", write_then)
+    monkeypatch.setattr(Step, "look_for_results", write_then)
     with monkeypatch.context() as patched:
-        patched.setattr(displaced, "_record", refuse)
+        patched.setattr(carrying_out, "_record", refuse)
         call("write_file", path="a.txt", content="ours\n")
     (left,) = temporaries(root)
     assert (root / left).read_bytes() == b"one\ntwo\nthree\n" + LINE
@@ -177,14 +177,14 @@ def test_what_cannot_be_recorded_stays_under_its_temporary_name(
 def test_somebody_who_takes_the_temporary_away_has_it(
     workspace: AuditedWorkspace, root: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = outcome.look_for_results
+    look = Step.look_for_results
 
     def take_then(*given: Any) -> None:
         look(*given)
         (name,) = temporaries(root)
         (root / name).rename(root.parent / "taken")
 
-    monkeypatch.setattr(steps, "look_for_results", take_then)
+    monkeypatch.setattr(Step, "look_for_results", take_then)
     call("write_file", path="a.txt", content="ours\n")
     assert (root.parent / "taken").read_bytes() == b"one\ntwo\nthree\n"
     assert (root / "a.txt").read_bytes() == b"ours\n" and found(workspace) == {}

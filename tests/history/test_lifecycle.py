@@ -215,7 +215,7 @@ def test_an_undo_has_one_finish(
     plan = workspace.plan_undo()
     with pytest.MonkeyPatch.context() as patch:
         if status == "error":
-            carry_out = "loom_audit.history.record.changes.carry_out"
+            carry_out = "loom_audit.history.record.carrying_out.Step.carry_out"
             patch.setattr(carry_out, lambda *_, **__: told("denied"))
         with suppress(ApprovalDenied):
             workspace.carry_out(plan)

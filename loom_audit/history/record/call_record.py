@@ -19,7 +19,7 @@ from loom_audit.history.look.closed_folders import inside_closed
 from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.history.look.looked import look_between
 from loom_audit.history.look.survivors import Window
-from loom_audit.history.record.displaced import let_go
+from loom_audit.history.record.carrying_out import let_go
 from loom_audit.history.record.fitted import append_found, fitted
 from loom_audit.model.coverage import FULL, Coverage, Level
 from loom_audit.model.events import (

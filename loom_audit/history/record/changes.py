@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from loom_audit.errors import Conflict, PermissionDenied
+from loom_audit.errors import Conflict, PermissionDenied, TooLarge
+from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.record.call_record import CallRecord
-from loom_audit.history.record.interrupted import record_interrupted
-from loom_audit.history.record.steps import (
-    Preconditions,
-    carry_out,
-    check_recoverable,
+from loom_audit.history.record.carrying_out import (
+    Step,
     in_safe_order,
     is_done_together,
+    is_staying,
 )
+from loom_audit.history.record.interrupted import record_interrupted
+from loom_audit.history.record.steps import Preconditions
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import ChangeIntended, FilesChanged
 from loom_audit.model.files import (
@@ -49,7 +50,7 @@ def make_changes(
     copied = [change for change in changes if change.path not in renamed]
     if changes:
         _check_approved(record.approved, changes)
-        check_recoverable(record.attachment, copied)
+        _check_recoverable(record.attachment, copied)
     record.entries.update(preconditions.entries)
     record.add_foreign(_of_others(record, preconditions.drift))
     if not changes:
@@ -58,7 +59,7 @@ def make_changes(
         record.commit()  # so that temporaries without an intention are looked for
     steps = preconditions.replacements(in_safe_order(copied), moves)
     reserved = record.attachment.workspace.reserve(
-        [step for step in steps if step.link != step.change.path], tuple(folders)
+        [one for one in steps if not is_staying(one)], tuple(folders)
     )
     opens = bool(reserved.opened) and (origin == "undo" or bool(folders))
     together = opens or is_done_together(steps)
@@ -68,10 +69,11 @@ def make_changes(
             record.call_id, tuple(changes), moves, reverts, reserved.temporaries, opened
         )
         intention = record.commit_intention(intended)
-        outcome = carry_out(preconditions, steps, reserved, folders, together=together)
+        step = Step(preconditions, reserved, together=together)
+        outcome = step.carry_out(steps, folders)
     finally:
         reserved.release()
-    record.entries.update(preconditions.entries)
+    record.entries.update(outcome.entries)
     record.add_foreign(outcome.foreign)
     if made := _in_order_of(intended.changes, outcome.changes):
         if made == intended.changes and not outcome.arrived:
@@ -160,4 +162,17 @@ def _check_approved(approved: States | None, changes: Sequence[FileChange]) -> N
                 f"{change.path} is not as it was when this call was approved",
                 hint="Look at it and make the call again.",
                 details={"path": change.path},
+            )
+
+
+def _check_recoverable(attachment: Attachment, changes: Sequence[FileChange]) -> None:
+    """TooLarge when a content that a change replaces or writes is not in the store."""
+    sides = [(c.path, state) for c in changes for state in (c.before, c.after) if state]
+    missing = attachment.blobs.missing({state.blob for _, state in sides if state.blob})
+    for path, state in sides:
+        if state.blob in missing:
+            raise TooLarge(
+                f"{path} is over the limit for recorded content and could not be brought back",
+                hint="Use a shell command; the limit is set by `init` and stays.",
+                details={"path": path, "size": state.size},
             )

@@ -8,12 +8,13 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loom_audit.errors import AuditError
+from loom_audit.errors import AuditError, InvalidPath, PermissionDenied, TooLarge
 from loom_audit.history.ground.attachment import Attachment, is_undo
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import outside_draft
-from loom_audit.history.look.outcome import Seen, as_left_out, observe_all
+from loom_audit.history.look.observation import observe
 from loom_audit.history.record.call_record import CallRecord
+from loom_audit.history.record.carrying_out import Seen, as_left_out, settled_seen
 from loom_audit.history.record.steps import Preconditions
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import OPENED, ChangeIntended, FilesChanged, OpenedFolder
@@ -163,11 +164,21 @@ def compare_with_disk(attachment: Attachment, call: Call, *, keep: bool = True) 
 def _look_at(
     attachment: Attachment, changes: Sequence[FileChange], *, keep: bool
 ) -> tuple[Seen, Mapping[str, str]]:
-    """What is at the changes' paths, and why the others cannot be seen.
+    """What is at the changes' paths, stored where it is to be kept, and why others cannot be seen.
 
     What is made in a folder that is opened for it counts as absent until it is opened.
     """
-    seen, unseen = observe_all(attachment, changes, keep=keep)
+    found: dict[str, tuple[FileState | None, IndexEntry | None]] = {}
+    unseen: dict[str, str] = {}
+    for change in changes:
+        try:
+            found[change.path] = observe(attachment, change.path, change.after, keep=keep)
+        except PermissionDenied:
+            unseen[change.path] = UNREADABLE
+        except (InvalidPath, TooLarge) as error:
+            unseen[change.path] = error.message
+    wanted = {change.path: change.after for change in changes}
+    seen = settled_seen(attachment, found, wanted)
     closed = {one for one in seen_when_opened(changes) if unseen.get(one) == UNREADABLE}
     unseen = {path: why for path, why in unseen.items() if path not in closed}
     return {**seen, **dict.fromkeys(closed, (None, None))}, unseen

@@ -1,20 +1,16 @@
-"""The steps of changes on disk: read the states, replace, check what was displaced, read again."""
+"""What is on disk before a step of changes, as far as the changes depend on it."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from types import MappingProxyType
 
-from loom_audit.errors import AuditError, PermissionDenied, TooLarge
+from loom_audit.errors import PermissionDenied
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.prefetch import Prefetch
 from loom_audit.history.look.capture import recorded_state_lookup
 from loom_audit.history.look.links import Names, divided_error, settled
 from loom_audit.history.look.observation import observe
-from loom_audit.history.look.outcome import Outcome, check_displaced, look_for_results
-from loom_audit.history.look.special_files import moved_aside, special_kind
-from loom_audit.history.record.renamed_folder import rename_folder
-from loom_audit.model.events import OPENED
+from loom_audit.history.look.special_files import special_kind
 from loom_audit.model.files import (
     BlobId,
     FileChange,
@@ -26,10 +22,7 @@ from loom_audit.model.files import (
 )
 from loom_audit.model.plans.left_out import is_remade
 from loom_audit.model.plans.links import groups_in, names_by_group, sources, whole_groups
-from loom_audit.ports import Displaced, IndexEntry, Replacement, Report, Reservation, Stamp
-
-MAX_ONE_BY_ONE = 8
-"""Most changes that are synced one by one; more of them share two syncs of the filesystem."""
+from loom_audit.ports import IndexEntry, Replacement, Report, Stamp
 
 ROOT = FileState("directory", None, 0o755, 0)
 
@@ -184,170 +177,3 @@ class Preconditions:
     def recorded_among(self, changes: Iterable[FileChange]) -> list[FileChange]:
         """Those of the changes whose paths are recorded."""
         return [one for one in changes if self.is_recorded(one.path, one.after or one.before)]
-
-
-def in_safe_order(changes: Sequence[FileChange]) -> list[FileChange]:
-    """Deletions of files, of directories deepest first, new directories outermost first, files."""
-
-    def rank(change: FileChange) -> tuple[int, int, str]:
-        was_folder = change.before is not None and change.before.kind == "directory"
-        if change.after is None:
-            return (1, -change.path.count("/"), change.path) if was_folder else (0, 0, change.path)
-        if change.after.kind == "directory":
-            return (2, change.path.count("/"), change.path)
-        return (3, 0, change.path)
-
-    return sorted(changes, key=rank)
-
-
-def carry_out(
-    preconditions: Preconditions,
-    steps: Sequence[Replacement],
-    reserved: Reservation,
-    folders: Mapping[Move, Sequence[FileChange]] = MappingProxyType({}),
-    *,
-    together: bool = False,
-) -> Outcome:
-    """Change the disk, durably. The intention is on record; the lock is held.
-
-    Stops at the first path that somebody else wrote in between: their version is stored and put
-    back. Every change in the outcome has been read back and has the intended hash. `folders` are
-    renamed as a whole, before what is in their old places is deleted; each has the changes of that.
-    What is done `together` opens folders of this account that forbid it, and closes them.
-    """
-    outcome = Outcome(names=preconditions.count_names(groups_in(step.change for step in steps)))
-    staying = [step.change for step in steps if step.link == step.change.path]
-    steps = [step for step in steps if step.link != step.change.path]
-    replace = _replace_together if together else _replace_one_by_one
-    _move_aside(preconditions, steps, outcome)
-    if folders and outcome.error is None:
-        steps = _rename_folders(preconditions, steps, reserved, folders, outcome, replace)
-    if outcome.error is not None:
-        steps = []
-    replace(preconditions, steps, reserved, outcome)
-    outcome.looked_for += staying
-    look_for_results(preconditions.attachment, outcome)
-    recorded = preconditions.recorded_among
-    unseen = {change.path for change in outcome.changes} - {
-        change.path for change in recorded(outcome.changes)
-    }
-    outcome.changes = recorded(outcome.changes)
-    outcome.foreign, outcome.later = recorded(outcome.foreign), recorded(outcome.later)
-    outcome.reasons += [f"outside the scope: {path}" for path in sorted(unseen)]
-    preconditions.entries.update(
-        (path, entry) for path, entry in outcome.entries.items() if path not in unseen
-    )
-    return outcome
-
-
-def _move_aside(
-    preconditions: Preconditions, steps: Sequence[Replacement], outcome: Outcome
-) -> None:
-    """Rename what is not a file and is where something is to be made."""
-    workspace = preconditions.attachment.workspace
-    changes = [step.change for step in steps]
-    for path, name in moved_aside(preconditions.attachment, changes):
-        try:
-            workspace.rename(path, name, workspace.identity(path))
-        except AuditError as error:
-            outcome.add_error(error)
-            return
-
-
-def _rename_folders(
-    preconditions: Preconditions,
-    steps: Sequence[Replacement],
-    reserved: Reservation,
-    folders: Mapping[Move, Sequence[FileChange]],
-    outcome: Outcome,
-    replace: Callable[[Preconditions, Sequence[Replacement], Reservation, Outcome], None],
-) -> list[Replacement]:
-    """Make the folders that others are renamed into, and rename; the steps that are left."""
-    above = {path for move in folders for path in parents(move.target)}
-    first = [s for s in steps if s.change.before is None and s.change.path in above]
-    replace(preconditions, first, reserved, outcome)
-    for move, inside in folders.items():
-        if outcome.error is not None:
-            return []
-        try:
-            renamed = rename_folder(preconditions.attachment, move, inside)
-        except AuditError as error:
-            outcome.add_error(error)
-            return []
-        outcome.changes += renamed.changes
-        outcome.arrived += renamed.arrived
-        outcome.later += renamed.later
-        outcome.reasons += [f"not seen: {path}" for path in renamed.unseen]
-        preconditions.entries.update(renamed.entries)
-    return [step for step in steps if step not in first] if outcome.error is None else []
-
-
-def is_done_together(steps: Sequence[Replacement]) -> bool:
-    """Whether steps are made in two phases, and not one after the other."""
-    steps = [step for step in steps if step.link != step.change.path]
-    return len(steps) > MAX_ONE_BY_ONE or _moves_something(steps) or _closes_a_folder(steps)
-
-
-def _moves_something(steps: Sequence[Replacement]) -> bool:
-    """Whether content is both deleted and written, so that all is written before any is deleted."""
-    goes = any(step.change.after is None and step.change.before is not None for step in steps)
-    return goes and any(step.content for step in steps)
-
-
-def _closes_a_folder(steps: Sequence[Replacement]) -> bool:
-    """Whether a folder among them forbids access to its owner, which must be set last."""
-    sides = [state for step in steps for state in (step.change.before, step.change.after)]
-    return any(s and s.kind == "directory" and s.mode & OPENED != OPENED for s in sides)
-
-
-def check_recoverable(attachment: Attachment, changes: Sequence[FileChange]) -> None:
-    """TooLarge when a content that a change replaces or writes is not in the store."""
-    sides = [(c.path, state) for c in changes for state in (c.before, c.after) if state]
-    missing = attachment.blobs.missing({state.blob for _, state in sides if state.blob})
-    for path, state in sides:
-        if state.blob in missing:
-            raise TooLarge(
-                f"{path} is over the limit for recorded content and could not be brought back",
-                hint="Use a shell command; the limit is set by `init` and stays.",
-                details={"path": path, "size": state.size},
-            )
-
-
-def _replace_one_by_one(
-    preconditions: Preconditions,
-    steps: Sequence[Replacement],
-    reserved: Reservation,
-    outcome: Outcome,
-) -> None:
-    for step in steps:
-        try:
-            content = step.content() if step.content else None
-            workspace = preconditions.attachment.workspace
-            displaced = workspace.replace(step.change, content, reserved, step.link)
-        except AuditError as error:
-            # it may have failed after the path was changed
-            outcome.add_error(error)
-            outcome.looked_for.append(step.change)
-            return
-        check_displaced(preconditions.attachment, step.change, displaced, outcome)
-        if outcome.error:
-            return
-
-
-def _replace_together(
-    preconditions: Preconditions,
-    steps: Sequence[Replacement],
-    reserved: Reservation,
-    outcome: Outcome,
-) -> None:
-    displaced: dict[int, Displaced] = {}
-    try:
-        workspace = preconditions.attachment.workspace
-        workspace.replace_all(steps, displaced, reserved, preconditions.report)
-    except AuditError as error:
-        outcome.add_error(error)
-    for number, step in enumerate(steps):
-        if number in displaced:
-            check_displaced(preconditions.attachment, step.change, displaced[number], outcome)
-        else:
-            outcome.looked_for.append(step.change)
