@@ -89,7 +89,7 @@ class Step:
         the changes of that.
         """
         outcome = self.outcome
-        self._names = self._preconditions.count_names(groups_in(one.change for one in changes))
+        self._names = self._preconditions.count_names(groups_in([one.change for one in changes]))
         staying = [one.change for one in changes if is_staying(one)]
         left = [one for one in changes if not is_staying(one)]
         self._move_aside(left)

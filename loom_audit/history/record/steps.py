@@ -147,9 +147,8 @@ class Preconditions:
 
         What is moved takes its attributes along.
         """
-        prefetch = Prefetch(
-            self.attachment.blobs, (change.after for change in changes), self.contents
-        )
+        wanted = [change.after for change in changes]
+        prefetch = Prefetch(self.attachment.blobs, wanted, self.contents)
         origins = {move.target: move.source for move in moves}
         tree = self.attachment.projections.tree() if groups_in(changes) else {}
         links = sources(changes, tree)
