@@ -260,13 +260,13 @@ class AuditedWorkspace:
 
         With `rehash` every file is read, and the change index is not asked.
         """
-        from loom_audit.history.look.capture import scan
+        from loom_audit.history.look.capture import look_once
         from loom_audit.history.record.interrupted import half_moves, without_interrupted
         from loom_audit.history.record.recovery import interrupted_calls
         from loom_audit.history.undo.left_alone import would_stay
 
         with self.attachment.exclusive_if_possible():
-            found = scan(self._checked, lambda _: None, keep=False, anew=rehash)
+            found = look_once(self._checked, anew=rehash)
             drift, begun = without_interrupted(self.attachment, found.changes)
             interrupted = tuple(interrupted_calls(self.attachment))
             halves = [one for call in interrupted for one in half_moves(self.attachment, call)]

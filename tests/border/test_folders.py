@@ -265,15 +265,15 @@ def test_what_a_new_scope_lets_in_is_never_deleted(
     assert (root / "data" / "x").read_text() == "x\n"
 
 
-@pytest.mark.parametrize("limit", ["CHUNK_PATHS", "CHUNK_BYTES"])
+@pytest.mark.parametrize("most", [1, 6000])
 def test_a_scan_that_hands_on_its_parts_knows_the_move(
     workspace: AuditedWorkspace,
     root: Path,
     run: Run,
     monkeypatch: pytest.MonkeyPatch,
-    limit: str,
+    most: int,
 ) -> None:
-    monkeypatch.setattr(f"loom_audit.history.look.capture.{limit}", 1)
+    monkeypatch.setattr("loom_audit.history.look.batches.BATCH_BYTES", most)
     before = everything(root)
     run("mv .git git-backup")
     assert coverage(workspace) == ("full", ())

@@ -67,7 +67,7 @@ def test_a_file_that_is_given_the_inode_of_a_deleted_one_was_not_moved(
     assert reused, "this filesystem gives no inode again, so nothing is tried here"
 
 
-@pytest.mark.parametrize("limit", ["CHUNK_PATHS", "CHUNK_BYTES"])
+@pytest.mark.parametrize("most", [1, 6000])
 @pytest.mark.parametrize(
     "command",
     [
@@ -82,14 +82,14 @@ def test_what_was_moved_is_on_record_however_many_parts_a_scan_has(
     root: Path,
     monkeypatch: pytest.MonkeyPatch,
     command: str,
-    limit: str,
+    most: int,
 ) -> None:
     for n in range(8):
         (root / "src" / str(n)).write_text(f"content {n}\n")
     moves_of(session, workspace, root, "true")
     before = everything(root)
     inodes = {path: (root / path).lstat().st_ino for path in before}
-    monkeypatch.setattr(f"loom_audit.history.look.capture.{limit}", 1)
+    monkeypatch.setattr("loom_audit.history.look.batches.BATCH_BYTES", most)
     moves = moves_of(session, workspace, root, command)
     now = {path: (root / path).lstat().st_ino for path in everything(root)}
     by_inode = {inode: path for path, inode in now.items() if (root / path).is_file()}
@@ -123,7 +123,7 @@ def test_a_file_moved_from_where_another_is_now_is_told_where_a_scan_records_the
     (root / "b.txt").write_text("other\n")
     moves_of(session, workspace, root, "true")
     before = everything(root)
-    monkeypatch.setattr("loom_audit.history.look.capture.CHUNK_PATHS", 1)
+    monkeypatch.setattr("loom_audit.history.look.batches.BATCH_BYTES", 1)
     assert moves_of(session, workspace, root, command) == ()
     told = workspace.timeline.calls()[0].coverage.reasons
     assert sorted(told) == [f"a move that is not on record: {path}" for path in targets]

@@ -15,7 +15,7 @@ import pytest
 from loom_audit import AuditedWorkspace, Session, ToolResult, open_store
 from loom_audit.errors import Corrupt
 from loom_audit.history.ground.writer import Writer
-from loom_audit.history.look import capture
+from loom_audit.history.look import batches
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted
 from loom_audit.model.files import FileState, parents
@@ -382,7 +382,7 @@ def test_what_changes_in_parts_applies_part_by_part(
     tmp_path: Path,
     seed: str,
 ) -> None:
-    monkeypatch.setattr(capture, "CHUNK_PATHS", part)
+    monkeypatch.setattr(batches, "BATCH_BYTES", part * batches.ROW_BYTES)
     chance = Random(f"{seed} {part}")
     for n in range(12):
         upheave(root, chance)

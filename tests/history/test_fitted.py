@@ -9,7 +9,8 @@ import pytest
 
 from loom_audit import AuditedWorkspace
 from loom_audit.history.ground.continuous_log import DoesNotApply
-from loom_audit.history.look.capture import ScanResult, scan
+from loom_audit.history.look.batches import Batch
+from loom_audit.history.look.capture import scan
 from loom_audit.history.look.change_index import update_index
 from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.fitted import append_found, fitted
@@ -22,13 +23,10 @@ SAID = ("session", "agent:a")
 """Whose what was found is."""
 
 
-def found_by(workspace: AuditedWorkspace) -> ScanResult:
-    """What a look finds and has not put on record."""
-
-    def flush(found: ScanResult) -> None:
-        pytest.fail("there are more paths than one look takes")
-
-    return scan(workspace.attachment, flush)
+def found_by(workspace: AuditedWorkspace) -> Batch:
+    """What a look finds and has not put on record, which is one batch."""
+    [found] = scan(workspace.attachment)
+    return found
 
 
 def own(changes: Sequence[FileChange]) -> Draft:

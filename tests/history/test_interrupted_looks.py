@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace
 from loom_audit.api.face import AuditStore
-from loom_audit.history.look import capture, observation
+from loom_audit.history.look import batches, capture, observation
 from loom_audit.model.events import FilesChanged
 
 FILES = 40
@@ -58,7 +58,7 @@ def write(root: Path, text: str) -> None:
 def test_the_first_look_ends_at_once_and_goes_on_where_it_stopped(
     store: AuditStore, looked: Looked, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capture, "CHUNK_PATHS", 4)
+    monkeypatch.setattr(batches, "BATCH_BYTES", 4 * batches.ROW_BYTES)
     looked.tell_at(AT)
     with pytest.raises(KeyboardInterrupt):
         store.attach(root)

@@ -11,7 +11,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult, open_store, verify_alone
 from loom_audit.errors import Conflict, Corrupt
-from loom_audit.history.look import capture
+from loom_audit.history.look import batches
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import Draft, FilesChanged, TreeRelisted
 from loom_audit.model.files import FileChange, FileState
@@ -101,7 +101,7 @@ def test_nothing_is_recorded_until_all_is_listed_anew(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(capture, "CHUNK_PATHS", 2)
+    monkeypatch.setattr(batches, "BATCH_BYTES", 2 * batches.ROW_BYTES)
     before, tree = broken
     (root / "d").mkdir()
     (root / "d" / "new").write_text("since")
@@ -154,7 +154,7 @@ def test_a_listing_that_was_interrupted_changes_nothing(
     broken: tuple[int, dict[str, FileState]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(capture, "CHUNK_PATHS", 1)
+    monkeypatch.setattr(batches, "BATCH_BYTES", 1)
     appended: list[int] = []
     log = workspace.attachment.log
     whole = log.append

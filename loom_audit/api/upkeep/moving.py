@@ -11,7 +11,7 @@ from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.history.ground.attachment import Attachment, session_lock
 from loom_audit.history.ground.writer import Writer
-from loom_audit.history.look.capture import scan
+from loom_audit.history.look.capture import look_once
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.model.imported import is_imported, only_read
 from loom_audit.model.text.display import first_few, visible_path
@@ -109,7 +109,7 @@ def _check_unused(attachment: Attachment) -> None:
 
 def _check_equal(there: Attachment, old: str, *, same: bool) -> None:
     """Conflict unless all on disk is as on record, and the person says that it is the same."""
-    found = scan(there, lambda _: None, keep=False, anew=True)
+    found = look_once(there, anew=True)
     paths = [change.path for change in found.changes] + [one.path for one in found.untracked]
     root = there.workspace.root
     if paths:

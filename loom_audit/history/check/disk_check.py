@@ -8,7 +8,7 @@ from loom_audit.errors import AuditError
 from loom_audit.history.check.log_check import SHORTER, Finding
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.contents import MAX_READ_AT_ONCE
-from loom_audit.history.look.capture import scan
+from loom_audit.history.look.capture import look_once
 from loom_audit.ports import IndexEntry
 
 SAMPLE = 32
@@ -34,8 +34,8 @@ def find_hidden(checked: Attachment) -> tuple[list[Finding], int]:
     """
     with checked.exclusive_if_possible():
         # anew first: what is changed between the two is then seen by the second
-        anew = scan(checked, _keep_nothing, keep=False, anew=True).changes
-        told = scan(checked, _keep_nothing, keep=False).changes
+        anew = look_once(checked, anew=True).changes
+        told = look_once(checked).changes
         read = len(checked.projections.tree())
     findings = [
         Finding(
@@ -78,7 +78,3 @@ def _is_hidden(attachment: Attachment, path: str, entry: IndexEntry) -> bool:
     except AuditError:
         return False  # a look says what is the matter with it
     return after == entry.stamp and hashlib.sha256(content).hexdigest() != entry.blob
-
-
-def _keep_nothing(_: object) -> None:
-    return None

@@ -1,6 +1,6 @@
 """Which open calls may have made the changes that a look at the workspace finds."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from loom_audit.errors import Corrupt
 from loom_audit.history.ground.attachment import CLIENT_UNSEEN, Attachment
 from loom_audit.history.ground.questions import is_waiting
+from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.doers import UNKNOWN, Candidate, Doers, Look, Told, by_doers
 from loom_audit.history.look.looked import look_between
 from loom_audit.model.coverage import Coverage
@@ -223,37 +224,39 @@ def _arrived_among(changes: Iterable[FileChange], arrived: Iterable[str]) -> tup
     return tuple(change.path for change in changes if change.path in known)
 
 
-def attributed_drafts(
-    attachment: Attachment,
-    changes: Iterable[FileChange],
-    among: Sequence[Candidate],
-    moves: Sequence[Move] = (),
-    arrived: Sequence[str] = (),
-    *,
-    look: Look | None = None,
-) -> list[Draft]:
-    """Changes that a look found, as drafts: of the candidates, or else from outside.
+def attributed(
+    attachment: Attachment, found: Batch, among: Sequence[Candidate], look: Look | None = None
+) -> Iterator[tuple[Doers, list[Draft]]]:
+    """What a look found, by who may have made it: of the candidates, or else from outside.
 
-    The look is one between calls, unless another is given. What was changed later at a path that
-    an ended call declared lowers its coverage, and so does what the look after it missed.
+    Each with its drafts: the changes, and with how much less coverage a call ends by them, where
+    they were made later at a path that it had declared, or where the look after it missed them.
+    The look is one between calls, unless another is given.
     """
-    drafts = []
     look = look or look_between(attachment, among)
-    for doers, part in in_applicable_order(by_doers(changes, among, look)):
-        fact = found_fact(doers, part, moves, arrived)
+    if found.missed:
+        look = replace(look, missed=found.missed, unchecked=unchecked(attachment))
+    for doers, part in in_applicable_order(by_doers(found.changes, among, look)):
+        fact = found_fact(doers, part, found.moves, found.arrived)
         if not doers.outside:
-            drafts.append(Draft(fact, doers.among[0].session, doers.among[0].actor))
+            yield doers, [Draft(fact, doers.among[0].session, doers.among[0].actor)]
             continue
-        drafts.append(Draft(fact, "", OUTSIDE))
-        if doers.missed:
-            drafts.append(lowered_draft(doers.among, _found_later(part)))
-            continue
+        drafts = [Draft(fact, "", OUTSIDE)]
         ended = () if doers.unknown else doers.among
         declared = tuple(one.number for one in ended if one.paths is not None and one.number)
-        if declared:
+        if doers.missed:
+            drafts.append(lowered_draft(doers.among, _found_later(part)))
+        elif declared:
             lowered = CoverageLowered(declared, Coverage("partial", (CLIENT_HOOKS,)))
             drafts.append(Draft(lowered, "", OUTSIDE))
-    return drafts
+        yield doers, drafts
+
+
+def attributed_drafts(
+    attachment: Attachment, found: Batch, among: Sequence[Candidate], look: Look | None = None
+) -> list[Draft]:
+    """The drafts of `attributed`, in the order in which they apply."""
+    return [draft for _, some in attributed(attachment, found, among, look) for draft in some]
 
 
 def unchecked(attachment: Attachment) -> tuple[Candidate, ...]:
@@ -271,13 +274,6 @@ def unchecked(attachment: Attachment) -> tuple[Candidate, ...]:
         )
         for one in calls
     )
-
-
-def with_missed(attachment: Attachment, look: Look, paths: Set[str]) -> Look:
-    """The look, where it finds that the look before it missed what was changed at these paths."""
-    if not paths:
-        return look
-    return replace(look, missed=paths, unchecked=unchecked(attachment))
 
 
 def lowered_draft(calls: Iterable[Candidate], why: str) -> Draft:

@@ -3,13 +3,12 @@
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
-
-from msgspec import Struct, field
-from msgspec.structs import replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from loom_audit.errors import AuditError, AuditUnavailable, PermissionDenied
-from loom_audit.history.ground.attachment import UNTRACKED, Attachment
+from loom_audit.history.ground.attachment import STALE, UNTRACKED, Attachment
+from loom_audit.history.look.batches import Batch, Unmatched, WholeLook
 from loom_audit.history.look.change_index import (
     catch_up,
     every_path_stale,
@@ -27,7 +26,6 @@ from loom_audit.history.look.opaque import (
     unrecorded,
     written_inside,
 )
-from loom_audit.history.look.scan_parts import HeldDeletions, LooseEnds
 from loom_audit.history.look.tracked_again import (
     NOT_A_FILE,
     came_back,
@@ -39,29 +37,21 @@ from loom_audit.model.events import Untracked
 from loom_audit.model.files import (
     FileChange,
     FileState,
-    Move,
     is_directory,
     is_opaque,
     opaque_moves,
     parents,
     proven_moves,
 )
-from loom_audit.model.text.display import visible_path
 from loom_audit.ports import (
     OPAQUE,
     IndexEntry,
-    LeftOutFiles,
     Progress,
     Report,
     Stamp,
     Stamps,
     Watch,
 )
-
-CHUNK_BYTES = 8 * 1024 * 1024
-"""Most bytes stored in one commit: half of what the ballast file frees on a full disk."""
-
-CHUNK_PATHS = 10_000
 
 CLOCK_OF_FILES = 5 if sys.platform == "linux" else time.CLOCK_REALTIME
 """Linux's CLOCK_REALTIME_COARSE (clock_gettime(2)), by which the kernel dates files.
@@ -72,72 +62,24 @@ It is up to a tick behind the clock, so that only by it nothing is dated before 
 WHOLE_TREE_FROM = 500
 """For more paths than this the whole tree is read once instead of path by path."""
 
-
-class ScanResult(Struct):
-    """A part of a scan: changes against the log's tree, and index entries to store with them.
-
-    `tracked_again` are changed paths that were untracked until now, so that it is not known
-    when and by whom they were changed. `moves` are those with proof in this part, `arrived` the
-    created paths whose content came from a place that is not recorded. Of the whole scan, in every
-    part: `left_out` counts the files, `unrecorded` are opaque entries that came or went and what
-    was untracked and is gone, `moved_in` those that are in scope by now, `gone` the vanished caches
-    by identity, `known` the identities that were on record, `lost` says which left-out files are
-    gone, `created` are the new paths that did not arrive with a folder, `apart` those to which a
-    file was moved that left its old path in another part, `written` what changed since the last
-    look in a folder of which only one of the places before and after a move is recorded, or none,
-    and `missed` the files that were changed before the last look began, which was not told of it.
-    """
-
-    changes: list[FileChange] = field(default_factory=list)
-    entries: dict[str, IndexEntry | None] = field(default_factory=dict)
-    untracked: list[Untracked] = field(default_factory=list)
-    too_large: list[str] = field(default_factory=list)
-    tracked_again: list[str] = field(default_factory=list)
-    moves: tuple[Move, ...] = ()
-    arrived: tuple[str, ...] = ()
-    left_out: LeftOutFiles = field(default_factory=dict)
-    unrecorded: list[str] = field(default_factory=list)
-    moved_in: set[str] = field(default_factory=set)
-    gone: dict[str, str] = field(default_factory=dict)
-    known: set[str] = field(default_factory=set)
-    lost: tuple[str, ...] = ()
-    created: set[str] = field(default_factory=set)
-    ends: LooseEnds = field(default_factory=LooseEnds)
-    apart: list[str] = field(default_factory=list)
-    written: list[str] = field(default_factory=list)
-    missed: set[str] = field(default_factory=set)
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why coverage is less than full; at most ten reasons, and how many more there are."""
-        texts = [f"too large, recorded by hash: {path}" for path in self.too_large]
-        texts += [f"{u.reason}: {u.path}" for u in self.untracked]
-        texts += [f"untracked until now: {path}" for path in self.tracked_again]
-        texts += [f"not on record: {visible_path(path)}" for path in self.unrecorded]
-        texts += [f"not on record: {one}" for one in self.lost]
-        texts += [f"written in a folder that was moved: {visible_path(p)}" for p in self.written]
-        texts += [f"a move that is not on record: {visible_path(path)}" for path in self.apart]
-        more = len(texts) - 10
-        return (*texts[:10], f"and {more} more") if more > 0 else tuple(texts)
+Differences = Iterable[tuple[str, Stamp | str | None]]
 
 
 def scan(
     attachment: Attachment,
-    flush: Callable[[ScanResult], None],
     *,
     keep: bool = True,
     after_the_fact: bool = False,
     anew: bool = False,
     report: Report | None = None,
     stage: str = "scan",
-) -> ScanResult:
+) -> Iterator[Batch]:
     """Find every path in scope whose state differs from the log's tree; the lock is held.
 
-    `anew` reads every file, also where the index says that it is as it was.
-
-    Full parts are handed to `flush` so that memory stays bounded; the last part is returned.
-    Without `keep` nothing is stored. When a content cannot be stored: AuditUnavailable, or,
-    `after_the_fact`, its path is listed as untracked.
+    Each batch but the last is to be committed before the next is asked for, so that memory stays
+    bounded. Without `keep` nothing is stored, and there is one batch. `anew` reads every file,
+    also where the index says that it is as it was. When a content cannot be stored:
+    AuditUnavailable, or, `after_the_fact`, its path is listed as untracked.
     """
     if keep:
         list_opaque(attachment)
@@ -145,104 +87,60 @@ def scan(
     known = catch_up(attachment)
     if anew:
         known = every_path_stale(attachment)
-    doubtful: list[tuple[str, Stamp]] = []
-    untracked: list[Untracked] = []
-    gone: set[str] = set()
-    left_out: LeftOutFiles = {}
+    look = _Scan(attachment, known, keep=keep, after_the_fact=after_the_fact)
     watch = attachment.last_seen.watch if keep and not anew else None
-    for path, stamp in _differences(attachment, known, left_out, watch):
-        if isinstance(stamp, str):
-            untracked.append(Untracked(path, stamp))
-        elif stamp is None:
-            gone.add(path)
-        else:
-            doubtful.append((path, stamp))
-    gone = _surely_gone(gone, untracked, known)
-    doubtful.sort(key=_is_content)
-    found = ScanResult(
-        untracked=[u for u in untracked if not keep or is_newly_untracked(attachment, u)],
-        left_out=left_out,
-    )
-    state_of = recorded_state_lookup(attachment, len(doubtful) + len(gone))
-    held = HeldDeletions()
-    for path in sorted(gone):
-        _add_gone(attachment, found, held, path, state_of(path))
-    for change, entry in closed_folders(attachment, found.untracked):
-        if change.before != change.after:
-            found.changes.append(change)
-        found.entries[change.path] = entry
-    found = _scan_paths(
-        attachment,
-        doubtful,
-        ScannedLinks(doubtful, gone, known, state_of),
-        found,
-        held,
-        state_of,
-        flush,
-        keep=keep,
-        after_the_fact=after_the_fact,
-        report=report,
-        stage=stage,
-    )
-    if keep:
-        found.lost = lost_files(attachment.last_seen.left_out, left_out)
-        attachment.last_seen.looked, attachment.last_seen.left_out = began, left_out
-        attachment.last_seen.created = found.created
+    look.sort_out(_differences(attachment, known, look.whole, watch))
+    for batch in look.batches(report, stage):
+        if keep and batch.last:
+            seen, whole = attachment.last_seen, look.whole
+            whole.lost = lost_files(seen.left_out, whole.left_out)
+            seen.looked, seen.left_out, seen.created = began, whole.left_out, look.created
+        yield batch
+
+
+def look_once(attachment: Attachment, *, anew: bool = False) -> Batch:
+    """All that `scan` finds, with nothing stored; the lock is held."""
+    [found] = scan(attachment, keep=False, anew=anew)
     return found
 
 
-def scan_whole(
-    attachment: Attachment, flush: Callable[[ScanResult], None], report: Report | None = None
-) -> ScanResult:
+def scan_whole(attachment: Attachment, report: Report | None = None) -> Iterator[Batch]:
     """Find every path in scope as if nothing were on record; the lock is held.
 
-    All is read, and what the index knew is forgotten. In parts, as `scan`.
+    All is read, and what the index knew is forgotten. In batches, as `scan`.
     """
     seen = attachment.last_seen
     attachment.index.clear()
     seen.stamps, seen.head = Stamps(), -1
     seen.listed = True
-    doubtful: list[tuple[str, Stamp]] = []
-    untracked: list[Untracked] = []
-    left_out: LeftOutFiles = {}
-    for path, stamp in attachment.workspace.differences(attachment.scope, Stamps(), left_out):
-        if isinstance(stamp, str):
-            untracked.append(Untracked(path, stamp))
-        elif stamp is not None:
-            doubtful.append((path, stamp))
-    doubtful.sort(key=_is_content)
+    look = _Scan(attachment, Stamps(), recorded=lambda _: None)
+    found = attachment.workspace.differences(attachment.scope, Stamps(), look.whole.left_out)
+    look.sort_out(found)
+    yield from look.batches(report, "listing")
 
-    def nothing(_: str) -> None:
-        return None
 
-    return _scan_paths(
-        attachment,
-        doubtful,
-        ScannedLinks(doubtful, set(), Stamps(), nothing),
-        ScanResult(untracked=untracked, left_out=left_out),
-        HeldDeletions(),
-        nothing,
-        flush,
-        keep=True,
-        after_the_fact=False,
-        report=report,
-        stage="listing",
+def recorded_state_lookup(attachment: Attachment, count: int) -> Callable[[str], FileState | None]:
+    """A function that gives the log's state of a path, fit for `count` calls; the lock is held."""
+    return (
+        attachment.projections.tree().get
+        if count > WHOLE_TREE_FROM
+        else attachment.projections.state
     )
 
 
 def _differences(
-    attachment: Attachment, known: Stamps, left_out: LeftOutFiles, watch: Watch | None
-) -> Iterator[tuple[str, Stamp | str | None]]:
+    attachment: Attachment, known: Stamps, whole: WholeLook, watch: Watch | None
+) -> Differences:
     """What is not as known; with a watch also of what the look before told and is not known yet."""
     workspace, seen = attachment.workspace, attachment.last_seen
     if watch is None:
-        yield from workspace.differences(attachment.scope, known, left_out)
+        yield from workspace.differences(attachment.scope, known, whole.left_out)
         return
     for path, stamp in seen.told.items():
         if known.get(path) != stamp:
             watch.touch(path)
     told: dict[str, Stamp | None] = {}
-    for path, found in workspace.differences(attachment.scope, known, left_out, watch):
+    for path, found in workspace.differences(attachment.scope, known, whole.left_out, watch):
         told[path] = UNTRACKED if isinstance(found, str) else found
         yield path, found
     seen.told = told
@@ -250,27 +148,298 @@ def _differences(
         seen.unchecked.clear()
 
 
-def _add_gone(
-    attachment: Attachment,
-    found: ScanResult,
-    held: HeldDeletions,
-    path: str,
-    before: FileState | None,
-) -> None:
-    entry = attachment.index.get(path)
-    identity = entry.identity if entry else ""
-    if before is None:
-        if identity:
-            found.gone[identity] = path
-        if attachment.last_seen.stamps.get(path) == UNTRACKED:
-            found.unrecorded.append(path)
-    elif attachment.scope.holds(path, before.kind):
-        _add_change(attachment, found, path, before, None)
-        added = bool(found.changes) and found.changes[-1].path == path
-        if added and held.hold(found.changes[-1], identity):
-            found.changes.pop()
+class _Scan:
+    """One look: what differs from what is `known`, as batches.
+
+    `recorded` gives the log's state of a path. Of the whole look, `moved_in` are the paths that are
+    in scope by now, `vanished` the paths without a state by identity, `created` the new paths that
+    did not arrive with a folder.
+    """
+
+    def __init__(
+        self,
+        attachment: Attachment,
+        known: Stamps,
+        *,
+        recorded: Callable[[str], FileState | None] | None = None,
+        keep: bool = True,
+        after_the_fact: bool = False,
+    ) -> None:
+        self._attachment = attachment
+        self._known = known
+        self._recorded = recorded
+        self._keep = keep
+        self._after_the_fact = after_the_fact
+        self.whole = WholeLook()
+        self._batch = Batch(self.whole)
+        self._unmatched = Unmatched()
+        self._gone: set[str] = set()
+        self._folders: list[tuple[str, Stamp]] = []
+        self._contents: list[tuple[str, Stamp]] = []
+        self._moved_in: set[str] = set()
+        self._vanished: dict[str, str] = {}
+        self._on_record: set[str] | None = None
+        self.created: set[str] = set()
+
+    def sort_out(self, differences: Differences) -> None:
+        """Take what differs; nothing is read yet."""
+        attachment = self._attachment
+        untracked: list[Untracked] = []
+        gone: set[str] = set()
+        for path, stamp in differences:
+            if isinstance(stamp, str):
+                untracked.append(Untracked(path, stamp))
+            elif stamp is None:
+                gone.add(path)
+            elif stat.S_IFMT(stamp.mode) in (stat.S_IFDIR, OPAQUE):
+                self._folders.append((path, stamp))
+            else:
+                self._contents.append((path, stamp))
+        self._gone = _surely_gone(gone, untracked, self._known)
+        for one in untracked:
+            self._add_untracked(one)
+        if self._recorded is None:
+            count = len(self._folders) + len(self._contents) + len(self._gone)
+            self._recorded = recorded_state_lookup(attachment, count)
+        self._contents.sort(key=self._replaces_folder)
+        self._contents.reverse()  # the first is taken from the end
+        self._links = ScannedLinks(self._contents, self._gone, self._known, self._state)
+
+    def batches(self, report: Report | None, stage: str) -> Iterator[Batch]:
+        """The batches, each of changes that apply to the tree after those before it.
+
+        What has no content comes first, outermost first, then contents, each with the deletion that
+        it was moved from, then what replaces a folder, then the deletions that are left. All that
+        has no content is in one batch where opaque entries are in it, so that their moves are seen.
+        """
+        count = len(self._folders) + len(self._contents)
+        for path in sorted(self._gone):
+            self._lose(path)
+        for change, entry in closed_folders(self._attachment, self.whole.untracked):
+            if change.before != change.after:
+                self._batch.add(change)
+            self._batch.entries[change.path] = entry
+        plain = not self._has_opaque()
+        for path, stamp in self._folders:
+            self._look_at(path, stamp, self._state(path))
+            if plain and self._is_full():
+                yield self._finished()
+        if not plain:
+            self._delete_moved_folders()
+        while self._contents:
+            path, stamp = self._contents[-1]
+            before = self._state(path)
+            for inside in self._inside_of(path) if is_directory(before) else ():
+                self._delete(inside)
+                if self._is_full():
+                    yield self._finished()
+            self._look_at(path, stamp, before)
+            self._contents.pop()
+            if self._is_full():
+                yield self._finished()
+            if report and len(self._contents) % 200 == 0:
+                report(Progress(stage, count - len(self._contents), count))
+        for path in (*self._unmatched.take_files(), *self._unmatched.take_folders()):
+            self._delete(path)
+            if self._is_full():
+                yield self._finished()
+        if report:
+            report(Progress(stage, count, count))
+        yield self._finished(last=True)
+
+    # --- one path -------------------------------------------------------------------------
+
+    def _state(self, path: str) -> FileState | None:
+        assert self._recorded is not None
+        return self._recorded(path)
+
+    def _replaces_folder(self, content: tuple[str, Stamp]) -> bool:
+        """Whether what has content now is where a folder was."""
+        known = self._known.get(content[0])
+        if known is None or not (known == STALE or stat.S_ISDIR(known.mode)):
+            return False
+        return is_directory(self._state(content[0]))
+
+    def _has_opaque(self) -> bool:
+        """Whether an opaque entry came, went or is something else."""
+        stamps = [stamp for _, stamp in self._folders]
+        paths = (*(path for path, _ in self._folders), *self._gone)
+        stamps += [stamp for path in paths if (stamp := self._known.get(path)) is not None]
+        return any(stat.S_IFMT(stamp.mode) == OPAQUE for stamp in stamps)
+
+    def _lose(self, path: str) -> None:
+        """What was known at a path is gone."""
+        attachment, before = self._attachment, self._state(path)
+        entry = attachment.index.get(path)
+        identity = entry.identity if entry else ""
+        if before is None:
+            if identity:
+                self._vanished[identity] = path
+            if attachment.last_seen.stamps.get(path) == UNTRACKED:
+                self.whole.unrecorded.append(path)
+            self._batch.entries[path] = None
+        elif not attachment.scope.holds(path, before.kind):
+            self._batch.entries[path] = None
+        elif is_opaque(before):
+            self._delete(path)
+        else:
+            self._unmatched.hold(path, identity, folder=is_directory(before))
+
+    def _delete(self, path: str) -> None:
+        self._add_change(path, self._state(path), None)
+        self._batch.entries[path] = None
+
+    def _inside_of(self, folder: str) -> list[str]:
+        """The files that were in a folder, but for one that is where the folder was."""
+        identity = ""
+        with suppress(AuditError):  # a folder above may forbid to look
+            identity = self._attachment.workspace.identity(folder)
+        return self._unmatched.take_files(folder, besides=identity)
+
+    def _delete_moved_folders(self) -> None:
+        """Delete the folders that are opaque entries elsewhere now, with all that was in them."""
+        index, folders = self._attachment.index, self._unmatched.take_folders()
+        lost = [FileChange(path, self._state(path), None) for path in folders]
+        changes = [*self._batch.changes, *lost]
+        entries = {change.path: index.get(change.path) for change in changes if change.before}
+        moves = proven_moves(changes, _identities(entries), _identities(self._batch.entries))
+        moved = {move.source for move in moves}
+        for path in folders:
+            if path not in moved:
+                self._unmatched.hold(path, "", folder=True)
+        for path in moved.intersection(folders):
+            self._delete(path)
+            self._empty(path)
+
+    def _empty(self, folder: str) -> None:
+        """Delete what was in a folder that is none any more."""
+        for path in (*self._unmatched.take_files(folder), *self._unmatched.take_folders(folder)):
+            self._delete(path)
+
+    def _look_at(self, path: str, stamp: Stamp, before: FileState | None) -> None:
+        """Find out what is at a path that had this stamp."""
+        attachment, batch = self._attachment, self._batch
+        attachment.lock.answer_signals()  # a look takes long, and is made again
+        try:
+            after, entry = observe(attachment, path, before, keep=self._keep, seen=stamp)
+            after = self._links.settled(path, after, stamp)
+        except AuditError as error:
+            if isinstance(error, AuditUnavailable) and not self._after_the_fact:
+                raise
+            why = "unreadable" if isinstance(error, PermissionDenied) else error.message
+            self._add_untracked(unreadable_file(path, why, stamp))
             return
-    found.entries[path] = None
+        if after is None and is_directory(before):
+            self._unmatched.hold(path, "", folder=True)  # gone since it was listed
+        elif after != before or is_opaque(after):
+            self._add_change(path, before, after)
+            if before is not None and entry is not None and _is_missed(attachment, path, entry):
+                batch.missed.add(path)
+        batch.entries[path] = entry
+        for source in self._unmatched.take(entry.identity if entry else "", path):
+            self._delete(source)
+        if is_directory(before) and not is_directory(after):
+            self._empty(path)
+        if after and after.kind == "file" and after.size > attachment.scope.max_file_bytes:
+            self.whole.too_large.append(path)
+
+    def _add_untracked(self, one: Untracked) -> None:
+        if not self._keep or is_newly_untracked(self._attachment, one):
+            self.whole.untracked.append(one)
+            self._batch.untracked.append(one)
+
+    def _add_change(self, path: str, before: FileState | None, after: FileState | None) -> None:
+        attachment = self._attachment
+        change: FileChange | None = FileChange(path, before, after)
+        if is_opaque(before) or is_opaque(after):
+            if before is None and not self._keep and not is_listed(attachment):
+                return
+            change = opaque_change(attachment, path, before, after)
+        if change is None:
+            return
+        self._batch.add(change)
+        if attachment.last_seen.stamps.get(path) == UNTRACKED:
+            self._batch.tracked_again.append(path)
+
+    # --- one batch ------------------------------------------------------------------------
+
+    def _is_full(self) -> bool:
+        return self._keep and self._batch.is_full(self._attachment.blobs.pending_bytes())
+
+    def _finished(self, *, last: bool = False) -> Batch:
+        """The batch that was filled, of which all is known now; another one is begun."""
+        found, self._batch = self._batch, Batch(self.whole)
+        found.last = last
+        found.changes.sort(key=lambda change: change.path)
+        self._settle_back(found)
+        self._complete(found)
+        return found
+
+    def _settle_back(self, found: Batch) -> None:
+        """Leave out what was untracked and is as it was; when kept it goes on record by itself."""
+        if not found.tracked_again:
+            return
+        attachment, again = self._attachment, set(found.tracked_again)
+        back = came_back(attachment, [one for one in found.changes if one.path in again])
+        paths = {change.path for change in back}
+        found.changes = [one for one in found.changes if one.path not in paths]
+        again -= paths
+        if self._keep:
+            record_back(attachment, back, {path: found.entries.pop(path) for path in paths})
+            seen = [one for one in found.changes if one.path in again]
+            left, known, special = record_seen_again(attachment, seen, found.entries)
+            found.changes = [one for one in found.changes if one.path not in again] + left
+            again -= known | special
+            self.whole.unrecorded += sorted(special)
+        found.tracked_again = [path for path in found.tracked_again if path in again]
+        self.whole.tracked_again += found.tracked_again
+
+    def _complete(self, found: Batch) -> None:
+        """Find the moves of a batch, what arrived, and what came or went unrecorded."""
+        attachment, whole = self._attachment, self.whole
+        now, was = _identities(found.entries), dict[str, str]()
+        if any(change.before for change in found.changes):
+            index = attachment.index
+            was = _identities({c.path: index.get(c.path) for c in found.changes if c.before})
+            found.moves = proven_moves(found.changes, was, now)
+        whole.apart += self._unmatched.note_ends(found.changes, found.moves, was, now)
+        for move in opaque_moves(found.changes, found.moves):
+            whole.written += written_inside(attachment, move.target)
+        self._moved_in |= arrivals(found.changes, now, self._vanished)
+        were, arrived = set(was.values()), list[str]()
+        for change in found.changes:
+            path = change.path
+            if change.before is not None or change.after is None:
+                continue
+            if self._moved_in.isdisjoint((path, *parents(path))):
+                self.created.add(path)
+                identity = now.get(path, "")
+                if identity in were or not self._is_older(path) or self._was_known(identity):
+                    continue
+                if change.after.kind == "directory":
+                    self._moved_in.add(path)
+            arrived.append(path)
+        found.arrived = tuple(dict.fromkeys((*arrived, *found.tracked_again)))
+        whole.unrecorded = unrecorded(found.changes, found.moves, self._moved_in, whole.unrecorded)
+
+    def _is_older(self, path: str) -> bool:
+        """Whether what is new at a path was made before the last look: then it was elsewhere."""
+        looked = self._attachment.last_seen.looked
+        if looked is None or path in self._attachment.last_seen.created:
+            return False  # what was found then could not be recorded
+        born = self._attachment.workspace.born(path)
+        return born is not None and born < looked
+
+    def _was_known(self, identity: str) -> bool:
+        """Whether a file was on record at a path of another batch."""
+        if self._on_record is None and self._contents:
+            known = self._attachment.index.load()
+            self._on_record = {known[path].identity for path, _ in self._contents if path in known}
+        return identity in self._unmatched.left or identity in (self._on_record or ())
+
+
+def _identities(entries: dict[str, IndexEntry | None]) -> dict[str, str]:
+    return {path: entry.identity for path, entry in entries.items() if entry is not None}
 
 
 def _surely_gone(gone: set[str], untracked: list[Untracked], known: Stamps) -> set[str]:
@@ -282,156 +451,6 @@ def _surely_gone(gone: set[str], untracked: list[Untracked], known: Stamps) -> s
     hidden = {u.path for u in untracked} - replaced
     gone |= {path for path in replaced if known.get(path) not in (None, UNTRACKED)}
     return {path for path in gone if hidden.isdisjoint((path, *parents(path)))}
-
-
-def _scan_paths(
-    attachment: Attachment,
-    doubtful: list[tuple[str, Stamp]],
-    links: ScannedLinks,
-    found: ScanResult,
-    held: HeldDeletions,
-    state_of: Callable[[str], FileState | None],
-    flush: Callable[[ScanResult], None],
-    *,
-    keep: bool,
-    after_the_fact: bool,
-    report: Report | None,
-    stage: str,
-) -> ScanResult:
-    whole = True
-    for n, (path, stamp) in enumerate(doubtful):
-        attachment.lock.answer_signals()  # a look takes long, and is made again
-        before = state_of(path)
-        try:
-            after, entry = observe(attachment, path, before, keep=keep, seen=stamp)
-            after = links.settled(path, after, stamp)
-        except AuditError as error:
-            if isinstance(error, AuditUnavailable) and not after_the_fact:
-                raise
-            why = "unreadable" if isinstance(error, PermissionDenied) else error.message
-            untracked = unreadable_file(path, why, stamp)
-            if not keep or is_newly_untracked(attachment, untracked):
-                found.untracked.append(untracked)
-            continue
-        if after != before or is_opaque(after):
-            _add_change(attachment, found, path, before, after, keep=keep)
-            if before is not None and entry is not None and _is_missed(attachment, path, entry):
-                found.missed.add(path)
-        found.entries[path] = entry
-        _add_deletions(found, held.release(entry.identity if entry else "", path))
-        if after and after.kind == "file" and after.size > attachment.scope.max_file_bytes:
-            found.too_large.append(path)
-        full = attachment.blobs.pending_bytes() > CHUNK_BYTES or len(found.changes) >= CHUNK_PATHS
-        if keep and full and _is_content((path, stamp)):
-            if whole:
-                found.known |= _known_identities(attachment, doubtful)
-                whole = False
-            _settle_back(attachment, found, keep=keep)
-            _complete(attachment, found)
-            _hold_folders(found, held)
-            _release_inside(attachment, found, held)
-            flush(found)
-            found = replace(found, changes=[], entries={}, moves=(), arrived=())
-        if report and n % 200 == 0:
-            report(Progress(stage, n, len(doubtful)))
-    if report:
-        report(Progress(stage, len(doubtful), len(doubtful)))
-    _add_deletions(found, held.rest())
-    found.changes.sort(key=lambda change: change.path)
-    _settle_back(attachment, found, keep=keep)
-    _complete(attachment, found)
-    return found
-
-
-def _settle_back(attachment: Attachment, found: ScanResult, *, keep: bool) -> None:
-    """Leave out what was untracked and is as it was; with `keep` it goes on record by itself."""
-    if not found.tracked_again:
-        return
-    again = set(found.tracked_again)
-    back = came_back(attachment, [one for one in found.changes if one.path in again])
-    paths = {change.path for change in back}
-    found.changes = [one for one in found.changes if one.path not in paths]
-    found.tracked_again = [path for path in found.tracked_again if path not in paths]
-    if keep:
-        record_back(attachment, back, {path: found.entries.pop(path) for path in paths})
-        again -= paths
-        seen = [one for one in found.changes if one.path in again]
-        left, known, special = record_seen_again(attachment, seen, found.entries)
-        found.changes = [one for one in found.changes if one.path not in again] + left
-        found.tracked_again = [p for p in found.tracked_again if p not in known | special]
-        found.unrecorded += sorted(special)
-
-
-def _known_identities(attachment: Attachment, paths: list[tuple[str, Stamp]]) -> set[str]:
-    known = attachment.index.load()
-    return {known[path].identity for path, _ in paths if path in known}
-
-
-def _add_deletions(found: ScanResult, deletions: list[FileChange]) -> None:
-    found.changes += deletions
-    found.entries.update(dict.fromkeys(change.path for change in deletions))
-
-
-def _hold_folders(found: ScanResult, held: HeldDeletions) -> None:
-    """Leave the deletions of folders to the last part, since what was in them may be held."""
-    left = held.without_folders(found.changes, found.moves)
-    for path in {change.path for change in found.changes} - {change.path for change in left}:
-        del found.entries[path]
-    found.changes = left
-
-
-def _release_inside(attachment: Attachment, found: ScanResult, held: HeldDeletions) -> None:
-    """Add what was in folders that are none any more: nothing is left below what is no folder."""
-    gone = {c.path for c in found.changes if is_directory(c.before) and not is_directory(c.after)}
-    released = held.release_below(gone)
-    known = ((one.path, attachment.index.get(one.path)) for one in released)
-    was = {path: entry.identity for path, entry in known if entry is not None}
-    found.apart += found.ends.add(released, (), was, {})
-    _add_deletions(found, released)
-
-
-def _is_content(one: tuple[str, Stamp]) -> bool:
-    """Whether a path has content: what has none comes first, so that moves of it are seen."""
-    return stat.S_IFMT(one[1].mode) not in (stat.S_IFDIR, OPAQUE)
-
-
-def _complete(attachment: Attachment, found: ScanResult) -> None:
-    """Find the moves of a part, what arrived, and what came or went unrecorded."""
-    now = {path: entry.identity for path, entry in found.entries.items() if entry is not None}
-    was: dict[str, str] = {}
-    if any(change.before for change in found.changes):
-        before = ((c.path, attachment.index.get(c.path)) for c in found.changes if c.before)
-        was = {path: entry.identity for path, entry in before if entry is not None}
-        found.moves = proven_moves(found.changes, was, now)
-        found.known |= set(was.values())
-    found.apart += found.ends.add(found.changes, found.moves, was, now)
-    for move in opaque_moves(found.changes, found.moves):
-        found.written += written_inside(attachment, move.target)
-    found.moved_in |= arrivals(found.changes, now, found.gone)
-    arrived = []
-    for change in found.changes:
-        path = change.path
-        if change.before is not None or change.after is None:
-            continue
-        if found.moved_in.isdisjoint((path, *parents(path))):
-            found.created.add(path)
-            if now.get(path, "") in found.known or not _is_older(attachment, path):
-                continue
-            if change.after.kind == "directory":
-                found.moved_in.add(path)
-        arrived.append(path)
-    arrived += [path for path in found.tracked_again if path not in arrived]
-    found.arrived = tuple(arrived)
-    found.unrecorded = unrecorded(found.changes, found.moves, found.moved_in, found.unrecorded)
-
-
-def _is_older(attachment: Attachment, path: str) -> bool:
-    """Whether what is new at a path was made before the last look: then it was elsewhere."""
-    looked = attachment.last_seen.looked
-    if looked is None or path in attachment.last_seen.created:
-        return False  # what was found then could not be recorded
-    born = attachment.workspace.born(path)
-    return born is not None and born < looked
 
 
 def _is_missed(attachment: Attachment, path: str, entry: IndexEntry) -> bool:
@@ -448,33 +467,3 @@ def _is_missed(attachment: Attachment, path: str, entry: IndexEntry) -> bool:
         return False
     # a stamp that may be racy, or of a file mapped into memory, has no ctime above zero
     return 0 < entry.stamp.ctime_ns < seen.looked
-
-
-def _add_change(
-    attachment: Attachment,
-    found: ScanResult,
-    path: str,
-    before: FileState | None,
-    after: FileState | None,
-    *,
-    keep: bool = True,
-) -> None:
-    change: FileChange | None = FileChange(path, before, after)
-    if is_opaque(before) or is_opaque(after):
-        if before is None and not keep and not is_listed(attachment):
-            return
-        change = opaque_change(attachment, path, before, after)
-    if change is None:
-        return
-    found.changes.append(change)
-    if attachment.last_seen.stamps.get(path) == UNTRACKED:
-        found.tracked_again.append(path)
-
-
-def recorded_state_lookup(attachment: Attachment, count: int) -> Callable[[str], FileState | None]:
-    """A function that gives the log's state of a path, fit for `count` calls; the lock is held."""
-    return (
-        attachment.projections.tree().get
-        if count > WHOLE_TREE_FROM
-        else attachment.projections.state
-    )

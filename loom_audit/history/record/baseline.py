@@ -8,7 +8,8 @@ from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.room import check_room
 from loom_audit.history.ground.without_gc import without_gc
 from loom_audit.history.look.attribution import outside_draft
-from loom_audit.history.look.capture import ScanResult, scan
+from loom_audit.history.look.batches import Batch
+from loom_audit.history.look.capture import scan
 from loom_audit.history.look.change_index import untracked_entries, update_index
 from loom_audit.history.look.opaque import left_out_rows
 from loom_audit.history.record.drift import record_drift
@@ -43,30 +44,18 @@ def take_baseline(attachment: Attachment, report: Report | None = None) -> None:
     AuditUnavailable when the store's disk is nearly full; what was recorded by then stays.
     """
 
-    def flush(found: ScanResult) -> None:
-        check_room(attachment, "the listing stopped", _LESS)
-        facts: list[Fact] = []
-        if found.changes:
-            facts.append(FilesChanged(tuple(found.changes), "baseline"))
-        if found.untracked:
-            facts.append(PathsUntracked(tuple(found.untracked)))
-        events = attachment.log.append([Draft(fact, "", OUTSIDE) for fact in facts])
-        update_index(
-            attachment, {**found.entries, **untracked_entries(attachment, found.untracked)}, events
-        )
-        found.untracked.clear()
-        attachment.lock.answer_signals(whole=True)
-
     with attachment.exclusive():
         if baseline_end(attachment):
             return
-        flush(ScanResult())
-        found = scan(attachment, flush, report=report, stage="baseline")
-        flush(found)
+        _let_in(attachment, [], Batch())
+        for found in scan(attachment, report=report, stage="baseline"):
+            facts = [FilesChanged(tuple(found.changes), "baseline")] if found.changes else []
+            _let_in(attachment, [Draft(fact, "", OUTSIDE) for fact in facts], found)
+            attachment.lock.answer_signals(whole=True)
         tree = attachment.projections.tree()
         files = [state for state in tree.values() if state.kind == "file"]
         size = sum(state.size for state in files)
-        fact = BaselineFinished(len(files), size, left_out_rows(found.left_out))
+        fact = BaselineFinished(len(files), size, left_out_rows(found.look.left_out))
         update_index(attachment, {}, attachment.log.append([Draft(fact, "", OUTSIDE)]))
 
 
@@ -79,15 +68,6 @@ def accept_scope(
     when the store's disk is nearly full; the old scope then stays.
     """
 
-    def let_in(found: ScanResult, *first: Draft) -> None:
-        check_room(attachment, "the listing stopped", _LESS)
-        drafts = [*first, *_let_in_drafts(found.changes)]
-        if found.untracked:
-            drafts.append(Draft(PathsUntracked(tuple(found.untracked)), "", OUTSIDE))
-        entries = {**found.entries, **untracked_entries(attachment, found.untracked)}
-        update_index(attachment, entries, attachment.log.append(drafts))
-        found.untracked.clear()
-
     with attachment.exclusive():
         if not baseline_end(attachment):
             attachment.log.append([Draft(fact, "", actor)])
@@ -96,14 +76,27 @@ def accept_scope(
         attachment.index.clear()
         limit = getattr(fact, "max_file_bytes", attachment.scope.max_file_bytes)
         attachment.last_seen.scope, attachment.last_seen.head = Scope(fact.ignore, limit), -1
-        found = scan(attachment, let_in)
-        if isinstance(fact, ScopeAccepted):
-            left_out, untracked = left_out_rows(found.left_out), _out_of_scope(attachment, found)
-            fact = replace(fact, left_out=left_out, untracked=untracked)
-        let_in(found, Draft(fact, "", actor))
+        for found in scan(attachment):
+            first = []
+            if found.last:
+                if isinstance(fact, ScopeAccepted):
+                    left_out = left_out_rows(found.look.left_out)
+                    untracked = _out_of_scope(attachment, found)
+                    fact = replace(fact, left_out=left_out, untracked=untracked)
+                first = [Draft(fact, "", actor)]
+            _let_in(attachment, [*first, *_let_in_drafts(found.changes)], found)
 
 
-def _out_of_scope(attachment: Attachment, found: ScanResult) -> tuple[str, ...]:
+def _let_in(attachment: Attachment, drafts: Sequence[Draft], found: Batch) -> None:
+    """Put on record what a listing found, and what it could not look at; AuditUnavailable."""
+    check_room(attachment, "the listing stopped", _LESS)
+    if found.untracked:
+        drafts = [*drafts, Draft(PathsUntracked(tuple(found.untracked)), "", OUTSIDE)]
+    entries = {**found.entries, **untracked_entries(attachment, found.untracked)}
+    update_index(attachment, entries, attachment.log.append(drafts))
+
+
+def _out_of_scope(attachment: Attachment, found: Batch) -> tuple[str, ...]:
     """The outermost paths of the tree that the scope leaves out; the inside of what is opaque
     leaves with the event that says so.
     """

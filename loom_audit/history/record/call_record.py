@@ -7,20 +7,14 @@ from msgspec.structs import replace
 from loom_audit.errors import Conflict
 from loom_audit.history.ground.continuous_log import DoesNotApply
 from loom_audit.history.ground.writer import Writer
-from loom_audit.history.look.attribution import (
-    attributed_drafts,
-    candidates,
-    is_shared,
-    with_missed,
-)
-from loom_audit.history.look.capture import ScanResult
+from loom_audit.history.look.attribution import attributed_drafts, candidates, is_shared
+from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.change_index import untracked_entries, update_index
 from loom_audit.history.look.closed_folders import inside_closed
 from loom_audit.history.look.doers import UNKNOWN, Candidate
-from loom_audit.history.look.looked import look_between
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.record.carrying_out import let_go
-from loom_audit.history.record.fitted import append_found, fitted
+from loom_audit.history.record.fitted import append_batch, fitted
 from loom_audit.model.coverage import FULL, Coverage, Level
 from loom_audit.model.events import (
     OUTSIDE,
@@ -32,6 +26,7 @@ from loom_audit.model.events import (
     Fact,
     FilesChanged,
     PathsUntracked,
+    Untracked,
 )
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.ports import Displaced, IndexEntry
@@ -111,18 +106,18 @@ class CallRecord:
 
     def add_foreign(self, changes: Iterable[FileChange]) -> None:
         """Store what this call did not change with the next commit, if there is anything."""
-        if listed := tuple(changes):
+        if listed := [*changes]:
             among = candidates(self.attachment, besides=self.key)
             among = Window.begin(self.attachment).with_survivors(among)
-            self.add_drafts(attributed_drafts(self.attachment, listed, among))
+            self.add_drafts(attributed_drafts(self.attachment, Batch(changes=listed), among))
 
     def add_drafts(self, drafts: Iterable[Draft]) -> None:
         """Store facts about somebody else's changes with the next commit."""
         self._drafts += drafts
 
-    def add_untracked(self, found: ScanResult, causes: Sequence[int] = ()) -> None:
+    def add_untracked(self, untracked: Iterable[Untracked], causes: Sequence[int] = ()) -> None:
         """Store what a scan could not look at with the next commit, and in which calls."""
-        if paths := tuple(inside_closed(self.attachment, found.untracked)):
+        if paths := tuple(inside_closed(self.attachment, untracked)):
             fact = PathsUntracked(paths, causes=tuple(causes))
             self.add_drafts([Draft(fact, "", OUTSIDE)])
             self.entries.update(untracked_entries(self.attachment, paths))
@@ -194,18 +189,15 @@ class CallRecord:
             self._not_indexed = [*self._not_indexed, *events]
         return events[-1].seq
 
-    def commit_foreign(self, found: ScanResult, among: Sequence[Candidate]) -> None:
-        """Store a part of a scan as changes of these candidates, and nothing of what waits.
+    def commit_foreign(self, found: Batch, among: Sequence[Candidate]) -> None:
+        """Store what a look found as changes of these candidates, and nothing of what waits.
 
-        The window goes on, since the scan does.
+        The window goes on, since the look does.
         """
+        events = append_batch(self.attachment, found, among)
         self.entries.update(found.entries)
-        if found.changes:
-            look = with_missed(self.attachment, look_between(self.attachment, among), found.missed)
-            drafts = attributed_drafts(
-                self.attachment, found.changes, among, found.moves, found.arrived, look=look
-            )
-            self.update_index(append_found(self.attachment, drafts, self.entries, among))
+        if events:
+            self.update_index(events)
 
     def update_index(self, events: Sequence[Event]) -> None:
         """Let the index follow these events, and those before that it has not followed yet."""

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.history.look.attribution import attributed_drafts, candidates, with_missed
-from loom_audit.history.look.capture import ScanResult, scan
+from loom_audit.history.look.attribution import candidates
+from loom_audit.history.look.batches import Batch
+from loom_audit.history.look.capture import scan
 from loom_audit.history.look.change_index import update_index
-from loom_audit.history.look.looked import look_between
 from loom_audit.history.look.survivors import Window
-from loom_audit.history.record.fitted import append_found
+from loom_audit.history.record.fitted import append_batch
 from loom_audit.history.record.interrupted import record_interrupted
 
 
@@ -19,27 +19,18 @@ def record_drift(attachment: Attachment, wanted: Callable[[str], bool] | None = 
 
     Only at `wanted` paths: what is elsewhere is found again by the next scan.
     """
-
     open_calls = attachment.projections.open_calls()
     record_interrupted(attachment, open_calls)
     among = candidates(attachment, open_calls)  # of before the scan
     window = Window.begin(attachment)
-
-    def flush(found: ScanResult) -> None:
-        found = found if wanted is None else _only(found, wanted)
-        among_now = window.with_survivors(among)
-        look = with_missed(attachment, look_between(attachment, among_now), found.missed)
-        drafts = attributed_drafts(
-            attachment, found.changes, among_now, found.moves, found.arrived, look=look
-        )
-        events = append_found(attachment, drafts, found.entries, among_now)
+    for batch in scan(attachment):
+        found = batch if wanted is None else _only(batch, wanted)
+        events = append_batch(attachment, found, window.with_survivors(among))
         update_index(attachment, found.entries, events)
-
-    flush(scan(attachment, flush))
     window.end()
 
 
-def _only(found: ScanResult, wanted: Callable[[str], bool]) -> ScanResult:
+def _only(found: Batch, wanted: Callable[[str], bool]) -> Batch:
     return replace(
         found,
         changes=[change for change in found.changes if wanted(change.path)],

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import STALE, Attachment
 from loom_audit.history.ground.continuous_log import DoesNotApply
-from loom_audit.history.look.attribution import outside_draft
+from loom_audit.history.look.attribution import attributed_drafts, outside_draft
+from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.doers import Candidate
 from loom_audit.history.record.steps import Preconditions
 from loom_audit.model.continuity import TreeFold
@@ -97,6 +98,14 @@ def append_found(
         found = fitted(attachment, drafts, others)
         entries.update(found.entries)
         return attachment.log.append(found.drafts)
+
+
+def append_batch(
+    attachment: Attachment, found: Batch, among: Sequence[Candidate]
+) -> Sequence[Event]:
+    """Append what a look between calls found, of the candidates or from outside."""
+    drafts = attributed_drafts(attachment, found, among)
+    return append_found(attachment, drafts, found.entries, among)
 
 
 def _is_owned(draft: Draft) -> bool:

@@ -9,23 +9,22 @@ from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import (
     acting_calls,
+    attributed,
     attributed_drafts,
     candidates,
     candidates_with,
     ended_unseen,
-    found_fact,
     innermost,
-    with_missed,
 )
-from loom_audit.history.look.capture import ScanResult, scan
-from loom_audit.history.look.doers import Candidate, Told, by_doers
+from loom_audit.history.look.batches import Batch, WholeLook
+from loom_audit.history.look.capture import scan
+from loom_audit.history.look.doers import Candidate, Told
 from loom_audit.history.look.looked import look_between, look_made
 from loom_audit.history.look.survivors import Left, Running, Window
 from loom_audit.history.record.call_record import LATE, CallRecord
 from loom_audit.history.record.interrupted import SOURCE, record_interrupted
 from loom_audit.history.record.watching import note_command, note_unchecked
 from loom_audit.model.events import FilesChanged
-from loom_audit.model.plans.applicable import in_applicable_order
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, Stamp
 
@@ -96,21 +95,17 @@ def look_before(record: CallRecord, *, within: int | None = None) -> list[Candid
     open_calls = record.attachment.projections.open_calls()
     others = candidates(record.attachment, open_calls, besides=record.key)
     window = Window.begin(record.attachment)
-
-    def flush(part: ScanResult) -> None:
-        record.commit_foreign(part, window.with_survivors(others))
-
     record_interrupted(record.attachment, open_calls)
-    found = scan(record.attachment, flush)
-    record.window = window
-    among = window.with_survivors(others)
+    for batch in scan(record.attachment):
+        among = window.with_survivors(others)
+        if not batch.last:
+            record.commit_foreign(batch, among)
     attachment, here = record.attachment, record.writer.session
     look = look_between(attachment, among, heard=here, within=within)
-    look = with_missed(attachment, look, found.missed)
-    moved = found.moves, found.arrived
-    record.add_drafts(attributed_drafts(attachment, found.changes, among, *moved, look=look))
-    record.entries.update(found.entries)
-    record.add_untracked(found)
+    record.add_drafts(attributed_drafts(attachment, batch, among, look))
+    record.entries.update(batch.entries)
+    record.window = window
+    record.add_untracked(batch.look.untracked)
     record.commit_and_index()
     return others
 
@@ -156,41 +151,36 @@ def collect_changes(
     *,
     late: Callable[[], bool],
     heard: Callable[[], bool] = lambda: False,
-) -> ScanResult:
+) -> WholeLook:
     """Scan, and collect what changed as that of these candidates; the lock is held."""
-    own, attachment = record.key, record.attachment
     window = Window.begin(record.attachment)
-
-    def add(found: ScanResult) -> None:
-        record.entries.update(found.entries)
-        ordered = sorted(
-            window.with_survivors(among),
-            key=lambda one: (one.key != own, one.outlived, one.requested),
-        )
-        is_late = late()
-        if is_late:
-            record.lower_coverage(LATE)
-        here = record.writer.session if heard() else ""
-        look = look_made(attachment, ordered, late=is_late, heard=here, goes_on=not is_late)
-        look = with_missed(attachment, look, found.missed)
-        for doers, part in in_applicable_order(by_doers(found.changes, ordered, look)):
-            moved = found.moves, found.arrived
-            if not doers.outside and doers.among[0].key == own:
-                record.add_changes(found_fact(doers, part, *moved))
-            else:
-                drafts = attributed_drafts(attachment, part, ordered, *moved, look=look)
-                record.add_drafts(drafts)
-
-    def flush(found: ScanResult) -> None:
-        add(found)
-        record.commit_and_index()
-
     record_interrupted(record.attachment, open_calls)
-    found = scan(record.attachment, flush, after_the_fact=True)
-    add(found)
+    for batch in scan(record.attachment, after_the_fact=True):
+        _collect(record, batch, window.with_survivors(among), late=late(), heard=heard())
+        if not batch.last:
+            record.commit_and_index()
     record.window = window
-    record.add_untracked(found, [one.requested for one in among])
-    return found
+    record.add_untracked(batch.look.untracked, [one.requested for one in among])
+    return batch.look
+
+
+def _collect(
+    record: CallRecord, found: Batch, among: Sequence[Candidate], *, late: bool, heard: bool
+) -> None:
+    """Collect what the look after a call found, as the call's and as that of others."""
+    own = record.key
+    ordered = sorted(among, key=lambda one: (one.key != own, one.outlived, one.requested))
+    if late:
+        record.lower_coverage(LATE)
+    here = record.writer.session if heard else ""
+    look = look_made(record.attachment, ordered, late=late, heard=here, goes_on=not late)
+    for doers, drafts in attributed(record.attachment, found, ordered, look):
+        fact = drafts[0].fact
+        if not doers.outside and doers.among[0].key == own and isinstance(fact, FilesChanged):
+            record.add_changes(fact)
+        else:
+            record.add_drafts(drafts)
+    record.entries.update(found.entries)
 
 
 def _add_changes_recorded_by_others(record: CallRecord, own: Call) -> None:

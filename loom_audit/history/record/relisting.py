@@ -8,7 +8,7 @@ from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.ground.room import check_room
 from loom_audit.history.ground.verified_tree import VerifiedTree
 from loom_audit.history.ground.without_gc import without_gc
-from loom_audit.history.look.capture import ScanResult, scan_whole
+from loom_audit.history.look.capture import scan_whole
 from loom_audit.history.look.change_index import untracked_entries, update_index
 from loom_audit.history.record.open_calls import calls_in_the_way, open_call_error
 from loom_audit.model.coverage import Coverage
@@ -28,19 +28,6 @@ def relist(
     a call that changes files is open. Listed in parts: until the last is on record nothing has
     changed, and after an interruption it is done again.
     """
-    parts = 0
-
-    def append(found: ScanResult, *, last: bool) -> Sequence[Event]:
-        nonlocal parts
-        parts += 1
-        check_room(attachment, "the listing stopped", "")
-        untracked = tuple(found.untracked) if last else ()
-        fact = TreeRelisted(tuple(found.changes), parts, last, untracked)
-        events = attachment.log.append([Draft(fact, "", actor)])
-        entries = {**found.entries, **untracked_entries(attachment, untracked)}
-        update_index(attachment, entries, events)
-        return events
-
     with attachment.exclusive():
         if not VerifiedTree(proven, attachment.tables).fold(may_be_broken=True).broken:
             raise Conflict(
@@ -50,11 +37,14 @@ def relist(
             )
         if busy := calls_in_the_way(attachment):
             raise open_call_error(attachment, busy)
-
-        def flush(found: ScanResult) -> None:
-            append(found, last=False)
-
-        return append(scan_whole(attachment, flush, report), last=True)[-1]
+        for part, found in enumerate(scan_whole(attachment, report), 1):
+            check_room(attachment, "the listing stopped", "")
+            untracked = tuple(found.look.untracked) if found.last else ()
+            fact = TreeRelisted(tuple(found.changes), part, found.last, untracked)
+            events = attachment.log.append([Draft(fact, "", actor)])
+            entries = {**found.entries, **untracked_entries(attachment, untracked)}
+            update_index(attachment, entries, events)
+        return events[-1]
 
 
 def lower_coverage(attachment: Attachment, numbers: Sequence[int]) -> None:

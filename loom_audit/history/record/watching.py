@@ -7,19 +7,13 @@ everything finds what the kernel did not tell: any of the calls in between may h
 
 from loom_audit.errors import AuditError, AuditUnavailable
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.history.look.attribution import (
-    attributed_drafts,
-    candidates,
-    lowered_draft,
-    unchecked,
-    with_missed,
-)
-from loom_audit.history.look.capture import ScanResult, scan
+from loom_audit.history.look.attribution import candidates, lowered_draft, unchecked
+from loom_audit.history.look.batches import Batch
+from loom_audit.history.look.capture import scan
 from loom_audit.history.look.change_index import update_index
-from loom_audit.history.look.looked import look_between
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.record.drift import record_drift
-from loom_audit.history.record.fitted import append_found
+from loom_audit.history.record.fitted import append_batch
 from loom_audit.ports import Watch
 
 WATCHED_FROM = 2
@@ -89,25 +83,18 @@ def _check(attachment: Attachment) -> None:
     watch, attachment.last_seen.watch = attachment.last_seen.watch, None
     among = candidates(attachment)
     window = Window.begin(attachment)
-
-    def flush(found: ScanResult) -> None:
-        among_now = window.with_survivors(among)
-        missed = found.missed | _missed(watch, found)
-        look = with_missed(attachment, look_between(attachment, among_now), missed)
-        drafts = attributed_drafts(
-            attachment, found.changes, among_now, found.moves, found.arrived, look=look
-        )
-        events = append_found(attachment, drafts, found.entries, among)
-        update_index(attachment, found.entries, events)
-
     try:
-        flush(scan(attachment, flush))
+        for batch in scan(attachment):
+            among_now = window.with_survivors(among)
+            batch.missed |= _missed(watch, batch)
+            events = append_batch(attachment, batch, among_now)
+            update_index(attachment, batch.entries, events)
     finally:
         attachment.last_seen.watch = watch
     window.end()
 
 
-def _missed(watch: Watch | None, found: ScanResult) -> set[str]:
+def _missed(watch: Watch | None, found: Batch) -> set[str]:
     """Where something was found of which the kernel has told nothing, not even now."""
     if watch is None or not found.changes:
         return set()

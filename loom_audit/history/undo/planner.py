@@ -9,7 +9,7 @@ from loom_audit.errors import Conflict, PermissionDenied
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.without_gc import without_gc
 from loom_audit.history.look.arrivals import Arrivals
-from loom_audit.history.look.capture import scan
+from loom_audit.history.look.capture import look_once
 from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.history.look.observation import names_in
 from loom_audit.history.look.special_files import moved_aside, special_kind
@@ -362,7 +362,7 @@ class Planner:
         """
         if not whole and not self._differing_paths(touched):
             return FilesChanged((), "outside")
-        found = scan(self.attachment, lambda _: None, keep=False)
+        found = look_once(self.attachment)
         unrecorded = as_recorded(self.attachment, found.changes, among)
         taken = {one.change.path for one in unrecorded if is_taken(one)}
         touched = {one.path for one in found.changes if one.path in touched} | taken
