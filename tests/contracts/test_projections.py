@@ -688,6 +688,22 @@ def test_a_tree_is_found_from_keyframes(stored: Opened, monkeypatch: pytest.Monk
     assert rows_of(stored) == before
 
 
+def test_what_is_as_listed_among_hundreds_that_changed_since_is_not_told_of(
+    stored: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number is among theirs, and a tree that lacks it would be another one."""
+    monkeypatch.setattr("loom_audit.sql.projections.keyframes.KEYFRAME_EVENTS", 2)
+    old, new = stored.file(b"old"), stored.file(b"new")
+    names = [f"n{n:03}" for n in range(300)]
+    stored.change(*(FileChange(name, None, old) for name in names))
+    stored.change(FileChange("listed", None, old))
+    changed = [name for name in names if name != "n150"]
+    stored.change(*(FileChange(name, old, new) for name in changed))
+    assert [*stored.projections.keyframes(3)] == [2]
+    assert stored.projections.tree_since(2, changed) == dict.fromkeys(changed, new)
+    assert stored.projections.tree_since(2, ["n150"])["n150"] == old
+
+
 def test_keyframes_are_due_every_ten_thousand_events(stored: Opened) -> None:
     change = FileChange("x", None, stored.file(b"x"))
     stored.change(change)

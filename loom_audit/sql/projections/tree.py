@@ -207,7 +207,10 @@ def since(
             now[row[0]] = (row[0], row[1], row[2], row[3])
     with corrupt_on_mismatch():
         names = _by_number(connection, "path", "path", {*gone, *now})
-    found: dict[str, FileState | None] = {unpack_path(name): None for name in names.values()}
+        # names are read of numbers in between as well, and what they are of is as it was
+        found: dict[str, FileState | None] = {
+            unpack_path(names[number]): None for number in (*gone, *now)
+        }
     for some in chunks([pack_path(path) for path in paths if path not in found]):
         wanted, values = in_list("p", some)
         sql = f"SELECT number FROM path WHERE log = :log AND path IN ({wanted})"
