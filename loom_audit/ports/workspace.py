@@ -1,5 +1,6 @@
 """The directory an agent works in, and the index of what was last seen in it."""
 
+import marshal
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from stat import S_ISDIR
@@ -115,6 +116,47 @@ class Stamps:
         yield from self.directories
         for folder, names in self.files.items():
             yield from (f"{folder}/{name}" if folder else name for name in names)
+
+
+class StampedPaths:
+    """Paths with their stamps, which are packed: there may be as many as there are files."""
+
+    def __init__(self) -> None:
+        self._paths: list[str] = []
+        self._stamps: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __iter__(self) -> Iterator[tuple[str, Stamp]]:
+        """Those that were not taken."""
+        for path, stamp in zip(self._paths, self._stamps, strict=True):
+            if stamp:
+                yield path, _unpacked(stamp)
+
+    def add(self, path: str, stamp: Stamp) -> None:
+        self._paths.append(path)
+        self._stamps.append(marshal.dumps((*stamp,)))
+
+    def copy(self) -> "StampedPaths":
+        """The same paths, of which none is taken with these."""
+        copied = StampedPaths()
+        copied.extend(self)
+        return copied
+
+    def extend(self, others: "StampedPaths") -> None:
+        self._paths += others._paths
+        self._stamps += others._stamps
+
+    def take(self) -> Iterator[tuple[str, Stamp]]:
+        """Each in turn; it is taken when the next one is asked for."""
+        for n, path in enumerate(self._paths):
+            yield path, _unpacked(self._stamps[n])
+            self._stamps[n] = b""
+
+
+def _unpacked(stamp: bytes) -> Stamp:
+    return Stamp._make(marshal.loads(stamp))
 
 
 class Attributes(NamedTuple):

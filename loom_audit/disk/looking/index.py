@@ -82,7 +82,7 @@ class DiskChangeIndex:
             changed = {path: entry for path, entry in entries.items() if self._get(path) != entry}
             if not changed and head == self._head:
                 return
-            batch = _encode(changed, head)
+            batch = b"".join(_encode(changed, head))
             end = self._read_end + len(batch)
             if end > _SMALL and end > 3 * (self._live_bytes + len(batch)) and not self._unread:
                 self._apply(changed, head)
@@ -224,32 +224,36 @@ class DiskChangeIndex:
     def _rewrite(self) -> None:
         """One batch with all there is, renamed over the old file."""
         temporary = f"{self._path}.{os.getpid()}"
-        batch = _encode(self._entries, self._head) if self._entries or self._head else b""
+        batch = _encode(self._entries, self._head) if self._entries or self._head else []
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         start = MAGIC + os.urandom(8)
         try:
-            _write(descriptor, start + batch, 0)
+            end = 0
+            for part in (start, *batch):
+                _write(descriptor, part, end)
+                end += len(part)
         except BaseException:
             os.unlink(temporary)
             raise
         finally:
             os.close(descriptor)
         os.rename(temporary, self._path)
-        self._start, self._read_end = start, _START + len(batch)
+        self._start, self._read_end = start, end
 
 
 def _identity(seen: os.stat_result) -> tuple[int, int, int]:
     return seen.st_ino, seen.st_size, seen.st_mtime_ns
 
 
-def _write(descriptor: int, data: bytes, offset: int) -> None:
+def _write(descriptor: int, data: bytes | bytearray, offset: int) -> None:
     rest = memoryview(data)
     while rest:
         written = os.pwrite(descriptor, rest, offset)
         rest, offset = rest[written:], offset + written
 
 
-def _encode(entries: Mapping[str, IndexEntry | None], head: int) -> bytes:
+def _encode(entries: Mapping[str, IndexEntry | None], head: int) -> list[bytes | bytearray]:
+    """A batch, in parts: that of all there is is not to be held twice."""
     kinds, stamps, hashes, identities = bytearray(), bytearray(), bytearray(), bytearray()
     for entry in entries.values():
         if entry is None:
@@ -264,8 +268,12 @@ def _encode(entries: Mapping[str, IndexEntry | None], head: int) -> bytes:
         hashes += _NO_HASH if blob is None else bytes.fromhex(blob)
         identities += bytes.fromhex(identity) if identity else _NO_IDENTITY
     paths = "\0".join(entries).encode("utf-8", "surrogateescape")
-    body = b"".join((_HEAD.pack(head, len(entries)), kinds, stamps, hashes, identities, paths))
-    return _BATCH.pack(len(body), zlib.crc32(body)) + body
+    first = _HEAD.pack(head, len(entries))
+    body: list[bytes | bytearray] = [first, kinds, stamps, hashes, identities, paths]
+    checksum = 0
+    for part in body:
+        checksum = zlib.crc32(part, checksum)
+    return [_BATCH.pack(sum(map(len, body)), checksum), *body]
 
 
 def _pack_stamp(stamp: Stamp) -> bytes:

@@ -28,6 +28,7 @@ from loom_audit.ports import (
     Projections,
     Runner,
     Stamp,
+    StampedPaths,
     Stamps,
     Watch,
     Workspace,
@@ -45,6 +46,9 @@ STALE = Stamp(0, 0, 0, 0, 0)
 """A stamp that never equals a real one, so that the path is read again."""
 UNTRACKED = Stamp(0, 0, 0, 0, 1)
 """As STALE, for a path on record as untracked; when it is absent later it counts as deleted."""
+
+ABSENT = Stamp(0, 0, 0, 0, 2)
+"""Stands for what is not there where something was told of it."""
 
 
 class LastSeen(Struct):
@@ -70,7 +74,7 @@ class LastSeen(Struct):
     created: set[str] = field(default_factory=set)
     commands: int = 0
     watch: Watch | None = None
-    told: dict[str, Stamp | None] = field(default_factory=dict)
+    told: StampedPaths = field(default_factory=StampedPaths)
     unchecked: set[int] = field(default_factory=set)
 
 

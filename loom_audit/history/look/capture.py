@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from loom_audit.errors import AuditError, AuditUnavailable, PermissionDenied
-from loom_audit.history.ground.attachment import STALE, UNTRACKED, Attachment
+from loom_audit.history.ground.attachment import ABSENT, UNTRACKED, Attachment
 from loom_audit.history.look.batches import Batch, Unmatched, WholeLook
 from loom_audit.history.look.change_index import (
     catch_up,
@@ -49,6 +49,7 @@ from loom_audit.ports import (
     Progress,
     Report,
     Stamp,
+    StampedPaths,
     Stamps,
     Watch,
 )
@@ -59,8 +60,8 @@ CLOCK_OF_FILES = 5 if sys.platform == "linux" else time.CLOCK_REALTIME
 It is up to a tick behind the clock, so that only by it nothing is dated before it was made.
 """
 
-WHOLE_TREE_FROM = 500
-"""For more paths than this the whole tree is read once instead of path by path."""
+WHOLE_TREE_FROM, WHOLE_TREE_TO = 500, 50_000
+"""For more paths than this the whole tree is read once, where it is not too large to be held."""
 
 Differences = Iterable[tuple[str, Stamp | str | None]]
 
@@ -90,6 +91,8 @@ def scan(
     look = _Scan(attachment, known, keep=keep, after_the_fact=after_the_fact)
     watch = attachment.last_seen.watch if keep and not anew else None
     look.sort_out(_differences(attachment, known, look.whole, watch))
+    if watch is not None:
+        attachment.last_seen.told = look.told
     for batch in look.batches(report, stage):
         if keep and batch.last:
             seen, whole = attachment.last_seen, look.whole
@@ -123,7 +126,7 @@ def recorded_state_lookup(attachment: Attachment, count: int) -> Callable[[str],
     """A function that gives the log's state of a path, fit for `count` calls; the lock is held."""
     return (
         attachment.projections.tree().get
-        if count > WHOLE_TREE_FROM
+        if WHOLE_TREE_FROM < count <= WHOLE_TREE_TO
         else attachment.projections.state
     )
 
@@ -136,14 +139,10 @@ def _differences(
     if watch is None:
         yield from workspace.differences(attachment.scope, known, whole.left_out)
         return
-    for path, stamp in seen.told.items():
-        if known.get(path) != stamp:
+    for path, stamp in seen.told:
+        if (known.get(path) or ABSENT) != stamp:
             watch.touch(path)
-    told: dict[str, Stamp | None] = {}
-    for path, found in workspace.differences(attachment.scope, known, whole.left_out, watch):
-        told[path] = UNTRACKED if isinstance(found, str) else found
-        yield path, found
-    seen.told = told
+    yield from workspace.differences(attachment.scope, known, whole.left_out, watch)
     if watch.why_whole:
         seen.unchecked.clear()
 
@@ -153,7 +152,7 @@ class _Scan:
 
     `recorded` gives the log's state of a path. Of the whole look, `moved_in` are the paths that are
     in scope by now, `vanished` the paths without a state by identity, `created` the new paths that
-    did not arrive with a folder.
+    did not arrive with a folder, and `told` what differs and how.
     """
 
     def __init__(
@@ -175,7 +174,8 @@ class _Scan:
         self._unmatched = Unmatched()
         self._gone: set[str] = set()
         self._folders: list[tuple[str, Stamp]] = []
-        self._contents: list[tuple[str, Stamp]] = []
+        self._contents = StampedPaths()
+        self.told = StampedPaths()
         self._moved_in: set[str] = set()
         self._vanished: dict[str, str] = {}
         self._on_record: set[str] | None = None
@@ -186,6 +186,7 @@ class _Scan:
         attachment = self._attachment
         untracked: list[Untracked] = []
         gone: set[str] = set()
+        replacing = StampedPaths()
         for path, stamp in differences:
             if isinstance(stamp, str):
                 untracked.append(Untracked(path, stamp))
@@ -193,16 +194,24 @@ class _Scan:
                 gone.add(path)
             elif stat.S_IFMT(stamp.mode) in (stat.S_IFDIR, OPAQUE):
                 self._folders.append((path, stamp))
+            elif path in self._known.directories:
+                replacing.add(path, stamp)
             else:
-                self._contents.append((path, stamp))
+                self._contents.add(path, stamp)
+        self._contents.extend(replacing)
+        self.told = self._contents.copy()
+        for path, stamp in self._folders:
+            self.told.add(path, stamp)
+        for path in gone:
+            self.told.add(path, ABSENT)
+        for one in untracked:
+            self.told.add(one.path, UNTRACKED)
         self._gone = _surely_gone(gone, untracked, self._known)
         for one in untracked:
             self._add_untracked(one)
         if self._recorded is None:
             count = len(self._folders) + len(self._contents) + len(self._gone)
             self._recorded = recorded_state_lookup(attachment, count)
-        self._contents.sort(key=self._replaces_folder)
-        self._contents.reverse()  # the first is taken from the end
         self._links = ScannedLinks(self._contents, self._gone, self._known, self._state)
 
     def batches(self, report: Report | None, stage: str) -> Iterator[Batch]:
@@ -226,19 +235,17 @@ class _Scan:
                 yield self._finished()
         if not plain:
             self._delete_moved_folders()
-        while self._contents:
-            path, stamp = self._contents[-1]
+        for n, (path, stamp) in enumerate(self._contents.take(), len(self._folders)):
             before = self._state(path)
             for inside in self._inside_of(path) if is_directory(before) else ():
                 self._delete(inside)
                 if self._is_full():
                     yield self._finished()
             self._look_at(path, stamp, before)
-            self._contents.pop()
             if self._is_full():
                 yield self._finished()
-            if report and len(self._contents) % 200 == 0:
-                report(Progress(stage, count - len(self._contents), count))
+            if report and n % 200 == 0:
+                report(Progress(stage, n, count))
         for path in (*self._unmatched.take_files(), *self._unmatched.take_folders()):
             self._delete(path)
             if self._is_full():
@@ -252,13 +259,6 @@ class _Scan:
     def _state(self, path: str) -> FileState | None:
         assert self._recorded is not None
         return self._recorded(path)
-
-    def _replaces_folder(self, content: tuple[str, Stamp]) -> bool:
-        """Whether what has content now is where a folder was."""
-        known = self._known.get(content[0])
-        if known is None or not (known == STALE or stat.S_ISDIR(known.mode)):
-            return False
-        return is_directory(self._state(content[0]))
 
     def _has_opaque(self) -> bool:
         """Whether an opaque entry came, went or is something else."""
@@ -432,10 +432,10 @@ class _Scan:
 
     def _was_known(self, identity: str) -> bool:
         """Whether a file was on record at a path of another batch."""
-        if self._on_record is None and self._contents:
-            known = self._attachment.index.load()
-            self._on_record = {known[path].identity for path, _ in self._contents if path in known}
-        return identity in self._unmatched.left or identity in (self._on_record or ())
+        if self._on_record is None:
+            entries = (self._attachment.index.get(path) for path, _ in self._contents)
+            self._on_record = {entry.identity for entry in entries if entry is not None}
+        return identity in self._unmatched.left or identity in self._on_record
 
 
 def _identities(entries: dict[str, IndexEntry | None]) -> dict[str, str]:

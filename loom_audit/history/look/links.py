@@ -43,7 +43,7 @@ class ScannedLinks:
 
     def __init__(
         self,
-        doubtful: Sequence[tuple[str, Stamp]],
+        doubtful: Iterable[tuple[str, Stamp]],
         gone: set[str],
         known: Stamps,
         recorded: Callable[[str], FileState | None],

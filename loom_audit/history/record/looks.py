@@ -189,9 +189,14 @@ def _add_changes_recorded_by_others(record: CallRecord, own: Call) -> None:
     As the log says it: coverage must not be raised by who alters the tables.
     """
     log = record.attachment.log
-    since = EventFilter(after=own.requested, kinds=(FilesChanged.kind,))
-    for event in log.read(since) if log.head() > own.requested else ():
-        fact = event.fact
+    after, head = own.requested, log.head()
+    while after < head:
+        # one by one, since each may have as many changes as a batch takes
+        found = [*log.read(EventFilter(after=after, kinds=(FilesChanged.kind,), limit=1))]
+        if not found:
+            break
+        [event] = found
+        fact, after = event.fact, event.seq
         if not isinstance(fact, FilesChanged) or fact.origin == "outside":
             continue
         is_own = (event.session, fact.call_id) == (own.session, own.call_id)

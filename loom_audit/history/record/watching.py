@@ -14,7 +14,7 @@ from loom_audit.history.look.change_index import update_index
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.fitted import append_batch
-from loom_audit.ports import Watch
+from loom_audit.ports import StampedPaths, Watch
 
 WATCHED_FROM = 2
 """The command of a session before which the watch begins: most have only one."""
@@ -74,7 +74,7 @@ def _stop(attachment: Attachment) -> None:
     if seen.watch is not None:
         seen.watch.close()
     seen.watch = None
-    seen.told.clear()
+    seen.told = StampedPaths()
     seen.unchecked.clear()
 
 

@@ -26,6 +26,9 @@ INLINE_BYTES = 256 * 1024
 """Most stored bytes that lie in a row; more become a file."""
 
 CACHE_BYTES = 32 * 1024 * 1024
+_CACHE_ROW = 256
+"""What a content takes in the cache beside its bytes."""
+
 MIN_BASE = 64
 """Shortest content that another is stored against."""
 
@@ -257,9 +260,10 @@ class SqlBlobStore:
         with self._lock:
             if digest not in self._cache:
                 self._cache[digest] = content
-                self._cached_bytes += len(content)
+                self._cached_bytes += len(content) + _CACHE_ROW
                 while self._cached_bytes > CACHE_BYTES:
-                    self._cached_bytes -= len(self._cache.popitem(last=False)[1])
+                    _, gone = self._cache.popitem(last=False)
+                    self._cached_bytes -= len(gone) + _CACHE_ROW
 
 
 def base_version(version: int) -> int:
