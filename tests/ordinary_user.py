@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit import Session, builtin_registry, open_store
+from loom_audit import AuditedWorkspace, Session, builtin_registry, open_store
 
 NOBODY = 65534
 
@@ -54,3 +54,20 @@ def ordinary_session(
             (folder / "w" / path).write_text(text)
         with open_store() as store, store.attach(folder / "w").session("tester") as session:
             yield session
+
+
+@pytest.fixture
+def session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    """A session of an ordinary user in a workspace of the `FILES` of a module of tests."""
+    with ordinary_session(request.module.FILES, monkeypatch) as session:
+        yield session
+
+
+def run(session: Session, *commands: str) -> AuditedWorkspace:
+    """Run shell commands, each as one call, with the rights of the account that they are of."""
+    for command in commands:
+        with session.recording("command"):
+            subprocess.run(
+                ["sh", "-p", "-e", "-c", command], cwd=session.workspace.root, check=True
+            )
+    return session.workspace

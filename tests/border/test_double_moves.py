@@ -1,7 +1,6 @@
 """What arrived by a move is deleted by no plan, however often it moved."""
 
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,11 +11,11 @@ from msgspec.structs import replace
 from loom_audit import AuditedWorkspace, AuditStore, ToolResult, open_store
 from loom_audit.disk.access.system import probe
 from loom_audit.errors import Conflict
-from loom_audit.history.look.capture import CLOCK_OF_FILES
 from loom_audit.model.plans.planning import Plan
 from tests.border.conftest import Run
 from tests.border.test_folders import OBJECTS, PACKAGES, everything, make
 from tests.clients import client as client
+from tests.ticks import wait_a_tick
 
 MOVES = pytest.mark.parametrize(
     "commands",
@@ -124,13 +123,6 @@ def test_single_undos_and_redos_of_a_chain_of_moves_give_each_tree_again(
         workspace.carry_out(workspace.plan_revert([rolled_back]))
         assert everything(root) == trees[-2]
     assert workspace.status().drift == () and workspace.verify().ok
-
-
-def wait_a_tick() -> None:
-    """Until what is made now is dated later than what was made before."""
-    began = time.clock_gettime_ns(CLOCK_OF_FILES)
-    while time.clock_gettime_ns(CLOCK_OF_FILES) == began:
-        time.sleep(0.001)
 
 
 PLANS: dict[str, Callable[[AuditedWorkspace, int, list[int]], Plan]] = {

@@ -1,7 +1,5 @@
 """Moved folders with something in them that nobody may read, as an ordinary user."""
 
-import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,24 +7,10 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.errors import NotFound
-from tests.ordinary_user import ordinary_session
+from tests.ordinary_user import run
+from tests.ordinary_user import session as session
 
 FILES = {".git/HEAD": "ref\n", ".git/sub/x": "one\n", "a.txt": "a\n", "src/f": "f\n"}
-
-
-@pytest.fixture
-def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
-    with ordinary_session(FILES, monkeypatch) as session:
-        yield session
-
-
-def run(session: Session, *commands: str) -> AuditedWorkspace:
-    for command in commands:
-        with session.recording("command"):
-            subprocess.run(
-                ["sh", "-p", "-e", "-c", command], cwd=session.workspace.root, check=True
-            )
-    return session.workspace
 
 
 def names(workspace: AuditedWorkspace) -> list[str]:

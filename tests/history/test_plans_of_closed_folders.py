@@ -1,32 +1,16 @@
 """Plans for paths in folders into which nobody may look, as an ordinary user."""
 
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from loom_audit import AuditedWorkspace, Session
+from loom_audit import Session
 from loom_audit.errors import AuditError
-from tests.ordinary_user import ordinary_session
+from tests.ordinary_user import run
+from tests.ordinary_user import session as session
 
 FILES = {"d/x": "one\n", "d/y": "two\n"}
 UNREADABLE = "it cannot be read, so what is there is not known"
-
-
-@pytest.fixture
-def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
-    with ordinary_session(FILES, monkeypatch) as session:
-        yield session
-
-
-def run(session: Session, *commands: str) -> AuditedWorkspace:
-    for command in commands:
-        with session.recording("command"):
-            subprocess.run(
-                ["sh", "-p", "-e", "-c", command], cwd=session.workspace.root, check=True
-            )
-    return session.workspace
 
 
 @pytest.mark.parametrize("mode", ["000", "444"])

@@ -5,7 +5,6 @@ import hashlib
 import os
 import random
 import stat
-import time
 import zlib
 from collections.abc import Container, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -18,7 +17,6 @@ from loom_audit import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.disk.looking import inotify
 from loom_audit.errors import AuditUnavailable
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.history.look.capture import CLOCK_OF_FILES
 from loom_audit.history.record import watching
 from loom_audit.history.record.drift import record_drift
 from loom_audit.model.events import CoverageLowered, FilesChanged
@@ -27,6 +25,7 @@ from loom_audit.model.records import Call
 from loom_audit.model.scope import Scope
 from loom_audit.sandbox import confining_runner
 from tests.in_scope import Fact, everything_in_scope
+from tests.ticks import wait_a_tick
 from tests.trees import tree_of
 from tests.upheaval import Upheaval, act_alone, made_folders
 
@@ -168,13 +167,6 @@ def test_what_was_missed_is_not_said_to_be_of_the_call_after_which_it_is_found(
     assert (writer.coverage.level, writer.coverage.reasons) == ("partial", ("found later: a.txt",))
     assert finder.coverage.level == last.coverage.level == "full"
     assert recorded(workspace) == tree_of(root) and workspace.verify().ok
-
-
-def wait_a_tick() -> None:
-    """Until what happens next is dated later."""
-    began = time.clock_gettime_ns(CLOCK_OF_FILES)
-    while time.clock_gettime_ns(CLOCK_OF_FILES) == began:
-        time.sleep(0.001)
 
 
 def test_what_a_person_changes_after_the_last_command_is_not_said_to_be_missed(
