@@ -60,8 +60,11 @@ CLOCK_OF_FILES = 5 if sys.platform == "linux" else time.CLOCK_REALTIME
 It is up to a tick behind the clock, so that only by it nothing is dated before it was made.
 """
 
-WHOLE_TREE_FROM, WHOLE_TREE_TO = 500, 50_000
-"""For more paths than this the whole tree is read once, where it is not too large to be held."""
+WHOLE_TREE_FROM = 500
+"""For more paths than this the whole tree is read once instead of path by path."""
+
+MOST_HELD = 100_000
+"""A tree of more files is asked for path by path, and not held beside what differs from it."""
 
 Differences = Iterable[tuple[str, Stamp | str | None]]
 
@@ -126,7 +129,7 @@ def recorded_state_lookup(attachment: Attachment, count: int) -> Callable[[str],
     """A function that gives the log's state of a path, fit for `count` calls; the lock is held."""
     return (
         attachment.projections.tree().get
-        if WHOLE_TREE_FROM < count <= WHOLE_TREE_TO
+        if count > WHOLE_TREE_FROM
         else attachment.projections.state
     )
 
@@ -211,7 +214,8 @@ class _Scan:
             self._add_untracked(one)
         if self._recorded is None:
             count = len(self._folders) + len(self._contents) + len(self._gone)
-            self._recorded = recorded_state_lookup(attachment, count)
+            is_large = sum(map(len, self._known.files.values())) > MOST_HELD
+            self._recorded = recorded_state_lookup(attachment, 0 if is_large else count)
         self._links = ScannedLinks(self._contents, self._gone, self._known, self._state)
 
     def batches(self, report: Report | None, stage: str) -> Iterator[Batch]:
