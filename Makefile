@@ -16,7 +16,7 @@ PYTEST := $(BIN)/python -m pytest
 ALL_TESTS := $(BIN)/python .ci/all.py
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run quick test explore test-deep test-clients check bench screenshots schema lock fmt clean
+.PHONY: run quick test explore test-deep test-clients check bench screenshots reference schema lock fmt clean
 
 run: $(VENV)/installed
 	$(BIN)/loom-audit demo $(if $(PORT),--port $(PORT))
@@ -57,6 +57,10 @@ bench: $(VENV)/installed
 # the pictures in docs/, from the dashboard over a new demonstration
 screenshots: $(TESTING)
 	$(BIN)/python -m tests.web.screenshots docs
+
+# docs/cli.md and docs/tools-reference.md, from the commands and the tools
+reference: $(VENV)/installed
+	$(BIN)/python -m docs.reference
 
 # the SQL that makes a new store, from loom_audit/sql/tables.py
 schema: $(VENV)/installed

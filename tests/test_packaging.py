@@ -59,6 +59,20 @@ def test_the_wheel_holds_every_module_template_static_file_and_migration(wheel: 
     assert any(name.startswith("loom_audit/migrations/versions/") for name in expected)
 
 
+PROGRAMS = {
+    "loom_audit/sql/definition.py",  # writes schema.sql
+    "loom_audit/tools/bundled/project/tests_program.py",
+    "loom_audit/verify_alone.py",
+}
+
+
+def test_the_wheel_holds_no_program_that_writes_documents(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        modules = [name for name in names(wheel) if name.endswith(".py")]
+        main = 'if __name__ == "__main__":'
+        assert {name for name in modules if main in archive.read(name).decode()} == PROGRAMS
+
+
 def test_the_wheel_names_its_licence_and_its_command(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         inside = {Path(name).name: name for name in archive.namelist() if ".dist-info/" in name}

@@ -1,23 +1,15 @@
-"""The reference of all bundled tools as Markdown, made from the tools themselves.
-
-`python -m loom_audit.tools.bundled.reference docs/tools-reference.md` brings the file up to date.
-"""
+"""What a tool says of itself in words: its arguments, the fields of its result, its limits."""
 
 import ast
 import inspect
 import json
-import sys
 import textwrap
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from loom_audit.tools.bundled.builtin import builtin_tools
 from loom_audit.tools.calls.tool import Tool
-
-MARK = "<!-- made from the tools by loom_audit.tools.bundled.reference; do not edit below -->"
 
 _LIMITS = {
     "minimum": "≥ {}",
@@ -28,23 +20,6 @@ _LIMITS = {
     "minItems": "items ≥ {}",
     "maxItems": "items ≤ {}",
 }
-
-
-def reference() -> str:
-    """The generated part of docs/tools-reference.md."""
-    return "\n\n".join([MARK, *(section(tool) for tool in builtin_tools())]) + "\n"
-
-
-def section(tool: Tool) -> str:
-    """What there is to know about a tool: what it is, its arguments, the fields of its result."""
-    facts = (f"{name} `{fact}`" if name else fact for name, fact in facts_of(tool))
-    parts = [f"## `{tool.name}`", tool.description, " · ".join(facts)]
-    if rows := [_argument_row(one) for one in arguments_of(tool)]:
-        head = "| argument | type | default | limits | |\n|---|---|---|---|---|"
-        parts.append("\n".join([head, *rows]))
-    if fields := [f"| `{path}` | {kind} |" for path, kind in fields_of(tool)]:
-        parts.append("\n".join(["| result | type |\n|---|---|", *fields]))
-    return "\n\n".join(parts)
 
 
 class Argument(Struct, frozen=True):
@@ -133,12 +108,6 @@ def _argument(name: str, given: Mapping[str, Any], tool: Tool) -> Argument:
     )
 
 
-def _argument_row(one: Argument) -> str:
-    default = "needed" if one.needed else f"`{one.default}`" if one.default else ""
-    cells = [f"`{one.name}`", one.kind, default, ", ".join(one.limits), one.description]
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
 def _limits(given: Mapping[str, Any]) -> Iterator[str]:
     for choice in [given, *given.get("anyOf", ())]:
         for key, text in _LIMITS.items():
@@ -184,14 +153,3 @@ def _fields(
             yield from _fields(inner, root, path + ("[]." if "items" in field else "."))
         else:
             yield path, _kind(field, root) + (" or null" if nullable else "")
-
-
-def rewrite(mark: str, text: str) -> None:
-    """Put the text in place of what begins at the mark in the file named on the command line."""
-    file = Path(sys.argv[1])
-    written = file.read_text("utf-8").partition(mark)[0] if file.exists() else ""
-    file.write_text(written + text, "utf-8")
-
-
-if __name__ == "__main__":
-    rewrite(MARK, reference())
