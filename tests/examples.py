@@ -52,6 +52,12 @@ def some(cases: Sequence[Any], most: int) -> list[Any]:
     ]
 
 
+def examples(few: int, many: int) -> settings:
+    """The examples of a property: `make test` draws the few, `make explore` the many."""
+    drawn = settings.get_current_profile_name() == "drawn"
+    return settings(max_examples=many if drawn else few)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("loom-audit")
     group.addoption("--seed", help="draw other examples, from this seed; `new` chooses one")

@@ -87,8 +87,8 @@ def modules_that_make(name: str) -> set[str]:
     """
     found = set()
     for path in PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text("utf-8"))
-        for node in ast.walk(tree):
+        text = path.read_text("utf-8")
+        for node in ast.walk(ast.parse(text)) if name in text else ():
             if isinstance(node, ast.alias):
                 assert not (node.name == name and node.asname), path
             called = node.func if isinstance(node, ast.Call) else None

@@ -7,11 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_audit import open_store
 from tests.api.test_hooks_missed import CLIENT
+from tests.examples import examples
 from tests.made_store import lay_store
 from tests.told import Play, Step
 
@@ -115,7 +116,7 @@ def play(steps: list[Step]) -> Play:
     return found
 
 
-@settings(max_examples=30)
+@examples(10, 30)
 @given(stories())
 @example(
     [("asks", "s", "a", "Write", "x"), ("does", "x", "1"), ("look",), ("tells", "s", "a", "2", "x")]

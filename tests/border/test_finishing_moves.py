@@ -14,6 +14,7 @@ from loom_audit import AuditedWorkspace, open_store
 from tests.border.conftest import Run
 from tests.border.test_folders import PACKAGES, make
 from tests.crash.test_closed_folders import die_at
+from tests.examples import some
 from tests.trees import tree_of
 
 
@@ -99,7 +100,7 @@ def inside(found: Mapping[str, bytes]) -> Counter[tuple[str, bytes]]:
     )
 
 
-@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize("act", some(ACTS, 3))
 def test_nothing_of_a_left_out_folder_is_lost_and_the_rest_is_done(
     workspace: AuditedWorkspace, root: Path, run: Run, act: Callable[[Path], None]
 ) -> None:

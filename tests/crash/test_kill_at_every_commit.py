@@ -11,6 +11,7 @@ from loom_audit import ApprovalDenied, AuditedWorkspace, open_store
 from loom_audit.model.events import CallFinished, CallReported
 from tests.crash.faults import Stem
 from tests.crash.places import NATIVE, Place, check_whole
+from tests.examples import some
 from tests.trees import tree_of
 
 STEPS = ("start", "begin c1", "make made", "begin c2", "make other", "end c2", "end c1", "close")
@@ -36,7 +37,7 @@ def kills(place: Place, way: str, **order: Any) -> Iterator[str]:
     raise AssertionError("it does not end")
 
 
-@pytest.mark.parametrize("way", NATIVE)
+@pytest.mark.parametrize("way", some(NATIVE, 4))
 def test_a_kill_at_a_commit_leaves_one_finish_and_no_change_of_nobody(
     place: Place, way: str
 ) -> None:

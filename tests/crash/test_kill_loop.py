@@ -111,7 +111,7 @@ def check_round(folder: Path, said: list[Any]) -> None:
 def test_writers_that_are_killed_lose_nothing(
     stems: list[Stem], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: str
 ) -> None:
-    loop(stems, tmp_path, 5, seed, monkeypatch)
+    loop(stems, tmp_path, 3, seed, monkeypatch)
 
 
 @pytest.mark.deep

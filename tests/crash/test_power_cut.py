@@ -121,7 +121,7 @@ def lost(
 def test_no_power_cut_loses_what_was_acknowledged(
     safe: tuple[list[Op], Path], scratch: Path, monkeypatch: pytest.MonkeyPatch, seed: str
 ) -> None:
-    assert lost(safe, scratch, 100, seed, monkeypatch) == []
+    assert lost(safe, scratch, 50, seed, monkeypatch) == []
 
 
 def test_a_power_cut_while_a_store_is_made_leaves_one_that_opens(

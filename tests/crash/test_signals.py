@@ -209,7 +209,7 @@ def place(_place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("verb", "n"), some(CASES, 5))
+@pytest.mark.parametrize(("verb", "n"), some(CASES, 3))
 def test_a_signal_at_any_moment_leaves_one_finish_and_each_change_once(
     place: Place, verb: str, n: int, seed: str
 ) -> None:

@@ -12,6 +12,7 @@ from loom_audit import open_store
 from loom_audit.model.events import CallFinished, SessionEnded
 from tests.crash.faults import Stem
 from tests.crash.places import NATIVE, Place, check_whole
+from tests.examples import some
 
 PROGRAM = Path(__file__).parents[2] / "loom_audit" / "verify_alone.py"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -24,7 +25,7 @@ def place(tmp_path: Path, stem: Stem, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(tmp_path, stem)
 
 
-@pytest.mark.parametrize("way", NATIVE)
+@pytest.mark.parametrize("way", some(NATIVE, 4))
 def test_who_is_told_to_end_at_a_commit_ends_what_was_begun_and_records_it_once(
     place: Place, way: str
 ) -> None:

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_audit import AuditedWorkspace, ForeignSession, open_store
 from loom_audit.model.events import CallFinished, CallRequested
+from tests.examples import examples
 from tests.made_store import lay_store
 
 CALLS = ("a", "b", "c")
@@ -93,7 +94,7 @@ def recorded(workspace: AuditedWorkspace) -> list[tuple[str, frozenset[str]]]:
     ]
 
 
-@settings(max_examples=28)
+@examples(12, 28)
 @given(st.lists(steps, max_size=14))
 @example(
     [("begin", "a", ""), ("begin within", "b", "a"), ("write", "x"), ("end", "a"), ("end", "b")]

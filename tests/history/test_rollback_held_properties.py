@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_audit import AuditedWorkspace, Conflict, open_store
@@ -22,6 +22,7 @@ from loom_audit.api.control import holding
 from loom_audit.model.events import ContentFound
 from loom_audit.model.files import FileState
 from tests.changes import check_each_change_once
+from tests.examples import examples
 from tests.made_store import lay_store
 
 AGENTS = ("a", "b", "made", "d/x")
@@ -144,7 +145,7 @@ def owners(workspace: AuditedWorkspace, path: str) -> set[str]:
     return {calls.call_at(seq).call_id for seq in last.causes or (last.requested or 0,) if seq}
 
 
-@settings(max_examples=25)
+@examples(8, 25)
 @given(
     st.lists(person, max_size=2),
     st.lists(agent, max_size=4),

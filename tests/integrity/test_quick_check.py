@@ -136,4 +136,4 @@ def test_no_column_of_a_projection_is_left_out(
                 f"UPDATE {table} SET {name} = ? WHERE {match}", (new[name], *others.values())
             )
             raw.execute("COMMIT")
-        assert verified(small)[0].ok
+    assert verified(small)[0].ok

@@ -45,7 +45,7 @@ NOT_THERE = {
 DERIVED = ("search", "searched", "sqlite_", "alembic_version")
 """The search index is not evidence of anything and not verified; a version is no content."""
 
-SAMPLE = 3
+SAMPLE = 2
 """So many mutations are tried by the ordinary test; each asks all readers, some 2 seconds."""
 
 EACH = 12

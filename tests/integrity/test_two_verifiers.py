@@ -32,7 +32,7 @@ from tests.integrity.forgeries import Forged, Harm, Log, Part, change_rows, forg
 from tests.integrity.real_stores import copied, make_stores
 from tests.integrity.test_tamper import connect, unguarded
 
-SAMPLE = 150
+SAMPLE = 60
 """So many forgeries of each sort are tried by the ordinary test, some 50 milliseconds each."""
 
 EACH = 500

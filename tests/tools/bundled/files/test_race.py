@@ -93,7 +93,7 @@ def users() -> list[pytest.ParameterSet]:
 
 @pytest.mark.parametrize("uid", users())
 def test_nothing_leaks_while_a_folder_and_a_link_out_trade_places(folder: Path, uid: int) -> None:
-    check(raced(folder, uid, 2.0))
+    check(raced(folder, uid, 1.0))
 
 
 @pytest.mark.deep
