@@ -134,9 +134,14 @@ def test_a_workspace_without_the_session_gets_from_a_line_only_that_a_hook_faile
 
 @pytest.mark.parametrize("lie", ["link", "other session", "other folder", "fifo", "not there"])
 def test_a_line_that_lies_about_its_transcript_gives_only_that_a_hook_failed(
-    claude: HookedClaude, workspace: AuditedWorkspace, store: AuditStore, root: Path,
-    transcripts: Path, tmp_path: Path, lie: str,
-) -> None:  # fmt: skip
+    claude: HookedClaude,
+    workspace: AuditedWorkspace,
+    store: AuditStore,
+    root: Path,
+    transcripts: Path,
+    tmp_path: Path,
+    lie: str,
+) -> None:
     elsewhere = tmp_path / "lying.jsonl"
     writing = HookedClaude(lambda _: b"", root, elsewhere)
     claude.bash("c1", "touch b", (root / "b").touch)
@@ -205,9 +210,14 @@ def test_what_no_hook_wrote_into_the_spool_changes_nothing(
 
 @pytest.mark.parametrize("kind", ["fifo", "symlink", "hard link", "folder", "socket"])
 def test_what_stands_in_place_of_the_spool_is_not_written_and_hangs_nobody(
-    home: Path, root: Path, workspace: AuditedWorkspace, store: AuditStore, spool: Path,
-    tmp_path: Path, kind: str,
-) -> None:  # fmt: skip
+    home: Path,
+    root: Path,
+    workspace: AuditedWorkspace,
+    store: AuditStore,
+    spool: Path,
+    tmp_path: Path,
+    kind: str,
+) -> None:
     precious = tmp_path / "precious"
     precious.write_bytes(b"mine\n")
     if kind == "fifo":
@@ -312,9 +322,12 @@ def test_the_file_for_failed_hooks_has_one_name_at_any_time(home: Path, spool: P
 
 
 def test_what_was_taken_and_not_put_on_record_stays_for_the_next_process(
-    claude: HookedClaude, workspace: AuditedWorkspace, store: AuditStore, home: Path,
+    claude: HookedClaude,
+    workspace: AuditedWorkspace,
+    store: AuditStore,
+    home: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     claude.bash("c1", "true")
 
     def fail(*_: Any) -> None:
@@ -359,9 +372,14 @@ def test_a_hook_with_no_room_for_files_still_answers(home: Path, root: Path) -> 
 
     argv = [sys.executable, "-I", "-S", str(home / FOLDER / "hook_client.py"), "claude-code"]
     done = subprocess.run(
-        argv, input=pre_tool_use(root), cwd=root, capture_output=True, check=False,
-        preexec_fn=limit, timeout=60,
-    )  # fmt: skip
+        argv,
+        input=pre_tool_use(root),
+        cwd=root,
+        capture_output=True,
+        check=False,
+        preexec_fn=limit,
+        timeout=60,
+    )
     assert (done.stdout, done.stderr) == (b"", b"")
 
 
@@ -460,9 +478,14 @@ TABLES = {
 @pytest.mark.parametrize("how", TABLES)
 @pytest.mark.parametrize("known", [True, False], ids=["known session", "new session"])
 def test_while_nothing_can_be_recorded_hooks_note_it_and_strict_denies(
-    store: AuditStore, workspace: AuditedWorkspace, claude: HookedClaude, home: Path, root: Path,
-    how: str, known: bool,
-) -> None:  # fmt: skip
+    store: AuditStore,
+    workspace: AuditedWorkspace,
+    claude: HookedClaude,
+    home: Path,
+    root: Path,
+    how: str,
+    known: bool,
+) -> None:
     """Tables that do not agree with the log, or an end of it that is gone; and it is said first."""
     with HookServer(store, home / FOLDER, SOCKET, lambda _: None):
         claude.bash("c0" if known else "d0", "true", (root / "b").touch)

@@ -19,9 +19,16 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 COPIED = (
-    "loom_audit", "templates", "static", "tests", "benchmarks", "docs", "pyproject.toml",
-    "alembic.ini", "CONTRIBUTING.md",
-)  # fmt: skip
+    "loom_audit",
+    "templates",
+    "static",
+    "tests",
+    "benchmarks",
+    "docs",
+    "pyproject.toml",
+    "alembic.ini",
+    "CONTRIBUTING.md",
+)
 NOT_COPIED = shutil.ignore_patterns("itsdangerous", "iniconfig", "tomli", "vendor", "*.png")
 NAMES = [
     "tool",

@@ -80,9 +80,11 @@ def test_there_is_a_file_with_space_at_any_time_while_lines_are_taken(
 
 
 def test_hooks_that_fail_after_it_was_put_on_record_that_others_did_are_on_record_too(
-    claude: HookedClaude, workspace: AuditedWorkspace, store: AuditStore,
+    claude: HookedClaude,
+    workspace: AuditedWorkspace,
+    store: AuditStore,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """What their session's transcript tells could not be recorded, so that the lines wait."""
     claude.bash("c1", "true")
 

@@ -51,9 +51,12 @@ def call_of(workspace: AuditedWorkspace, id: str) -> Call:
 
 
 def test_a_call_whose_hook_was_killed_and_of_which_nobody_tells_more_is_unknown(
-    claude: HookedClaude, workspace: AuditedWorkspace, root: Path, hooks: Hooks,
+    claude: HookedClaude,
+    workspace: AuditedWorkspace,
+    root: Path,
+    hooks: Hooks,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     claude.hook("SessionStart", source="startup")
     claude.asks("c1", "Bash", {"command": "rm a.txt"})
     claude.before("c1", "Bash", {"command": "rm a.txt"})
@@ -78,9 +81,13 @@ def test_a_call_whose_first_hook_was_killed_ends_as_its_second_one_tells(
 
 @pytest.mark.parametrize("told", ["ok", "error"])
 def test_an_inferred_status_is_replaced_by_what_is_told_once(
-    claude: HookedClaude, workspace: AuditedWorkspace, root: Path, hooks: Hooks, told: Any,
+    claude: HookedClaude,
+    workspace: AuditedWorkspace,
+    root: Path,
+    hooks: Hooks,
+    told: Any,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     claude.hook("SessionStart", source="startup")
     claude.asks("c1", "Bash", {"command": "make"})
     claude.before("c1", "Bash", {"command": "make"})

@@ -107,9 +107,14 @@ CLIENTS = {"claude-code": claude_code, "codex": codex, "gemini": gemini}
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("by", ["undo", "undo after a command of ours", "warm process"])
 def test_prompts_that_only_the_transcript_of_a_client_that_is_gone_tells_are_on_record(
-    store: AuditStore, workspace: AuditedWorkspace, hooks: Hooks, root: Path, tmp_path: Path,
-    client: str, by: str,
-) -> None:  # fmt: skip
+    store: AuditStore,
+    workspace: AuditedWorkspace,
+    hooks: Hooks,
+    root: Path,
+    tmp_path: Path,
+    client: str,
+    by: str,
+) -> None:
     with killed(hooks, client) as answer:
         CLIENTS[client](answer, root, tmp_path / "told.jsonl")
     hooks.close()  # the warm process is killed as well
@@ -128,8 +133,11 @@ def test_prompts_that_only_the_transcript_of_a_client_that_is_gone_tells_are_on_
         mine.recover()
         told = [(kind, said.strip()) for kind, said in texts(mine)]
         assert told == [
-            ("asked", "first"), ("asked", "second"), ("said", "done"), ("asked", "second")
-        ]  # fmt: skip
+            ("asked", "first"),
+            ("asked", "second"),
+            ("said", "done"),
+            ("asked", "second"),
+        ]
     assert not [one for one in mine.timeline.sessions() if one.ended is None]
     assert mine.verify().findings == ()
     assert workspace.root == mine.root
@@ -195,9 +203,12 @@ def test_the_same_prompt_is_on_record_as_often_as_it_was_told_to_two_warm_proces
 
 
 def test_a_call_that_no_hook_told_is_not_seen_in_part_as_another_process_ends_it(
-    store: AuditStore, workspace: AuditedWorkspace, root: Path, tmp_path: Path,
+    store: AuditStore,
+    workspace: AuditedWorkspace,
+    root: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """The warm process is killed when the call is on record as asked for, and not as ended."""
     hooks = Hooks(store)
     claude = HookedClaude(partial(hooks.answer, "claude-code"), root, tmp_path / "t.jsonl")

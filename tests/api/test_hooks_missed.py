@@ -130,9 +130,13 @@ def test_what_was_missed_before_a_gap_is_on_record_and_what_was_done_in_it_is_no
 
 @pytest.mark.parametrize("by", ["warm process", "settling"])
 def test_what_was_done_once_the_client_was_disconnected_is_not_on_record(
-    store: AuditStore, workspace: AuditedWorkspace, hooks: Hooks, root: Path, tmp_path: Path,
+    store: AuditStore,
+    workspace: AuditedWorkspace,
+    hooks: Hooks,
+    root: Path,
+    tmp_path: Path,
     by: str,
-) -> None:  # fmt: skip
+) -> None:
     disconnect = connect(store, root)
     runs = [sys.executable, "-c", CLIENT]
     with subprocess.Popen(runs, stdout=subprocess.PIPE, stdin=subprocess.PIPE) as client:

@@ -8,9 +8,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SLOW = {
-    "alembic", "fastapi", "httpx", "jinja2", "jsonschema", "pydantic", "rich", "sqlalchemy",
+    "alembic",
+    "fastapi",
+    "httpx",
+    "jinja2",
+    "jsonschema",
+    "pydantic",
+    "rich",
+    "sqlalchemy",
     "sqlmodel",
-}  # fmt: skip
+}
 
 STEPS = {
     "import loom_audit": "import loom_audit",

@@ -57,8 +57,11 @@ class Script:
         return [Path(folder) for folder, _, _ in os.walk(self.root)]
 
     def paths(self) -> list[Path]:
-        return [Path(top, name) for top, folders, files in os.walk(self.root)
-                for name in (*folders, *files)]  # fmt: skip
+        return [
+            Path(top, name)
+            for top, folders, files in os.walk(self.root)
+            for name in (*folders, *files)
+        ]
 
     def free(self) -> Path:
         """A name that is not taken, in some folder."""

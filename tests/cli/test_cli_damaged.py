@@ -90,11 +90,30 @@ def test_a_store_that_was_cut_off_is_not_made_anew(stored: Shell, size: int) -> 
 ODD = ("text", b"\xff\xfe1234567890abcd", 2**63 - 1, -5, 1.5)
 """Values that a column can hold and none of ours does."""
 
-COLUMNS = ("log.id", "event.seq", "event.leaf_hash", "blob.sha256", "workspace.root",
-           "workspace.attached_at", "workspace.ignore", "session.started_at", "session.agent",
-           "call.at", "call.tool", "call.reverts", "call.duration", "call.call_id", "path.path",
-           "change_set.actor", "file_change.new_mode", "tree_entry.path", "payload.salt",
-           "payload.role", "payload.n", "blob_content.content")  # fmt: skip
+COLUMNS = (
+    "log.id",
+    "event.seq",
+    "event.leaf_hash",
+    "blob.sha256",
+    "workspace.root",
+    "workspace.attached_at",
+    "workspace.ignore",
+    "session.started_at",
+    "session.agent",
+    "call.at",
+    "call.tool",
+    "call.reverts",
+    "call.duration",
+    "call.call_id",
+    "path.path",
+    "change_set.actor",
+    "file_change.new_mode",
+    "tree_entry.path",
+    "payload.salt",
+    "payload.role",
+    "payload.n",
+    "blob_content.content",
+)
 
 
 def put_odd(shell: Shell, column: str, value: object) -> None:

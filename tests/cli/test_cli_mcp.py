@@ -76,9 +76,11 @@ def test_calls_are_on_record_under_the_clients_name_and_it_is_told_that_they_go_
     anyio.run(work)
     calls = audited.records("log", "--oldest-first")
     assert [(call["tool"], call["status"]) for call in calls] == [
-        ("write_file", "ok"), ("read_file", "error"), ("shell_execute", "ok"),
+        ("write_file", "ok"),
+        ("read_file", "error"),
+        ("shell_execute", "ok"),
         *[("write_file", "ok")] * 4,
-    ]  # fmt: skip
+    ]
     assert {call["actor"] for call in calls} == {"agent:tester"}
     [session] = audited.records("session")
     assert (session["agent"], session["status"]) == ("tester", "completed")
@@ -186,8 +188,10 @@ def test_a_call_seen_by_hooks_and_by_the_server_is_one_within_the_clients_sessio
         claude.hook("SessionEnd", reason="exit")
     calls = audited.records("log", "--oldest-first")
     assert [(call["tool"], call["status"]) for call in calls] == [
-        ("write_file", "ok"), ("write_file", "ok"), (tool, "error"),
-    ]  # fmt: skip
+        ("write_file", "ok"),
+        ("write_file", "ok"),
+        (tool, "error"),
+    ]
     if id_is_told:
         assert [call["call_id"] for call in calls] == ["t1", "t2", "t3"]
     audited("rollback", "session:s1", "--yes", code=7)
@@ -210,8 +214,10 @@ def test_a_held_session_is_denied_also_what_goes_to_the_server(
         claude.hook("SessionStart", source="startup")
         anyio.run(serve, claude)
     assert [call["status"] for call in audited.records("log", "--oldest-first")] == [
-        "ok", "denied", "denied",
-    ]  # fmt: skip
+        "ok",
+        "denied",
+        "denied",
+    ]
     assert not (audited.workspace / "m.txt").exists()
 
 

@@ -9,15 +9,40 @@ from pathlib import Path
 from tests.api.test_start_up import ROOT, SLOW
 
 COMMANDS = (
-    "init", "run -- touch b.txt", "log", "log --search touch", "show 5", "status", "diff",
-    "diff --stat", "cat a.txt", "ls", "history a.txt", "session", "checkpoint here", "head",
-    "undo --dry-run", "undo --yes", "redo --yes", "revert 5 --dry-run", "rollback @here --dry-run",
-    "replay @here --to ../there", "recover", "scope", "approvals", "workspaces", "verify",
-    "doctor", "db path", "db current", "db rebuild",
+    "init",
+    "run -- touch b.txt",
+    "log",
+    "log --search touch",
+    "show 5",
+    "status",
+    "diff",
+    "diff --stat",
+    "cat a.txt",
+    "ls",
+    "history a.txt",
+    "session",
+    "checkpoint here",
+    "head",
+    "undo --dry-run",
+    "undo --yes",
+    "redo --yes",
+    "revert 5 --dry-run",
+    "rollback @here --dry-run",
+    "replay @here --to ../there",
+    "recover",
+    "scope",
+    "approvals",
+    "workspaces",
+    "verify",
+    "doctor",
+    "db path",
+    "db current",
+    "db rebuild",
     """call write_file '{"path": "c.txt", "content": "one"}'""",
     """call edit_file '{"path": "c.txt", "old_str": "one", "new_str": "two"}'""",
-    """call read_file '{"path": "c.txt"}'""", """call delete_file '{"path": "c.txt"}'""",
-)  # fmt: skip
+    """call read_file '{"path": "c.txt"}'""",
+    """call delete_file '{"path": "c.txt"}'""",
+)
 
 PROGRAM = """
 import contextlib, io, json, shlex, sys

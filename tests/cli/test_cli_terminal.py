@@ -50,9 +50,14 @@ def test_a_first_recording_works_with_progress_on_a_terminal(shell: Shell) -> No
 
 def test_run_passes_the_terminal_through(audited: Shell) -> None:
     code, printed = at_terminal(
-        audited, "run", "--", "sh", "-c", "test -t 0 && test -t 1 && read x && echo got $x; exit 3",
+        audited,
+        "run",
+        "--",
+        "sh",
+        "-c",
+        "test -t 0 && test -t 1 && read x && echo got $x; exit 3",
         answer=b"hello\n",
-    )  # fmt: skip
+    )
     assert code == 3
     assert "got hello" in printed
 

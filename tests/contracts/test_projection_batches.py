@@ -34,9 +34,17 @@ from tests.contracts.test_projections import rebuild, rows_of
 SIZES = (1, 2, 7, 1000)
 PATHS = ("a", "b", "d/a", "caf\udce9")
 KINDS = (
-    *["request", "change"] * 3, *["finish"] * 2, "start", "end", "attach", "scope", "baseline",
-    "mark", "lower", "report",
-)  # fmt: skip
+    *["request", "change"] * 3,
+    *["finish"] * 2,
+    "start",
+    "end",
+    "attach",
+    "scope",
+    "baseline",
+    "mark",
+    "lower",
+    "report",
+)
 
 
 def drafts_of(chance: Random, count: int) -> Iterator[Draft]:

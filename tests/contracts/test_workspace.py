@@ -110,9 +110,12 @@ def folder(mode: int = 0o755) -> FileState:
 
 
 def put(
-    workspace: Workspace, path: str, before: FileState | None, after: FileState | None,
+    workspace: Workspace,
+    path: str,
+    before: FileState | None,
+    after: FileState | None,
     content: bytes | None = None,
-) -> Displaced:  # fmt: skip
+) -> Displaced:
     stream = None if content is None else io.BytesIO(content)
     return workspace.replace(FileChange(path, before, after), stream)
 

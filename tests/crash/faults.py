@@ -49,10 +49,30 @@ STAGES: Mapping[str, Sequence[Stage]] = {
 thread in which tools work."""
 
 SYSCALLS = (
-    "pwrite64", "fdatasync", "fsync", "ftruncate", "openat", "openat2", "renameat2", "rename",
-    "renameat", "linkat", "unlink", "unlinkat", "rmdir", "mkdir", "mkdirat", "symlinkat", "fchmod",
-    "chmod", "fchmodat", "syncfs", "write", "fallocate", "flock",
-)  # fmt: skip
+    "pwrite64",
+    "fdatasync",
+    "fsync",
+    "ftruncate",
+    "openat",
+    "openat2",
+    "renameat2",
+    "rename",
+    "renameat",
+    "linkat",
+    "unlink",
+    "unlinkat",
+    "rmdir",
+    "mkdir",
+    "mkdirat",
+    "symlinkat",
+    "fchmod",
+    "chmod",
+    "fchmodat",
+    "syncfs",
+    "write",
+    "fallocate",
+    "flock",
+)
 PATIENCE = 60.0
 
 

@@ -100,9 +100,7 @@ def everything_in(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-WAYS = {
-    "replacing": replacing, "appending": appending, "swapping": swapping, "editing": editing
-}  # fmt: skip
+WAYS = {"replacing": replacing, "appending": appending, "swapping": swapping, "editing": editing}
 PAUSES = {"replacing": 0.02, "appending": 0.01, "swapping": 0.002, "editing": 0.04}
 """At most so many seconds between two steps, so that both sides get somewhere.
 

@@ -26,10 +26,29 @@ from tests.trees import tree_of
 
 FAULTS = ("error=EIO", "error=ENOSPC", "error=EDQUOT")
 FAILING = (
-    "pwrite64", "fdatasync", "fsync", "ftruncate", "openat", "openat2", "renameat2", "rename",
-    "renameat", "linkat", "unlink", "unlinkat", "rmdir", "mkdir", "mkdirat", "symlinkat", "fchmod",
-    "chmod", "fchmodat", "syncfs", "write", "fallocate",
-)  # fmt: skip
+    "pwrite64",
+    "fdatasync",
+    "fsync",
+    "ftruncate",
+    "openat",
+    "openat2",
+    "renameat2",
+    "rename",
+    "renameat",
+    "linkat",
+    "unlink",
+    "unlinkat",
+    "rmdir",
+    "mkdir",
+    "mkdirat",
+    "symlinkat",
+    "fchmod",
+    "chmod",
+    "fchmodat",
+    "syncfs",
+    "write",
+    "fallocate",
+)
 CLEANING = ("unlink", "unlinkat", "rmdir", "openat", "openat2")
 CLEAR = {"AUDIT_UNAVAILABLE", "IO"}
 """What a caller may be told."""

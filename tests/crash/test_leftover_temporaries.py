@@ -91,8 +91,12 @@ def write(root: Path) -> None:
 
 
 def temporaries_in(root: Path) -> list[str]:
-    return [name for _, folders, files in os.walk(root) for name in (*folders, *files)
-            if name.startswith(TEMPORARY)]  # fmt: skip
+    return [
+        name
+        for _, folders, files in os.walk(root)
+        for name in (*folders, *files)
+        if name.startswith(TEMPORARY)
+    ]
 
 
 def found(workspace: AuditedWorkspace) -> list[ContentFound]:
@@ -239,8 +243,11 @@ def test_what_nobody_named_is_on_record_before_it_goes(root: Path) -> None:
         workspace = store.workspace(root)
         workspace.recover()
         assert temporaries_in(root) == [f"{TEMPORARY}full"], "nothing is recorded inside"
-        texts = {one.path: workspace.blobs.get(one.state.blob) for one in found(workspace)
-                 if one.state.blob}  # fmt: skip
+        texts = {
+            one.path: workspace.blobs.get(one.state.blob)
+            for one in found(workspace)
+            if one.state.blob
+        }
         assert texts == {
             f"d/e/{staged}": b"somebody wrote into it\n",
             f"d/{TEMPORARY}mine": b"a name that a person chose\n",

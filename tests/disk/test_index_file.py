@@ -27,9 +27,17 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"x", b"SQLite format 3\0" + bytes(100), MAGIC, MAGIC[:-4], MAGIC + b"1234567",
-     MAGIC + bytes(500), random.Random(1).randbytes(3000)],
-)  # fmt: skip
+    [
+        b"",
+        b"x",
+        b"SQLite format 3\0" + bytes(100),
+        MAGIC,
+        MAGIC[:-4],
+        MAGIC + b"1234567",
+        MAGIC + bytes(500),
+        random.Random(1).randbytes(3000),
+    ],
+)
 def test_a_file_that_is_no_index_is_an_empty_one(file: Path, content: bytes) -> None:
     file.parent.mkdir()
     file.write_bytes(content)

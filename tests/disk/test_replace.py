@@ -39,9 +39,12 @@ def of(content: bytes, mode: int = 0o644) -> FileState:
 
 
 def write(
-    workspace: DiskWorkspace, path: str, content: bytes, mode: int = 0o644,
+    workspace: DiskWorkspace,
+    path: str,
+    content: bytes,
+    mode: int = 0o644,
     before: FileState | None = None,
-) -> Displaced:  # fmt: skip
+) -> Displaced:
     change = FileChange(path, before, of(content, mode))
     return workspace.replace(change, io.BytesIO(content))
 

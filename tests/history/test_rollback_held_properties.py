@@ -29,9 +29,23 @@ AGENTS = ("a", "b", "made", "d/x")
 PERSONS = ("mine", "a")
 START = {"a": b"a at the point\n", "b": b"b at the point\n"}
 CALLS = (
-    "open", "fsync", "stat", "lstat", "fstat", "unlink", "rename", "mkdir", "rmdir", "write",
-    "pread", "close", "link", "fchmod", "scandir", "readlink",
-)  # fmt: skip
+    "open",
+    "fsync",
+    "stat",
+    "lstat",
+    "fstat",
+    "unlink",
+    "rename",
+    "mkdir",
+    "rmdir",
+    "write",
+    "pread",
+    "close",
+    "link",
+    "fchmod",
+    "scandir",
+    "readlink",
+)
 """Functions of `os` before each of which somebody may act: nearly every step of ours is one."""
 
 Act = tuple[str, str]

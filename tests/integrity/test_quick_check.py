@@ -86,14 +86,19 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         first = writer.log.head() + 1
         facts: list[Fact] = [
             *(CallRequested(id, "run", {}, "execute") for id in ("one", "two")),
-            FilesChanged((writer.changed("x", writer.state(b"x")),), "command", "one",
-                         causes=("one", "two")),
+            FilesChanged(
+                (writer.changed("x", writer.state(b"x")),), "command", "one", causes=("one", "two")
+            ),
             CallFinished("one", "run", "execute", "ok", {}, reverts=(3,)),
-            FilesChanged((writer.changed("y", writer.state(b"y")),), "command", "two",
-                         causes=(first + 1, first)),
+            FilesChanged(
+                (writer.changed("y", writer.state(b"y")),),
+                "command",
+                "two",
+                causes=(first + 1, first),
+            ),
             CallFinished("two", "run", "execute", "ok", {}, reverts=(4,)),
             CoverageLowered((1,), Coverage("partial", ("late",))),
-        ]  # fmt: skip
+        ]
         writer.append(*facts, session="late", actor="agent:a")
         small.heads.append(writer.log.tree_head())
     return small

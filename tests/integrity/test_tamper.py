@@ -693,13 +693,18 @@ PROJECTED = [
     ("file_change", "UPDATE file_change SET new_mode = 33261 WHERE seq = :files"),
     ("file_change", "DELETE FROM file_change WHERE seq = :files"),
     ("file_change", "UPDATE file_change SET path = path + 1 WHERE seq = :files"),
-    ("file_change", "UPDATE path SET path = 'src/other' WHERE number = "
-     "(SELECT path FROM file_change WHERE seq = :files)"),
+    (
+        "file_change",
+        "UPDATE path SET path = 'src/other' WHERE number = "
+        "(SELECT path FROM file_change WHERE seq = :files)",
+    ),
     ("change_set", "UPDATE change_set SET actor = 'agent:b' WHERE seq = :files"),
     ("change_set", "UPDATE change_set SET session = session + 1 WHERE seq = :files"),
     ("change_set", "UPDATE change_set SET requested = requested - 1 WHERE seq = :files"),
-    ("candidate", "INSERT INTO candidate SELECT log, requested, seq FROM change_set "
-     "WHERE seq = :files"),
+    (
+        "candidate",
+        "INSERT INTO candidate SELECT log, requested, seq FROM change_set WHERE seq = :files",
+    ),
     ("call", "UPDATE call SET changed = 2 WHERE finished = :finish"),
     ("session", "UPDATE session SET files = files + 1 WHERE id = 'session-2'"),
     ("lowered", "INSERT INTO lowered VALUES (1, :finish, :finish - 1, 'partial', '[\"x\"]')"),
@@ -713,7 +718,7 @@ PROJECTED = [
     ("revert", "INSERT INTO revert VALUES (1, :finish, 5)"),
     ("workspace", "UPDATE workspace SET root = '/elsewhere'"),
     ("keyframe", "INSERT INTO keyframe (log, seq, latest, listing) VALUES (1, 10, 0, x'00')"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("table", "sql"), PROJECTED)

@@ -1,49 +1,107 @@
-"""Each kind of event is in the union of facts, on the page of the format, and in the tests."""
+"""What bytes are by how they begin, and how large a picture says it is."""
 
-import re
-from pathlib import Path
-from typing import get_args
+import base64
+import hashlib
+import struct
+import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from loom_audit.cli.shared import lines
-from loom_audit.model import events
-from loom_audit.model.events import Fact, UnknownFact
+from loom_audit.model.kinds import BINARY, kind_of, without_encoded
 
-ROOT = Path(__file__).parents[2]
-FACTS = [fact for fact in get_args(Fact) if fact is not UnknownFact]
-
-SHOWN_BY_THEIR_KIND = {
-    "ScopeAccepted", "RulesChanged", "PromptSubmitted", "MessageReceived", "CallReported",
-    "CoverageLowered", "TreeListed",
-}  # fmt: skip
-"""Of which `log --events` says no more than the kind."""
-
-
-def read(path: str) -> str:
-    return (ROOT / path).read_text("utf-8")
-
-
-def test_every_class_with_a_kind_is_one_of_the_facts() -> None:
-    made = [one for one in vars(events).values() if isinstance(getattr(one, "kind", None), str)]
-    assert {one.__name__ for one in made} == {fact.__name__ for fact in FACTS}
-    assert len({fact.kind for fact in FACTS}) == len(FACTS)
-
-
-def test_every_kind_is_on_the_page_of_the_format() -> None:
-    rows = re.findall(r"^\| (`[a-z.`, ]+`) \|", read("docs/store-format.md"), re.MULTILINE)
-    listed = {kind for row in rows for kind in re.findall(r"`([a-z.]+)`", row)}
-    assert {fact.kind for fact in FACTS} <= listed
-
-
-@pytest.mark.parametrize("path", ["tests/model/test_codec.py", "tests/contracts/test_event_log.py"])
-def test_every_fact_is_written_and_read_back(path: str) -> None:
-    made = {*re.findall(r"st\.builds\(\s*(\w+)|^ {8}(\w+)\(", read(path), re.MULTILINE)}
-    named = {name for pair in made for name in pair}
-    assert {fact.__name__ for fact in FACTS} <= named
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAIAAAADCAIAAAA2iEnWAAAAEElEQVR4nGP4z8AARAwQCgAf7gP9i18U1AAAAABJRU5E"
+    "rkJggg=="
+)
+GIF = b"GIF89a" + struct.pack("<HH", 5, 7) + b"\x00" * 10
+JPEG = (
+    b"\xff\xd8\xff\xe0\x00\x10JFIF\x00"
+    + b"\x00" * 9
+    + b"\xff\xc2\x00\x11\x08"
+    + struct.pack(">HH", 11, 13)
+    + b"\x03"
+    + b"\x00" * 9
+)
+VP8X = (
+    b"RIFF\x30\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x10\x00\x00\x00\x12\x00\x00\x16\x00\x00"
+    + b"\0" * 9
+)
+VP8L = (
+    b"RIFF\x30\x00\x00\x00WEBPVP8L\x0a\x00\x00\x00\x2f"
+    + struct.pack("<I", 18 | 22 << 14)
+    + b"\0" * 9
+)
+VP8 = (
+    b"RIFF\x30\x00\x00\x00WEBPVP8 \x0a\x00\x00\x00\x00\x00\x00\x9d\x01\x2a"
+    + struct.pack("<HH", 19, 23 | 0x4000)
+    + b"\0" * 9
+)
 
 
-def test_every_fact_is_shown_in_words() -> None:
-    text = Path(lines.__file__).read_text("utf-8").partition("def fact_text")[2]
-    shown = {*re.findall(r"(?:case|\|) (\w+)\(", text.partition("\ndef ")[0])}
-    assert shown | SHOWN_BY_THEIR_KIND == {fact.__name__ for fact in FACTS}
+@pytest.mark.parametrize(
+    ("content", "text", "media"),
+    [
+        (PNG, "PNG image, 2 × 3", "image/png"),
+        (GIF, "GIF image, 5 × 7", "image/gif"),
+        (JPEG, "JPEG image, 13 × 11", "image/jpeg"),
+        (VP8X, "WebP image, 19 × 23", "image/webp"),
+        (VP8L, "WebP image, 19 × 23", "image/webp"),
+        (VP8, "WebP image, 19 × 23", "image/webp"),
+        (b"\x7fELF\0\1", "ELF program", ""),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'>", "binary", ""),
+        (b"\x89PNG\r\n\x1a\n<script>", "binary", ""),
+        (b"", "binary", ""),
+    ],
+)
+def test_content_is_known_by_its_beginning(content: bytes, text: str, media: str) -> None:
+    kind = kind_of(content)
+    assert (kind.text, kind.media) == (text, media)
+
+
+@pytest.mark.parametrize("content", [PNG, GIF, JPEG, VP8X, VP8L, VP8])
+def test_a_picture_that_is_cut_is_a_picture_or_not_and_no_error(content: bytes) -> None:
+    for length in range(len(content)):
+        assert kind_of(content[:length]).name in ("binary", kind_of(content).name)
+
+
+@given(st.sampled_from([b"\xff\xd8\xff", b"RIFF____WEBPVP8 ", b"GIF89a"]), st.binary(max_size=80))
+def test_any_bytes_have_a_kind(begins: bytes, rest: bytes) -> None:
+    assert kind_of(begins + rest).name
+    assert kind_of(rest) is not None
+
+
+def test_pictures_that_would_fill_the_memory_are_not_shown() -> None:
+    huge = PNG[:16] + struct.pack(">II", 60_000, 60_000) + PNG[24:]
+    assert kind_of(huge).media == "image/png"
+    assert not kind_of(huge).is_shown(len(huge))
+    assert kind_of(PNG).is_shown(len(PNG)) and not kind_of(PNG).is_shown(1 << 24)
+    assert not BINARY.is_shown(1)
+
+
+def test_walls_of_base64_are_what_they_encode() -> None:
+    content = PNG + bytes(range(256)) * 2
+    text = base64.b64encode(content).decode()
+    shown = f"SHA-256 {hashlib.sha256(content).hexdigest()}]"
+    for value in (text, base64.encodebytes(content).decode(), f"data:image/png;base64,{text}"):
+        found = without_encoded({"a": [value]})["a"][0]
+        assert found.startswith("[base64 of ") and found.endswith(shown), found
+        assert "PNG image, 2 × 3" in found
+    odd = base64.b64encode(b"\0" * 300).decode()
+    assert without_encoded({"encoding": "base64", "content": odd})["content"] != odd
+    assert without_encoded({"encoding": "utf-8", "content": odd})["content"] == odd
+    assert without_encoded(odd) == odd
+
+
+@pytest.mark.parametrize(
+    "text", ["A" + " " * 2_000_000 + "!", "x" * 2_000_000, "data:" + "," * 10**6]
+)
+def test_other_texts_stay_as_they_are_in_no_time(text: str) -> None:
+    began = time.perf_counter()
+    assert without_encoded({"content": text, "n": 1, "list": [None, True]}) == {
+        "content": text,
+        "n": 1,
+        "list": [None, True],
+    }
+    assert time.perf_counter() - began < 2

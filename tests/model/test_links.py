@@ -32,8 +32,9 @@ def test_names_that_join_keep_their_contents() -> None:
     ]
     changes, divided = whole_groups(joined, tree)
     assert {one.path: one.after for one in changes} == {
-        "a": state("1", GROUP), "b": state("3", GROUP),
-    }  # fmt: skip
+        "a": state("1", GROUP),
+        "b": state("3", GROUP),
+    }
     assert divided == {"a", "b"}
 
 

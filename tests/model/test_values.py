@@ -31,9 +31,11 @@ def is_json(value: object) -> bool:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
         return False
-    return all(map(is_json, value.values())) if isinstance(value, dict) else (
-        all(map(is_json, value)) if isinstance(value, (list, tuple)) else True
-    )  # fmt: skip
+    return (
+        all(map(is_json, value.values()))
+        if isinstance(value, dict)
+        else (all(map(is_json, value)) if isinstance(value, (list, tuple)) else True)
+    )
 
 
 @given(anything)

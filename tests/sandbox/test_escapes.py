@@ -162,13 +162,29 @@ def test_no_namespace_can_be_made_inside(confined: Confined, way: str) -> None:
 def test_doors_of_the_kernel_are_closed(confined: Confined) -> None:
     """io_uring opens sockets past a filter, keys and BPF belong to no namespace."""
     numbers = {
-        "x86_64": {"io_uring_setup": 425, "bpf": 321, "keyctl": 250, "ptrace": 101,
-                   "userfaultfd": 323, "mount": 165, "open_by_handle_at": 304,
-                   "perf_event_open": 298, "process_vm_readv": 310},
-        "aarch64": {"io_uring_setup": 425, "bpf": 280, "keyctl": 219, "ptrace": 117,
-                    "userfaultfd": 282, "mount": 40, "open_by_handle_at": 265,
-                    "perf_event_open": 241, "process_vm_readv": 270},
-    }[os.uname().machine]  # fmt: skip
+        "x86_64": {
+            "io_uring_setup": 425,
+            "bpf": 321,
+            "keyctl": 250,
+            "ptrace": 101,
+            "userfaultfd": 323,
+            "mount": 165,
+            "open_by_handle_at": 304,
+            "perf_event_open": 298,
+            "process_vm_readv": 310,
+        },
+        "aarch64": {
+            "io_uring_setup": 425,
+            "bpf": 280,
+            "keyctl": 219,
+            "ptrace": 117,
+            "userfaultfd": 282,
+            "mount": 40,
+            "open_by_handle_at": 265,
+            "perf_event_open": 241,
+            "process_vm_readv": 270,
+        },
+    }[os.uname().machine]
     text = CALL + f"for n, c in {numbers}.items(): print(n, call(c, 0, None, 0, 0, 0))"
     lines = confined.python(text).stdout.splitlines()
     assert lines == [f"{name} EPERM" for name in numbers]

@@ -27,10 +27,18 @@ def test_parameters_stand_where_a_driver_wants_them() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "':no'", "'it''s :no'", '":no"', '"a"":no"', "-- :no\n", "/* :no\n :no */", "x::int",
-        "'--' || ':no'", "''", "'/*' || 1 /* ':no */",
+        "':no'",
+        "'it''s :no'",
+        '":no"',
+        '"a"":no"',
+        "-- :no\n",
+        "/* :no\n :no */",
+        "x::int",
+        "'--' || ':no'",
+        "''",
+        "'/*' || 1 /* ':no */",
     ],
-)  # fmt: skip
+)
 def test_a_colon_in_a_literal_a_name_a_comment_or_a_cast_is_not_a_parameter(text: str) -> None:
     for dialect, mark in (("sqlite", "?"), ("postgresql", "%(a)s")):
         sql = f"SELECT :a, {text}, :a"

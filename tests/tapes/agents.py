@@ -245,6 +245,15 @@ def at_once(agents: Agents, release: Path, paths: list[bytes]) -> None:
 
 
 WAYS: tuple[Callable[[Agents, Path, list[bytes]], None], ...] = (
-    by_tools, by_tools, by_tools, by_moving, by_shell, by_run, by_function, by_block, by_another,
-    at_once_with_another, at_once,
-)  # fmt: skip
+    by_tools,
+    by_tools,
+    by_tools,
+    by_moving,
+    by_shell,
+    by_run,
+    by_function,
+    by_block,
+    by_another,
+    at_once_with_another,
+    at_once,
+)

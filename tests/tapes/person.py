@@ -195,7 +195,24 @@ def move_left_out(person: Person) -> Path | None:
 
 
 WAYS: tuple[Callable[[Person], Path | None], ...] = (
-    append, append, insert, insert, replace, truncate, delete, create, create, rename, change_mode,
-    link, link_hard, make_folder, move_folder, delete_folder, make_left_out, make_left_out,
-    remove_left_out, move_left_out,
-)  # fmt: skip
+    append,
+    append,
+    insert,
+    insert,
+    replace,
+    truncate,
+    delete,
+    create,
+    create,
+    rename,
+    change_mode,
+    link,
+    link_hard,
+    make_folder,
+    move_folder,
+    delete_folder,
+    make_left_out,
+    make_left_out,
+    remove_left_out,
+    move_left_out,
+)

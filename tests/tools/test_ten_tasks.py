@@ -167,8 +167,13 @@ def lay_project(root: Path, folder: Path) -> None:
     encoding.write_text(encoding.read_text().replace(".lstrip(", ".rstrip("))
     (root / "table.json").write_text(TABLE)
     (root / "build.py").write_text(BUILD)
-    for words in ("init -q", "config user.name Ann", "config user.email a@b", "add -A",
-                  "commit -qm first"):  # fmt: skip
+    for words in (
+        "init -q",
+        "config user.name Ann",
+        "config user.email a@b",
+        "add -A",
+        "commit -qm first",
+    ):
         subprocess.run(["git", *words.split()], cwd=root, check=True)
 
 

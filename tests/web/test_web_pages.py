@@ -102,9 +102,11 @@ def test_a_name_that_is_not_text_works_everywhere(standing: Recorded, reader: Te
     assert reader.get(f"{url}/history/{name}").status_code == 200
     assert reader.get(f"{url}/calls?path={name}").status_code == 200
     rollback = address(
-        "w", standing.workspace.id, "plan",
+        "w",
+        standing.workspace.id,
+        "plan",
         query=[("verb", "rollback"), ("target", standing.numbers["read"]), ("path", STRANGE)],
-    )  # fmt: skip
+    )
     assert reader.get(rollback).status_code == 200
 
 

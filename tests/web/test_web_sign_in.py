@@ -127,9 +127,18 @@ def test_the_answer_goes_on_to_the_page_that_was_asked_for(standing: Recorded, d
 
 @pytest.mark.parametrize(
     "place",
-    ["//evil.example/", "/\\evil.example", "https://evil.example/", "javascript:alert(1)", "x",
-     "/a\nb", "/\N{SNOWMAN}", "/a b", ""],
-)  # fmt: skip
+    [
+        "//evil.example/",
+        "/\\evil.example",
+        "https://evil.example/",
+        "javascript:alert(1)",
+        "x",
+        "/a\nb",
+        "/\N{SNOWMAN}",
+        "/a b",
+        "",
+    ],
+)
 def test_the_answer_goes_nowhere_else(door: Door, place: str) -> None:
     answer = door.visitor.post("/sign-in", data={"token": door.admission.new_token(), "to": place})
     assert 'content="0;url=/">' in answer.text

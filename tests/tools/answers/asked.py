@@ -65,22 +65,43 @@ CHANGED: list[Asked] = [
     ("write_file", {"path": "README.md/notes", "content": "x"}),
     ("edit_file", {"path": "shop/prices.py", "old_str": "rate=0.2", "new_str": "rate=0.19"}),
     ("edit_file", {"path": "shop/prices.py", "old_str": "amount", "new_str": "sum"}),
-    ("edit_file", {"path": "tabs.py", "old_str": "    if 1:\n        return 'x'",
-                   "new_str": "    return 'x'"}),
+    (
+        "edit_file",
+        {
+            "path": "tabs.py",
+            "old_str": "    if 1:\n        return 'x'",
+            "new_str": "    return 'x'",
+        },
+    ),
     ("edit_file", {"path": "windows.txt", "old_str": "one\ntwo", "new_str": "one\n2"}),
-    ("edit_file", {"path": "shop/cart.py", "old_str": "def remove(self, item):",
-                   "new_str": "def drop(self, item):"}),
-    ("edit_file", {"path": "shop/cart.py", "old_str": "self.items = []",
-                   "new_str": "self.items = []"}),
-    ("edit_file", {"path": "README.md", "edits": [
-        {"old_str": "# Shop", "new_str": "# The shop"},
-        {"old_str": "Sells thinks.", "new_str": "Sells everything."}]}),
+    (
+        "edit_file",
+        {
+            "path": "shop/cart.py",
+            "old_str": "def remove(self, item):",
+            "new_str": "def drop(self, item):",
+        },
+    ),
+    (
+        "edit_file",
+        {"path": "shop/cart.py", "old_str": "self.items = []", "new_str": "self.items = []"},
+    ),
+    (
+        "edit_file",
+        {
+            "path": "README.md",
+            "edits": [
+                {"old_str": "# Shop", "new_str": "# The shop"},
+                {"old_str": "Sells thinks.", "new_str": "Sells everything."},
+            ],
+        },
+    ),
     ("move_file", {"from": "tabs.py", "to": "shop/tabs.py"}),
     ("move_file", {"from": "windows.txt", "to": "README.md"}),
     ("delete_file", {"path": "shop"}),
     ("delete_file", {"path": "windows.txt"}),
     ("delete_file", {"path": "windows.txt"}),
-]  # fmt: skip
+]
 RUN: list[Asked] = [
     ("shell_execute", {"command": "sed -i s/Sells/Buys/ README.md && echo done"}),
     ("shell_execute", {"command": "echo looking; ls missing"}),

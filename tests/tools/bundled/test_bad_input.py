@@ -23,10 +23,14 @@ BAD = {
     "extra argument": ("read_file", {"path": "notes.txt", "mode": 1}, "INVALID_ARGUMENTS"),
     "wrong type": ("read_file", {"path": 3}, "INVALID_ARGUMENTS"),
     "a text for a number": (
-        "read_file", {"path": "notes.txt", "max_bytes": "9"}, "INVALID_ARGUMENTS"
+        "read_file",
+        {"path": "notes.txt", "max_bytes": "9"},
+        "INVALID_ARGUMENTS",
     ),
     "a boolean for a number": (
-        "read_file", {"path": "notes.txt", "max_bytes": True}, "INVALID_ARGUMENTS"
+        "read_file",
+        {"path": "notes.txt", "max_bytes": True},
+        "INVALID_ARGUMENTS",
     ),
     "arguments null": ("read_file", None, "INVALID_ARGUMENTS"),
     "arguments a list": ("read_file", ["notes.txt"], "INVALID_ARGUMENTS"),
@@ -36,25 +40,37 @@ BAD = {
     "arguments with NaN": ("read_file", {"path": "x", "max_bytes": float("nan")}, "SERIALIZATION"),
     "arguments with a number for a key": ("read_file", {1: 2}, "SERIALIZATION"),
     "line range backwards": (
-        "read_file", {"path": "notes.txt", "line_range": [3, 2]}, "INVALID_ARGUMENTS"
+        "read_file",
+        {"path": "notes.txt", "line_range": [3, 2]},
+        "INVALID_ARGUMENTS",
     ),
     "line range from 0": (
-        "read_file", {"path": "notes.txt", "line_range": [0, 2]}, "INVALID_ARGUMENTS"
+        "read_file",
+        {"path": "notes.txt", "line_range": [0, 2]},
+        "INVALID_ARGUMENTS",
     ),
     "line range of one": (
-        "read_file", {"path": "notes.txt", "line_range": [1]}, "INVALID_ARGUMENTS"
+        "read_file",
+        {"path": "notes.txt", "line_range": [1]},
+        "INVALID_ARGUMENTS",
     ),
     "no such encoding": (
-        "read_file", {"path": "notes.txt", "encoding": "latin-1"}, "INVALID_ARGUMENTS"
+        "read_file",
+        {"path": "notes.txt", "encoding": "latin-1"},
+        "INVALID_ARGUMENTS",
     ),
     "no such file": ("read_file", {"path": "missing.txt"}, "FILE_NOT_FOUND"),
     "below a file": ("read_file", {"path": "notes.txt/x"}, "NOT_A_DIRECTORY"),
     "writing below a file": (
-        "write_file", {"path": "notes.txt/x", "content": ""}, "NOT_A_DIRECTORY"
+        "write_file",
+        {"path": "notes.txt/x", "content": ""},
+        "NOT_A_DIRECTORY",
     ),
     "a directory where a file is expected": ("read_file", {"path": "src"}, "IS_A_DIRECTORY"),
     "a file where a directory is expected": (
-        "list_directory", {"path": "notes.txt"}, "NOT_A_DIRECTORY"
+        "list_directory",
+        {"path": "notes.txt"},
+        "NOT_A_DIRECTORY",
     ),
     "listing what is not there": ("list_directory", {"path": "nowhere"}, "FILE_NOT_FOUND"),
     "empty path": ("read_file", {"path": ""}, "INVALID_ARGUMENTS"),
@@ -63,9 +79,7 @@ BAD = {
     "absolute outside": ("read_file", {"path": OUTSIDE}, "INVALID_PATH"),
     "write outside": ("write_file", {"path": NEVER, "content": ""}, "INVALID_PATH"),
     "write up and out": ("write_file", {"path": "../x", "content": ""}, "INVALID_PATH"),
-    "edit outside": (
-        "edit_file", {"path": OUTSIDE, "old_str": "", "new_str": "x"}, "INVALID_PATH"
-    ),
+    "edit outside": ("edit_file", {"path": OUTSIDE, "old_str": "", "new_str": "x"}, "INVALID_PATH"),
     "delete outside": ("delete_file", {"path": "../home", "recursive": True}, "INVALID_PATH"),
     "move out": ("move_file", {"from": "notes.txt", "to": "../x"}, "INVALID_PATH"),
     "move in": ("move_file", {"from": OUTSIDE, "to": "x"}, "INVALID_PATH"),
@@ -77,9 +91,7 @@ BAD = {
     "own process": ("read_file", {"path": "/proc/self/environ"}, "INVALID_PATH"),
     "through a link out": ("read_file", {"path": "out/hostname"}, "INVALID_PATH"),
     "a link out": ("read_file", {"path": "secret"}, "INVALID_PATH"),
-    "write through a link out": (
-        "write_file", {"path": "out/new", "content": ""}, "INVALID_PATH"
-    ),
+    "write through a link out": ("write_file", {"path": "out/new", "content": ""}, "INVALID_PATH"),
     "write to a link out": ("write_file", {"path": "secret", "content": ""}, "INVALID_PATH"),
     "list a link out": ("list_directory", {"path": "out"}, "INVALID_PATH"),
     "search a link out": ("search_files", {"pattern": "x", "path": "out"}, "INVALID_PATH"),
@@ -92,16 +104,24 @@ BAD = {
     "a name of 300": ("write_file", {"path": "n" * 300, "content": ""}, "INVALID_PATH"),
     "a path of 5000": ("write_file", {"path": "n/" * 2500 + "n", "content": ""}, "INVALID_PATH"),
     "old_str not there": (
-        "edit_file", {"path": "notes.txt", "old_str": "4th", "new_str": ""}, "INVALID_ARGUMENTS"
+        "edit_file",
+        {"path": "notes.txt", "old_str": "4th", "new_str": ""},
+        "INVALID_ARGUMENTS",
     ),
     "old_str twice": (
-        "edit_file", {"path": "src/main.py", "old_str": "print", "new_str": ""}, "INVALID_ARGUMENTS"
+        "edit_file",
+        {"path": "src/main.py", "old_str": "print", "new_str": ""},
+        "INVALID_ARGUMENTS",
     ),
     "edit of no file": (
-        "edit_file", {"path": "no", "old_str": "a", "new_str": ""}, "FILE_NOT_FOUND"
+        "edit_file",
+        {"path": "no", "old_str": "a", "new_str": ""},
+        "FILE_NOT_FOUND",
     ),
     "edit of a directory": (
-        "edit_file", {"path": "src", "old_str": "", "new_str": "x"}, "IS_A_DIRECTORY"
+        "edit_file",
+        {"path": "src", "old_str": "", "new_str": "x"},
+        "IS_A_DIRECTORY",
     ),
     "edit in both forms": (
         "edit_file",
@@ -112,10 +132,14 @@ BAD = {
     "half an edit": ("edit_file", {"path": "notes.txt", "old_str": "a"}, "INVALID_ARGUMENTS"),
     "no edits": ("edit_file", {"path": "notes.txt", "edits": []}, "INVALID_ARGUMENTS"),
     "a lone surrogate as content": (
-        "write_file", {"path": "x", "content": "\ud800"}, "INVALID_ARGUMENTS"
+        "write_file",
+        {"path": "x", "content": "\ud800"},
+        "INVALID_ARGUMENTS",
     ),
     "no base64": (
-        "write_file", {"path": "x", "content": "é", "encoding": "base64"}, "INVALID_ARGUMENTS"
+        "write_file",
+        {"path": "x", "content": "é", "encoding": "base64"},
+        "INVALID_ARGUMENTS",
     ),
     "write on a directory": ("write_file", {"path": "src", "content": ""}, "IS_A_DIRECTORY"),
     "write on the workspace": ("write_file", {"path": ".", "content": ""}, "IS_A_DIRECTORY"),
@@ -129,9 +153,11 @@ BAD = {
     "search nowhere": ("search_files", {"pattern": "x", "path": "no"}, "FILE_NOT_FOUND"),
     "no command": ("shell_execute", {"command": ""}, "INVALID_ARGUMENTS"),
     "too long a timeout": (
-        "shell_execute", {"command": "true", "timeout": 301}, "INVALID_ARGUMENTS"
+        "shell_execute",
+        {"command": "true", "timeout": 301},
+        "INVALID_ARGUMENTS",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

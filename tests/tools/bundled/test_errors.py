@@ -114,9 +114,14 @@ def test_each_error_of_a_tool_happens(
 
 
 EVERYWHERE = {
-    "UNKNOWN_TOOL", "INVALID_ARGUMENTS", "SERIALIZATION", "NO_WORKSPACE", "APPROVAL_DENIED",
-    "AUDIT_UNAVAILABLE", "*",
-}  # fmt: skip
+    "UNKNOWN_TOOL",
+    "INVALID_ARGUMENTS",
+    "SERIALIZATION",
+    "NO_WORKSPACE",
+    "APPROVAL_DENIED",
+    "AUDIT_UNAVAILABLE",
+    "*",
+}
 
 
 def test_the_table_of_errors_is_what_happens() -> None:

@@ -153,7 +153,7 @@ def test_nothing_is_moved_between_workspace_and_scratch(bench: Bench) -> None:
         ("move_file", {"from": "scratch://d/f", "to": "scratch://g"}, "CONFLICT"),
         ("edit_file", {"path": "scratch://g", "old_str": "no", "new_str": ""}, "INVALID_ARGUMENTS"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_a_clear_error_and_changes_nothing(
     bench: Bench, tool: str, arguments: dict[str, object], code: str
 ) -> None:

@@ -26,8 +26,17 @@ function f trap 2 = +=
 """
 PIECES = [
     *WORDS.split(),
-    '"', "\\", "\n", " ", "\nEOF\n", "\t", "\x00", "\ufdd0", "\ufdda", "\ud800",
-]  # fmt: skip
+    '"',
+    "\\",
+    "\n",
+    " ",
+    "\nEOF\n",
+    "\t",
+    "\x00",
+    "\ufdd0",
+    "\ufdda",
+    "\ud800",
+]
 
 
 def test_the_corpus_is_large_and_says_nothing_twice() -> None:

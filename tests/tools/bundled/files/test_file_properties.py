@@ -26,16 +26,38 @@ some = settings(
 )
 
 TRICKY = [
-    b"", b"a", b"\n", b"\r", b"\r\n", b"\n\n", b"\0", b"\xef\xbb\xbf", b"\xff\xfe", b"\x1a",
-    b"\x85", b"\x0b", b"\x0c", b"\x1c", "\u2028".encode(), "\u0085".encode(), "é".encode(),
-    "e\u0301".encode(), "🙂".encode(), b"\xf0\x9f", b"\xc3", b"\xed\xa0\x80", b"\t", b" ", b"word",
-    b"old", b"new",
-]  # fmt: skip
+    b"",
+    b"a",
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b"\n\n",
+    b"\0",
+    b"\xef\xbb\xbf",
+    b"\xff\xfe",
+    b"\x1a",
+    b"\x85",
+    b"\x0b",
+    b"\x0c",
+    b"\x1c",
+    "\u2028".encode(),
+    "\u0085".encode(),
+    "é".encode(),
+    "e\u0301".encode(),
+    "🙂".encode(),
+    b"\xf0\x9f",
+    b"\xc3",
+    b"\xed\xa0\x80",
+    b"\t",
+    b" ",
+    b"word",
+    b"old",
+    b"new",
+]
 RAW = st.lists(st.sampled_from(TRICKY), max_size=30).map(b"".join) | st.binary(max_size=200)
-TEXT = (
-    st.lists(st.sampled_from([t.decode("utf-8", "ignore") for t in TRICKY])).map("".join)
-    | st.text(max_size=100)
-)  # fmt: skip
+TEXT = st.lists(st.sampled_from([t.decode("utf-8", "ignore") for t in TRICKY])).map(
+    "".join
+) | st.text(max_size=100)
 
 
 def in_base64(raw: bytes) -> str:
@@ -153,11 +175,11 @@ EDIT = st.fixed_dictionaries(
     {"old_str": SNIPPET, "new_str": SNIPPET}, optional={"replace_all": st.booleans()}
 )
 EDITABLE = st.none() | st.lists(
-    st.sampled_from([
-        b"a", b"b", b"\n", b"\r\n", b"\xc3\xa9", "🙂".encode(), b"\xff", b"\0", b"\xef\xbb\xbf"
-    ]),
+    st.sampled_from(
+        [b"a", b"b", b"\n", b"\r\n", b"\xc3\xa9", "🙂".encode(), b"\xff", b"\0", b"\xef\xbb\xbf"]
+    ),
     max_size=8,
-).map(b"".join)  # fmt: skip
+).map(b"".join)
 
 
 @settings(some, max_examples=120)
@@ -178,8 +200,9 @@ def test_edits_are_what_the_rules_say_or_nothing_at_all(
     assert result.success == (wanted is not None), result.output
     if wanted is None:
         assert bench.tree() == before and result.files_changed == []
-        assert result.error.code == ("FILE_NOT_FOUND" if content is None and edits[0]["old_str"]
-                                     else "INVALID_ARGUMENTS")  # fmt: skip
+        assert result.error.code == (
+            "FILE_NOT_FOUND" if content is None and edits[0]["old_str"] else "INVALID_ARGUMENTS"
+        )
         return
     assert path.read_bytes() == wanted
     assert result.data == {

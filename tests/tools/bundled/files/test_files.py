@@ -296,16 +296,23 @@ def forest(bench: Bench) -> Bench:
 def test_list_directory_is_a_tree_of_two_levels_without_the_ignored(forest: Bench) -> None:
     result = forest.call("list_directory", {})
     assert result.output.split("\n") == [
-        "./", "  .env", "  link@", "  notes.txt", "  src/", "    deep/", "    main.py"
-    ]  # fmt: skip
+        "./",
+        "  .env",
+        "  link@",
+        "  notes.txt",
+        "  src/",
+        "    deep/",
+        "    main.py",
+    ]
 
 
 def test_list_directory_gives_entries_of_one_level(forest: Bench) -> None:
     result = forest.call("list_directory", {"path": "src", "recursive": False})
     entries = {entry["name"]: entry for entry in result.data["entries"]}
     assert {name: entry["type"] for name, entry in entries.items()} == {
-        "deep": "directory", "main.py": "file"
-    }  # fmt: skip
+        "deep": "directory",
+        "main.py": "file",
+    }
     assert entries["main.py"]["size"] == 37
     times = [datetime.fromisoformat(entry["modified"]) for entry in entries.values()]
     assert all(time.year > 2000 for time in times)

@@ -27,9 +27,11 @@ CLEAR = {
     "PERMISSION_DENIED",
 }
 NEVER = [
-    "/tmp/loom-hostile-new", "/dev/shm/loom-hostile-new", "/loom-hostile-new",
+    "/tmp/loom-hostile-new",
+    "/dev/shm/loom-hostile-new",
+    "/loom-hostile-new",
     "/etc/loom-hostile-new",
-]  # fmt: skip
+]
 
 # how each tool is given the path; whether it follows a link there, and whether it changes things
 TOOLS: Mapping[str, tuple[Callable[[str], dict[str, object]], str]] = {
@@ -38,33 +40,55 @@ TOOLS: Mapping[str, tuple[Callable[[str], dict[str, object]], str]] = {
     "write_file": (lambda p: {"path": p, "content": "new"}, "follows changes"),
     "edit_file": (lambda p: {"path": p, "old_str": "", "new_str": "more"}, "follows changes"),
     "edit_file in place": (
-        lambda p: {"path": p, "old_str": "e", "new_str": "E"}, "follows changes"
+        lambda p: {"path": p, "old_str": "e", "new_str": "E"},
+        "follows changes",
     ),
     "delete_file": (lambda p: {"path": p, "recursive": True}, "changes"),
     "move_file from": (lambda p: {"from": p, "to": "moved/here"}, "changes"),
     "move_file to": (lambda p: {"from": "mover", "to": p, "overwrite": True}, "changes"),
     "list_directory": (lambda p: {"path": p}, "follows lists"),
     "list_directory below": (
-        lambda p: {"path": p, "recursive": True, "includeHidden": True}, "follows lists"
+        lambda p: {"path": p, "recursive": True, "includeHidden": True},
+        "follows lists",
     ),
     "list_files": (lambda p: {"path": p, "recursive": True}, "follows lists"),
     "search_files": (lambda p: {"pattern": ".", "path": p}, "follows lists"),
     "shell_execute": (lambda p: {"command": "pwd -P", "cwd": p}, "follows lists"),
-}  # fmt: skip
+}
 
 SYMLINKS = {
-    "out": "../outside", "outfile": "../outside/known.txt", "absolute": "{outside}", "up": "..",
-    "chain1": "chain2", "chain2": "./out", "dir/up": "../..", "dir/out": "../../outside",
-    "etc": "/etc", "slash": "/", "process": "/proc/self", "working": "/proc/self/cwd",
-    "descriptors": "/proc/self/fd", "dangling-out": "../outside/new.txt",
-    "dangling-tmp": "/tmp/loom-hostile-new", "dangling": "nowhere", "loop1": "loop2",
-    "loop2": "loop1", "itself": "itself", "in": "dir", "infile": "dir/file", "link-to-git": ".git",
+    "out": "../outside",
+    "outfile": "../outside/known.txt",
+    "absolute": "{outside}",
+    "up": "..",
+    "chain1": "chain2",
+    "chain2": "./out",
+    "dir/up": "../..",
+    "dir/out": "../../outside",
+    "etc": "/etc",
+    "slash": "/",
+    "process": "/proc/self",
+    "working": "/proc/self/cwd",
+    "descriptors": "/proc/self/fd",
+    "dangling-out": "../outside/new.txt",
+    "dangling-tmp": "/tmp/loom-hostile-new",
+    "dangling": "nowhere",
+    "loop1": "loop2",
+    "loop2": "loop1",
+    "itself": "itself",
+    "in": "dir",
+    "infile": "dir/file",
+    "link-to-git": ".git",
     "linked-fifo": "fifo",
-}  # fmt: skip
+}
 FILES = {
-    "inside.txt": b"inside: one\n", "dir/file": b"inside: two\n", "mover": b"inside: three\n",
-    ".git/config": b"[core]\n", "sub/.git/config": b"[core]\n", ".hidden": b"inside\n",
-}  # fmt: skip
+    "inside.txt": b"inside: one\n",
+    "dir/file": b"inside: two\n",
+    "mover": b"inside: three\n",
+    ".git/config": b"[core]\n",
+    "sub/.git/config": b"[core]\n",
+    ".hidden": b"inside\n",
+}
 
 
 PARTS = 3
@@ -105,8 +129,11 @@ class Trap:
                 name, partial(is_link, target=target), partial(Path.symlink_to, target=target)
             )
         for name in ("hard", "dir/hard"):
-            self.make(name, lambda p: p.exists() and p.samefile(self.outside / "hard"),
-                      lambda p: os.link(self.outside / "hard", p))  # fmt: skip
+            self.make(
+                name,
+                lambda p: p.exists() and p.samefile(self.outside / "hard"),
+                lambda p: os.link(self.outside / "hard", p),
+            )
         self.make("fifo", lambda p: p.is_fifo(), os.mkfifo)
         self.make("socket", lambda p: p.is_socket(), bind)
         self.make("device", lambda p: p.is_char_device() or p.is_fifo(), device)

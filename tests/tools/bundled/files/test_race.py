@@ -38,11 +38,20 @@ def raced(folder: Path, uid: int, seconds: float) -> dict[str, Any]:
         os.chown(folder, uid, uid)
         python = "/usr/bin/python3"  # ours may lie where nobody else can enter
         asked = subprocess.run(
-            [python, "-c", f"import sys; sys.path[:0] = {[str(ROOT), packages]};"
-             f" assert sys.version_info[:2] == {sys.version_info[:2]};"
-             " import loom_audit.wiring.adapters"],
-            user=uid, group=uid, extra_groups=[], capture_output=True, text=True, cwd="/",
-        )  # fmt: skip
+            [
+                python,
+                "-c",
+                f"import sys; sys.path[:0] = {[str(ROOT), packages]};"
+                f" assert sys.version_info[:2] == {sys.version_info[:2]};"
+                " import loom_audit.wiring.adapters",
+            ],
+            user=uid,
+            group=uid,
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+            cwd="/",
+        )
         if asked.returncode:
             pytest.skip(f"an ordinary user cannot run what these tests run: {asked.stderr[-300:]}")
     order = {"folder": str(folder), "uid": uid, "seconds": seconds, "packages": packages}

@@ -153,9 +153,8 @@ def test_a_picture_goes_to_models_that_take_pictures_as_each_vendor_wants_it(ben
     [message] = done.messages("anthropic", images=True)
     assert message["content"][0]["content"] == [
         {"type": "text", "text": text},
-        {"type": "image",
-         "source": {"type": "base64", "media_type": "image/png", "data": encoded}},
-    ]  # fmt: skip
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": encoded}},
+    ]
     assert encoded not in str(bench.last().result["output"])
 
 

@@ -52,8 +52,10 @@ def test_a_folder_the_batch_changed_brings_nothing_else_that_lies_in_it(
     [said] = run(bench, call).hooks
     assert said.ok
     assert git(repo, "show", "--name-only", "--no-renames", "--format=", "HEAD").split() == [
-        "notes.txt", "src/made", "src/notes.txt",
-    ]  # fmt: skip
+        "notes.txt",
+        "src/made",
+        "src/notes.txt",
+    ]
     [said] = run(bench, ("shell_execute", {"command": "chmod 700 src"})).hooks
     assert said.ok and said.text == "nothing committed: no file changed"
 
@@ -71,8 +73,10 @@ def test_exactly_what_the_batch_changed_is_committed(bench: Bench, repo: Path) -
     [said] = outcome.hooks
     assert said.ok and said.name == "auto-commit" and said.text.startswith("committed ")
     assert git(repo, "show", "--name-only", "--format=", "HEAD").split() == [
-        "made", "notes.txt", "src/new.py",
-    ]  # fmt: skip
+        "made",
+        "notes.txt",
+        "src/new.py",
+    ]
     assert git(repo, "status", "--porcelain").split() == ["A", "staged", "??", "mine"]
     assert git(repo, "log", "-1", "--format=%s%n%b").splitlines()[:5] == [
         "write_file, shell_execute: 3 files",

@@ -134,8 +134,9 @@ def test_the_person_s_files_are_read_those_they_include_too(
 ) -> None:
     (tmp_path / "more").write_text("[user]\n\tname = Bea\n\temail = bea@example.org\n")
     (tmp_path / "ignored").write_text("*.log\n")
-    person.write_text(f"[include]\n\tpath = {tmp_path}/more\n"
-                      f"[core]\n\texcludesFile = {tmp_path}/ignored\n")  # fmt: skip
+    person.write_text(
+        f"[include]\n\tpath = {tmp_path}/more\n[core]\n\texcludesFile = {tmp_path}/ignored\n"
+    )
     (repo / "a.log").write_text("1")
     assert confined.call("git_status", {}).data["clean"]
     (repo / "notes.txt").write_text("2")

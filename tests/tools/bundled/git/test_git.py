@@ -19,8 +19,9 @@ from tests.tools.conftest import Bench
 def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A person's own git configuration, and none of this machine's."""
     config = tmp_path / "gitconfig"
-    config.write_text("[user]\n\tname = Ann\n\temail = ann@example.org\n[init]\n"
-                      "\tdefaultBranch = main\n")  # fmt: skip
+    config.write_text(
+        "[user]\n\tname = Ann\n\temail = ann@example.org\n[init]\n\tdefaultBranch = main\n"
+    )
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     return config
@@ -48,13 +49,17 @@ def test_a_status_names_branch_and_what_changed_where(bench: Bench, repo: Path) 
     assert result.data == {
         "branch": "main",
         "commit": git(repo, "rev-parse", "HEAD"),
-        "upstream": None, "ahead": None, "behind": None, "clean": False, "truncated": False,
+        "upstream": None,
+        "ahead": None,
+        "behind": None,
+        "clean": False,
+        "truncated": False,
         "entries": [
             {"path": "notes.txt", "from": None, "staged": "", "unstaged": "modified"},
             {"path": "src/moved.py", "from": "src/main.py", "staged": "renamed", "unstaged": ""},
             {"path": "new file", "from": None, "staged": "", "unstaged": "untracked"},
         ],
-    }  # fmt: skip
+    }
     assert "renamed (staged): src/moved.py from src/main.py" in result.output
     assert bench.last().status == "ok"
 
@@ -222,11 +227,15 @@ def test_a_commit_of_what_is_staged_and_of_all(bench: Bench, repo: Path) -> None
 @pytest.mark.parametrize(
     "bad",
     [
-        {"message": " \n"}, {"message": "a\0b"}, {"message": "x" * 70_000}, {},
-        {"message": "x", "paths": []}, {"message": "x", "paths": ["a"], "all": True},
+        {"message": " \n"},
+        {"message": "a\0b"},
+        {"message": "x" * 70_000},
+        {},
+        {"message": "x", "paths": []},
+        {"message": "x", "paths": ["a"], "all": True},
         {"message": "\ud800"},
     ],
-)  # fmt: skip
+)
 def test_a_commit_that_is_none_changes_nothing(
     bench: Bench, repo: Path, bad: dict[str, object]
 ) -> None:
@@ -258,9 +267,12 @@ def test_without_an_identity_the_commit_says_what_to_do(
 
 def test_a_directory_that_is_no_repository(bench: Bench) -> None:
     for tool, arguments in (
-        ("git_status", {}), ("git_diff", {}), ("git_log", {}), ("git_push", {}),
+        ("git_status", {}),
+        ("git_diff", {}),
+        ("git_log", {}),
+        ("git_push", {}),
         ("git_commit", {"message": "x"}),
-    ):  # fmt: skip
+    ):
         result = bench.call(tool, arguments)
         assert result.error.code == "NOT_FOUND" and "git init" in result.error.hint
 
@@ -281,9 +293,13 @@ def test_variables_of_ours_lead_to_no_other_repository(
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
     (repo / "x").write_text("1")
-    assert bench.call("git_commit", {"message": "x", "paths": ["x"]}, environment={
-        "GIT_OBJECT_DIRECTORY": str(other / ".git/objects"),
-    }).success  # fmt: skip
+    assert bench.call(
+        "git_commit",
+        {"message": "x", "paths": ["x"]},
+        environment={
+            "GIT_OBJECT_DIRECTORY": str(other / ".git/objects"),
+        },
+    ).success
     for name in ("GIT_DIR", "GIT_INDEX_FILE"):
         monkeypatch.delenv(name)
     assert git(repo, "log", "--format=%s").split() == ["x", "first"]

@@ -50,26 +50,58 @@ def everything(bench: Bench, root: Path) -> None:
         bench.call(tool, arguments)
     (root / "added.txt").write_text("1")
     bench.call("git_commit", {"message": "two\n\nTrailer: x", "paths": ["added.txt", "notes.txt"]})
-    git(root, "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "update-index",
-        "--add", "--cacheinfo", f"100644,{EMPTY},staged.txt")  # fmt: skip
+    git(
+        root,
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "core.hooksPath=/dev/null",
+        "update-index",
+        "--add",
+        "--cacheinfo",
+        f"100644,{EMPTY},staged.txt",
+    )
     bench.call("git_commit", {"message": "three"})
 
 
 KEYS = {
     "for everything": [
-        "core.fsmonitor", "core.pager", "core.editor", "core.sshCommand", "core.askPass",
-        "core.gitProxy", "core.alternateRefsCommand", "pager.log", "pager.diff", "pager.status",
-        "credential.helper", "credential.https://example.org.helper", "diff.external",
-        "diff.evil.command", "diff.evil.textconv", "gpg.program", "gpg.openpgp.program",
-        "gpg.ssh.program", "gpg.ssh.defaultKeyCommand", "merge.evil.driver", "trailer.x.command",
-        "trailer.x.cmd", "interactive.diffFilter", "sequence.editor", "alias.status", "alias.log",
-        "alias.commit", "man.x.cmd", "browser.x.cmd", "uploadpack.packObjectsHook",
+        "core.fsmonitor",
+        "core.pager",
+        "core.editor",
+        "core.sshCommand",
+        "core.askPass",
+        "core.gitProxy",
+        "core.alternateRefsCommand",
+        "pager.log",
+        "pager.diff",
+        "pager.status",
+        "credential.helper",
+        "credential.https://example.org.helper",
+        "diff.external",
+        "diff.evil.command",
+        "diff.evil.textconv",
+        "gpg.program",
+        "gpg.openpgp.program",
+        "gpg.ssh.program",
+        "gpg.ssh.defaultKeyCommand",
+        "merge.evil.driver",
+        "trailer.x.command",
+        "trailer.x.cmd",
+        "interactive.diffFilter",
+        "sequence.editor",
+        "alias.status",
+        "alias.log",
+        "alias.commit",
+        "man.x.cmd",
+        "browser.x.cmd",
+        "uploadpack.packObjectsHook",
     ],
     "filters": ["filter.evil.clean", "filter.evil.smudge", "filter.evil.required"],
     "a filter's process": ["filter.evil.process"],
     "the remote": ["remote.origin.uploadpack", "remote.origin.receivepack"],
     "the remote's kind": ["remote.origin.vcs"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
@@ -110,11 +142,23 @@ def test_that_the_programs_would_run_without_care(bench: Bench, repo: Path) -> N
 
 
 HOOKS = [
-    "pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "pre-push",
+    "pre-commit",
+    "prepare-commit-msg",
+    "commit-msg",
+    "post-commit",
+    "pre-push",
     "post-index-change",
-    "reference-transaction", "fsmonitor-watchman", "pre-auto-gc", "post-rewrite", "update",
-    "pre-receive", "post-receive", "post-update", "proc-receive", "push-to-checkout",
-]  # fmt: skip
+    "reference-transaction",
+    "fsmonitor-watchman",
+    "pre-auto-gc",
+    "post-rewrite",
+    "update",
+    "pre-receive",
+    "post-receive",
+    "post-update",
+    "proc-receive",
+    "push-to-checkout",
+]
 
 
 @pytest.mark.parametrize("configured", [False, True])
@@ -232,8 +276,10 @@ def test_settings_that_are_included_count_as_the_repository_s(
     bench: Bench, repo: Path, remote: Path
 ) -> None:
     value = program(repo)
-    (repo.parent / "included").write_text(f"[core]\n\tfsmonitor = {value}\n\tsshCommand = {value}\n"
-                                          f'[filter "evil"]\n\tclean = {value}\n')  # fmt: skip
+    (repo.parent / "included").write_text(
+        f"[core]\n\tfsmonitor = {value}\n\tsshCommand = {value}\n"
+        f'[filter "evil"]\n\tclean = {value}\n'
+    )
     git(repo, "config", "include.path", str(repo.parent / "included"))
     (repo / ".gitattributes").write_text("* filter=evil\n")
     everything(bench, repo)

@@ -84,11 +84,30 @@ def test_pip_installs_into_an_environment_of_the_workspace_whose_configuration_i
 @pytest.mark.parametrize(
     "package",
     [
-        "-r x", "--editable", "./x", "../x", "/x", "x.whl", "x.tar.gz", "x-1.0.zip", "file:x",
-        "git+https://example.org/x", "https://example.org/x.whl", "x @ file:///x", "x;marker",
-        "x; python_version>'3'", "", " x", "x\n--pre", "x y", "x==1 --pre", "a" * 400, "~x", "x/y",
+        "-r x",
+        "--editable",
+        "./x",
+        "../x",
+        "/x",
+        "x.whl",
+        "x.tar.gz",
+        "x-1.0.zip",
+        "file:x",
+        "git+https://example.org/x",
+        "https://example.org/x.whl",
+        "x @ file:///x",
+        "x;marker",
+        "x; python_version>'3'",
+        "",
+        " x",
+        "x\n--pre",
+        "x y",
+        "x==1 --pre",
+        "a" * 400,
+        "~x",
+        "x/y",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("manager", ["pip", "npm"])
 def test_what_is_no_name_is_refused(shared: Bench, manager: str, package: str) -> None:
     result = shared.call("install_package", {"manager": manager, "packages": [package]})
@@ -128,10 +147,12 @@ def shared(
 @pytest.mark.parametrize(
     "bad",
     [
-        {"manager": "pip", "packages": []}, {"manager": "brew", "packages": ["x"]},
-        {"manager": "pip", "packages": ["x"], "dev": True}, {"packages": ["x"]},
+        {"manager": "pip", "packages": []},
+        {"manager": "brew", "packages": ["x"]},
+        {"manager": "pip", "packages": ["x"], "dev": True},
+        {"packages": ["x"]},
     ],
-)  # fmt: skip
+)
 def test_arguments_that_are_none(shared: Bench, bad: dict[str, object]) -> None:
     assert shared.call("install_package", bad).error.code == "INVALID_ARGUMENTS"
 
@@ -210,9 +231,12 @@ def test_a_company_s_certificate_is_passed_on_and_can_be_read(
     certificate = tmp_path / "company.pem"
     certificate.write_text("of the company\n")
     both = (
-        "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR",
+        "CURL_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+        "REQUESTS_CA_BUNDLE",
+        "SSL_CERT_DIR",
         "SSL_CERT_FILE",
-    )  # fmt: skip
+    )
     for name in (*both, "PIP_CERT", "npm_config_cafile"):
         monkeypatch.setenv(name, str(certificate))
     program = "#!/bin/sh\nenv | grep -e CERT -e CA_BUNDLE -e cafile | sort; cat $SSL_CERT_FILE\n"
@@ -264,9 +288,10 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
                 hashed = base64.b64encode(hashlib.sha512(content).digest()).decode()
                 address = f"http://127.0.0.1:{server.server_port}/tiny.tgz"
                 version = {
-                    "name": "@s/tiny", "version": "1.2.3",
+                    "name": "@s/tiny",
+                    "version": "1.2.3",
                     "dist": {"tarball": address, "integrity": f"sha512-{hashed}"},
-                }  # fmt: skip
+                }
                 body = json.dumps(
                     {
                         "name": "@s/tiny",

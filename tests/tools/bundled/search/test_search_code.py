@@ -55,9 +55,10 @@ def test_definitions_stand_before_text_and_the_same_name_before_others(bench: Be
     assert find(bench, "LIMIT", kind="symbol") == [("server.py", 4, "constant", "LIMIT_OF_ALL")]
     assert find(bench, "semicolon") == [("server.py", 9, "text", "")]
     assert find(bench, "server", kind="text") == [("server.py", 5, "text", "")]
-    assert "server.py:9: [text] \"splits at the semicolon\"" in bench.call(
-        "search_code", {"query": "splits semicolon"}
-    ).output  # fmt: skip
+    assert (
+        'server.py:9: [text] "splits at the semicolon"'
+        in bench.call("search_code", {"query": "splits semicolon"}).output
+    )
 
 
 def test_the_index_follows_edits_undo_and_what_commands_do(bench: Bench) -> None:
@@ -78,8 +79,14 @@ def test_the_bounds_of_a_search(bench: Bench) -> None:
     put(bench, "many.py", "".join(f"def item_{n}(): pass\n" for n in range(50)))
     result = bench.call("search_code", {"query": "item", "limit": 10})
     assert result.data["count"] == 10 and result.data["truncated"]
-    for bad in ({"query": ""}, {"query": "x", "limit": 0}, {"query": "x", "limit": 101},
-                {"query": "->"}, {"query": "x", "kind": "all"}, {}):  # fmt: skip
+    for bad in (
+        {"query": ""},
+        {"query": "x", "limit": 0},
+        {"query": "x", "limit": 101},
+        {"query": "->"},
+        {"query": "x", "kind": "all"},
+        {},
+    ):
         assert bench.call("search_code", bad).error.code == "INVALID_ARGUMENTS"
     assert bench.call("search_code", {"query": "x", "path": "../y"}).error.code == "INVALID_PATH"
 
@@ -180,8 +187,12 @@ def test_an_index_that_another_version_made_is_built_anew(bench: Bench) -> None:
         ("a.go", "type Conn interface {", "interface", "Conn"),
         ("a.rs", "    pub(crate) async fn poll(&mut self) -> X {", "function", "poll"),
         ("a.rs", "impl<T> Foo for Bar {", None, None),
-        ("A.java", "    public static Map<String, Integer> countAll(List<X> x) {", "method",
-         "countAll"),
+        (
+            "A.java",
+            "    public static Map<String, Integer> countAll(List<X> x) {",
+            "method",
+            "countAll",
+        ),
         ("a.kt", "suspend fun load(id: Int): User {", "function", "load"),
         ("a.cs", "public sealed class Thing : Base", "class", "Thing"),
         ("a.c", "static int *parse_line(const char *s, size_t n)", "function", "parse_line"),
@@ -195,7 +206,7 @@ def test_an_index_that_another_version_made_is_built_anew(bench: Bench) -> None:
         ("README.md", "## How it works", "section", "How it works"),
         ("a.txt", "def nothing():", None, None),
     ],
-)  # fmt: skip
+)
 def test_the_rules_of_each_language(
     name: str, line: str, kind: str | None, symbol: str | None
 ) -> None:
@@ -204,8 +215,18 @@ def test_the_rules_of_each_language(
 
 
 def test_no_content_takes_the_rules_very_long() -> None:
-    lines = ["public " * 42, "a::" * 99, "a " * 149, "((" * 149, "<" * 299, "export " * 42,
-             "x = " * 74, "const a" + " " * 290, "'''" * 99, '"""' * 99 + "'"]  # fmt: skip
+    lines = [
+        "public " * 42,
+        "a::" * 99,
+        "a " * 149,
+        "((" * 149,
+        "<" * 299,
+        "export " * 42,
+        "x = " * 74,
+        "const a" + " " * 290,
+        "'''" * 99,
+        '"""' * 99 + "'",
+    ]
     for line in lines:  # without bounds: hours
         text = (line + "\n") * 300
         for suffix in ("py", "js", "go", "rs", "java", "c", "rb", "php", "sh", "sql", "md"):

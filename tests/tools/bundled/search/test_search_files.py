@@ -162,22 +162,81 @@ def test_search_finds_what_a_plain_loop_finds(
 # --- files that are left out unread by line -----------------------------------------------
 
 PIECES = [
-    b"import os", b"foo_bar", b"Foo", b"FOO", b"kelvin \xe2\x84\xaa", b"caf\xc3\xa9", b"\xff\xfe",
-    b"\xc3", b"\xed\xa0\x80", b"12", b" ", b"\t", b"\xc2\xa0", b"\r", b"\n", b"\0", b"[", b"]",
-    b"^", b"$", b"-", b"\\", b"(a)", b"a.b", b"a|b", b"{2}", b"{}", b"*", b"+", b"?", b"#", b"aaa",
-    b"ab", b"\xef\xbf\xbd", b"A", b"b",
-]  # fmt: skip
+    b"import os",
+    b"foo_bar",
+    b"Foo",
+    b"FOO",
+    b"kelvin \xe2\x84\xaa",
+    b"caf\xc3\xa9",
+    b"\xff\xfe",
+    b"\xc3",
+    b"\xed\xa0\x80",
+    b"12",
+    b" ",
+    b"\t",
+    b"\xc2\xa0",
+    b"\r",
+    b"\n",
+    b"\0",
+    b"[",
+    b"]",
+    b"^",
+    b"$",
+    b"-",
+    b"\\",
+    b"(a)",
+    b"a.b",
+    b"a|b",
+    b"{2}",
+    b"{}",
+    b"*",
+    b"+",
+    b"?",
+    b"#",
+    b"aaa",
+    b"ab",
+    b"\xef\xbf\xbd",
+    b"A",
+    b"b",
+]
 LINES = st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join)
 LETTERS = st.text("abAFoOk1_ -^]\\.'{}#,é\u212a\ufffd\0\r\t\n", min_size=1, max_size=3)
 ATOMS = st.one_of(
     LETTERS.map(re.escape),
     st.text("ab1 -{},", min_size=1, max_size=4),
-    st.sampled_from([
-        ".", r"\d", r"\W", r"\s", "[a-z]", "[^a-z]", r"[^\s]", r"[\]^-]", "[]a]", "[^]a]", r"[^\]]",
-        "[[]", "[é-ü]", "[+*?]", "[-^]", r"\x41", r"\u00e9", r"\101", r"\x00", r"\b", r"\B", "^",
-        "$", r"\A", r"\Z", "(?=a)", "(?!a)", "(?<=a)",
-    ]),
-)  # fmt: skip
+    st.sampled_from(
+        [
+            ".",
+            r"\d",
+            r"\W",
+            r"\s",
+            "[a-z]",
+            "[^a-z]",
+            r"[^\s]",
+            r"[\]^-]",
+            "[]a]",
+            "[^]a]",
+            r"[^\]]",
+            "[[]",
+            "[é-ü]",
+            "[+*?]",
+            "[-^]",
+            r"\x41",
+            r"\u00e9",
+            r"\101",
+            r"\x00",
+            r"\b",
+            r"\B",
+            "^",
+            "$",
+            r"\A",
+            r"\Z",
+            "(?=a)",
+            "(?!a)",
+            "(?<=a)",
+        ]
+    ),
+)
 
 
 def combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:

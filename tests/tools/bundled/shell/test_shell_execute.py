@@ -16,9 +16,14 @@ def test_both_streams_and_the_changed_files_are_given(bench: Bench) -> None:
     assert result.success
     assert result.output == "out\n[stderr]\nerr\n[changed: new, notes.txt]"
     assert result.data == {
-        "exit_code": 0, "stdout": "out\n", "stderr": "err\n", "timed_out": False,
-        "truncated": False, "survivors": [], "sandbox": bench.last().sandbox,
-    }  # fmt: skip
+        "exit_code": 0,
+        "stdout": "out\n",
+        "stderr": "err\n",
+        "timed_out": False,
+        "truncated": False,
+        "survivors": [],
+        "sandbox": bench.last().sandbox,
+    }
     assert result.files_changed == ["new", "notes.txt"]
     bench.assert_log_agrees_with_disk()
 
