@@ -61,7 +61,8 @@ def _git(*arguments: str) -> str:
 
 def chosen(paths: Collection[str], root: Path) -> list[str]:
     """The test files to run for changed paths, as paths below the root; the core ones last."""
-    imports = {str(file.relative_to(root)): set(imported(file)) for file in _python(root)}
+    files = _python(root) if paths else ()
+    imports = {str(file.relative_to(root)): set(imported(file)) for file in files}
     nearest: dict[str, int] = {}
     for path in paths:
         for test, distance in _tests_of(path, imports, root):

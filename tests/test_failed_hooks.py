@@ -461,9 +461,9 @@ def test_a_hook_is_noted_on_a_full_disk_in_the_space_that_was_reserved(
         fill_up(home.parent)
         with pytest.raises(OSError, match="No space"):
             (home / "more").write_bytes(b"more")
-        for _ in range(50):
+        for _ in range(20):
             run_hook(home, pre_tool_use(root), "claude-code", cwd=root)
-        assert len(waiting_lines(home)) == 50
+        assert len(waiting_lines(home)) == 20
         assert workspace.root == str(root)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
+from tests.made_store import lay_store
 
 
 @pytest.fixture
@@ -17,7 +18,8 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store() -> Iterator[AuditStore]:
+def store(home: Path) -> Iterator[AuditStore]:
+    lay_store(home)
     with open_store() as store:
         yield store
 

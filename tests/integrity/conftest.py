@@ -37,6 +37,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind, Move
 from loom_audit.sql.evidence.evidence import open_evidence
 from loom_audit.sql.store.database import Database, open_database
+from tests.made_store import lay_ballast
 
 LIMIT = 9_000_000
 """Files over this are recorded by hash in the test log."""
@@ -60,6 +61,7 @@ class Recorded:
     def copy(self, folder: Path) -> "Recorded":
         ignore = shutil.ignore_patterns("*.ballast", "locks")
         shutil.copytree(self.path.parent, folder, ignore=ignore)
+        lay_ballast(folder / self.path.name)
         return Recorded(folder / self.path.name, self.log, list(self.heads))
 
 

@@ -30,6 +30,7 @@ from tests.integrity.ask_pages import pages
 from tests.integrity.ask_python import python
 from tests.integrity.readers import Answer, Made, Opened, make
 from tests.integrity.test_tamper import connect, unguarded
+from tests.made_store import lay_ballast
 from tests.web.conftest import asking
 
 REFUSED = {"CORRUPT", "AUDIT_UNAVAILABLE", "IO"}
@@ -219,6 +220,7 @@ class Sweep:
         """A copy with harm done to its tables; always at the same place, as answers name it."""
         ignore = shutil.ignore_patterns("*.ballast", "*.heads")
         shutil.copytree(self.made.home, self.home, ignore=ignore)
+        lay_ballast(self.home / "audit.db")
         try:
             with connect(self.home / "audit.db") as raw:
                 raw.execute("PRAGMA foreign_keys = OFF")

@@ -20,6 +20,7 @@ from loom_audit.web.app import create_app, server_of
 from loom_audit.web.arrival import SECONDS
 from loom_audit.web.listening import listen
 from loom_audit.web.shared.admission import COOKIE, Admission
+from tests.made_store import STORE, lay_ballast
 from tests.web.busy_store import Busy, make
 from tests.web.web_pages import HOSTILE, STRANGE
 
@@ -150,7 +151,7 @@ def _made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Recorde
     folder, kept = tmp_path_factory.mktemp("recorded"), tmp_path_factory.mktemp("kept") / "copy"
     with recording(folder) as made:
         pass
-    shutil.copytree(folder, kept, symlinks=True)
+    shutil.copytree(folder, kept, symlinks=True, ignore=shutil.ignore_patterns("*.ballast"))
     return folder, kept, made
 
 
@@ -160,6 +161,7 @@ def recorded(_made: tuple[Path, Path, Recorded]) -> Iterator[Recorded]:
     folder, kept, made = _made
     shutil.rmtree(folder)
     shutil.copytree(kept, folder, symlinks=True)
+    lay_ballast(folder / "home" / STORE)
     with ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("LOOM_AUDIT_HOME", str(folder / "home"))
