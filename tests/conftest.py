@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["pytester", "tests.examples", "tests.temporary"]
+pytest_plugins = ["pytester", "tests.given.examples", "tests.places.temporary"]
 
 ON_CI = bool(os.environ.get("CI"))
 

@@ -24,8 +24,8 @@ from loom_audit.disk.machine.shared_filesystems import SHARED, check_own_filesys
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.records import Call
-from tests.hooked import HookedClaude
-from tests.made_store import lay_store
+from tests.places.made_store import lay_store
+from tests.processes.hooked import HookedClaude
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from loom_audit.api.face import AuditStore, open_store
 from loom_audit.cli.shared.dashboard import usable_port
 from loom_audit.demo import CHECKPOINT, Demo, demo_store, listing, prove, run_demo, what_to_try
-from tests.forked import Forked
+from tests.processes.forked import Forked
 
 
 @pytest.fixture(scope="module")

@@ -27,9 +27,9 @@ from loom_audit.daemon import HookServer
 from loom_audit.disk.machine.spool import RESERVED, Spool
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.events import HookFailed
-from tests.hooked import HookedClaude
-from tests.made_store import lay_store
-from tests.small_disks import fill_up, mounting
+from tests.places.made_store import lay_store
+from tests.places.small_disks import fill_up, mounting
+from tests.processes.hooked import HookedClaude
 from tests.test_daemon import client_of, pre_tool_use, run_hook
 
 

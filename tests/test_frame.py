@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ci_scripts import ci_script
-from tests.temporary import MEMORY, TEMPORARY_ROOT, has_room, room_in_memory
+from tests.places.temporary import MEMORY, TEMPORARY_ROOT, has_room, room_in_memory
+from tests.processes.ci_scripts import ci_script
 
 ROOT = Path(__file__).parents[1]
 CONFTEST = (ROOT / "tests" / "conftest.py").read_text().replace('"pytester", ', "")
@@ -253,7 +253,7 @@ def test_place(tmp_path_factory, tmp_path):
 def places(pytester: pytest.Pytester, *options: str) -> list[Path]:
     """Where tests keep temporary files, and where those do that are about the disk."""
     pytester.makeconftest(CONFTEST)
-    about_the_disk = "from tests.on_disk import tmp_path_factory"
+    about_the_disk = "from tests.places.on_disk import tmp_path_factory"
     for name, text in (("a", ""), ("b", about_the_disk)):
         folder = pytester.mkdir(name)
         (folder / f"test_{name}.py").write_text(PLACES)

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.ci_scripts import ci_script
+from tests.processes.ci_scripts import ci_script
 
 ROOT = Path(__file__).parents[1]
 

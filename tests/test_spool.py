@@ -15,7 +15,7 @@ from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.launcher import FOLDER
 from loom_audit.disk.machine.spool import RESERVED, Spool
 from loom_audit.errors import StorageFailed
-from tests.hooked import HookedClaude
+from tests.processes.hooked import HookedClaude
 from tests.test_daemon import pre_tool_use, run_hook
 from tests.test_failed_hooks import (
     claude,

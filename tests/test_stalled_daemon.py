@@ -12,7 +12,7 @@ from loom_audit import AuditStore
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.reading import read_transcripts
 from loom_audit.errors import AuditError
-from tests.hooked import HookedClaude
+from tests.processes.hooked import HookedClaude
 from tests.test_daemon import call_of, daemon_of, home, root, run_hook, store
 
 __all__ = ["home", "root", "store"]

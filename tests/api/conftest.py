@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
-from tests.made_store import lay_store
+from tests.places.made_store import lay_store
 
 
 @pytest.fixture

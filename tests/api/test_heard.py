@@ -17,8 +17,8 @@ from tests.api.test_hooks import hooks as hooks
 from tests.api.test_hooks import root as root
 from tests.api.test_hooks import store as store
 from tests.api.test_hooks import workspace as workspace
-from tests.clients import client as client
-from tests.hooked import HookedClaude
+from tests.processes.clients import client as client
+from tests.processes.hooked import HookedClaude
 from tests.web.conftest import asking
 
 

@@ -24,9 +24,9 @@ from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
-from tests.clients import client as client
-from tests.hooked import HookedClaude, HookedCodex
-from tests.made_store import lay_store
+from tests.places.made_store import lay_store
+from tests.processes.clients import client as client
+from tests.processes.hooked import HookedClaude, HookedCodex
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
 from tests.cli.shells import Shell
-from tests.hooked import HookedClaude
+from tests.processes.hooked import HookedClaude
 from tests.web.conftest import asking
 
 ALONE = Path(loom_audit.__file__).parent / "verify_alone.py"

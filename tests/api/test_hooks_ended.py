@@ -10,7 +10,7 @@ from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.control.holding import hold
 from loom_audit.model.events import CallFinished, CallReported
 from loom_audit.model.records import Call
-from tests.hooked import HookedClaude
+from tests.processes.hooked import HookedClaude
 
 
 @pytest.fixture

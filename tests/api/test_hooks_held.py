@@ -15,8 +15,8 @@ from tests.api.test_hooks import root as root
 from tests.api.test_hooks import store as store
 from tests.api.test_hooks import workspace as workspace
 from tests.api.test_hooks_asked import ask, before, pending
-from tests.clients import client as client
-from tests.hooked import HookedClaude
+from tests.processes.clients import client as client
+from tests.processes.hooked import HookedClaude
 
 
 @pytest.fixture

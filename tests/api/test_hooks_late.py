@@ -12,7 +12,7 @@ from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.reading import read_transcripts
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.model.records import Call
-from tests.hooked import HookedClaude, HookedCodex
+from tests.processes.hooked import HookedClaude, HookedCodex
 
 
 class Process:

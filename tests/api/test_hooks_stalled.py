@@ -11,7 +11,7 @@ from loom_audit.api.agents.clients import Hooks
 from loom_audit.errors import AuditError
 from loom_audit.history.look.capture import scan
 from loom_audit.model.records import Call
-from tests.hooked import HookedClaude, HookedGemini
+from tests.processes.hooked import HookedClaude, HookedGemini
 
 
 class Dying:

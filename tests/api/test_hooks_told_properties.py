@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from loom_audit import open_store
 from tests.api.test_hooks_missed import CLIENT
-from tests.examples import examples
-from tests.made_store import lay_store
-from tests.told import Play, Step
+from tests.given.examples import examples
+from tests.oracles.told import Play, Step
+from tests.places.made_store import lay_store
 
 SESSIONS, IDS, PATHS, CONTENTS = ("s", "s", "t"), ("a", "b", "c"), ("x", "y"), ("1", "2")
 TOOLS = ("Write", "named", "unnamed")

@@ -19,7 +19,7 @@ from loom_audit.api.upkeep.moving import BY_HANDLE, BY_LISTING, move_workspace
 from loom_audit.errors import Conflict, Corrupt, InvalidPath, NoWorkspace
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.ports import EventFilter
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 
 @pytest.fixture

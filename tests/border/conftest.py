@@ -13,7 +13,7 @@ from tests.history.conftest import root as root
 from tests.history.conftest import session as session
 from tests.history.conftest import store as store
 from tests.history.conftest import workspace as workspace
-from tests.on_disk import tmp_path_factory as tmp_path_factory
+from tests.places.on_disk import tmp_path_factory as tmp_path_factory
 
 Run = Callable[[str], int]
 

@@ -19,8 +19,8 @@ from loom_audit.model.files import BlobId
 from loom_audit.model.plans.planning import Choice, Plan
 from loom_audit.model.scope import HEAVY
 from loom_audit.ports import BlobStore
-from tests.examples import some
-from tests.trees import Entry, tree_of
+from tests.given.examples import some
+from tests.oracles.trees import Entry, tree_of
 
 SCOPE = ("a", "b", "lib", "src", "x.txt", "y.txt")
 BORDER = ("node_modules", "venv", ".git", "__pycache__", "out")

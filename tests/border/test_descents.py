@@ -12,7 +12,7 @@ from loom_audit.errors import Conflict
 from loom_audit.history.undo.planner import Planner
 from loom_audit.model.plans.planning import Plan
 from tests.border.conftest import Run
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 TEXT = "one\ntwo\nthree\n"
 LIKE = pytest.mark.parametrize(

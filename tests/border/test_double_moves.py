@@ -14,9 +14,9 @@ from loom_audit.errors import Conflict
 from loom_audit.model.plans.planning import Plan
 from tests.border.conftest import Run
 from tests.border.test_folders import OBJECTS, PACKAGES, everything, make
-from tests.clients import client as client
-from tests.examples import some
-from tests.ticks import wait_a_tick
+from tests.given.examples import some
+from tests.given.ticks import wait_a_tick
+from tests.processes.clients import client as client
 
 MOVES = pytest.mark.parametrize(
     "commands",

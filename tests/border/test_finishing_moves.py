@@ -14,8 +14,8 @@ from loom_audit import AuditedWorkspace, open_store
 from tests.border.conftest import Run
 from tests.border.test_folders import PACKAGES, make
 from tests.crash.test_closed_folders import die_at
-from tests.examples import some
-from tests.trees import tree_of
+from tests.given.examples import some
+from tests.oracles.trees import tree_of
 
 
 def a_folder_of_theirs(root: Path) -> None:

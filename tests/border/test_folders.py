@@ -9,7 +9,7 @@ from loom_audit import AuditedWorkspace
 from loom_audit.errors import Conflict
 from loom_audit.model.plans.planning import Choice, Plan
 from tests.border.conftest import Run
-from tests.trees import Entry, tree_of
+from tests.oracles.trees import Entry, tree_of
 
 OBJECTS = {"HEAD": "ref: refs/heads/main\n", "config": "[core]\n", "objects/ab/cdef": "blob"}
 PACKAGES = {"bin/python": "#!/bin/sh\n", "lib/site.py": "import sys\n"}

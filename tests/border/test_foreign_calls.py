@@ -10,8 +10,8 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore, ForeignSession, open_store
 from loom_audit.history.look.capture import CLOCK_OF_FILES
 from loom_audit.model.events import FilesChanged
-from tests.clients import client as client
-from tests.trees import everything
+from tests.oracles.trees import everything
+from tests.processes.clients import client as client
 
 Act = Callable[[], None]
 Reported = Callable[[Act], AuditedWorkspace]

@@ -7,9 +7,9 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.errors import NotFound
-from tests.examples import some
-from tests.ordinary_user import run
-from tests.ordinary_user import session as session
+from tests.given.examples import some
+from tests.processes.ordinary_user import run
+from tests.processes.ordinary_user import session as session
 
 FILES = {".git/HEAD": "ref\n", ".git/sub/x": "one\n", "a.txt": "a\n", "src/f": "f\n"}
 

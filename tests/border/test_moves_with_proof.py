@@ -9,7 +9,7 @@ from loom_audit import AuditedWorkspace, Session
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import Move
 from loom_audit.ports import EventFilter
-from tests.trees import everything
+from tests.oracles.trees import everything
 
 
 def moves_of(

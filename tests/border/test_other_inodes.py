@@ -12,8 +12,8 @@ from loom_audit import AuditedWorkspace, Session
 from loom_audit.errors import Conflict
 from loom_audit.model.events import FilesChanged
 from tests.border.conftest import Run
-from tests.ordinary_user import ordinary_session
-from tests.trees import everything
+from tests.oracles.trees import everything
+from tests.processes.ordinary_user import ordinary_session
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ import pytest
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.errors import AuditError, NotFound
 from loom_audit.model.plans.planning import Plan
-from tests.examples import some
-from tests.ordinary_user import ordinary_session
+from tests.given.examples import some
+from tests.processes.ordinary_user import ordinary_session
 
 Entry = tuple[str, int, bytes]
 Tree = dict[str, Entry]

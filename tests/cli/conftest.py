@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shells import Shell, new_shell
-from tests.made_store import lay_store
+from tests.places.made_store import lay_store
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from loom_audit.cli import main
-from tests.forked import Forked
+from tests.processes.forked import Forked
 
 ROOT = Path(__file__).parents[2]
 

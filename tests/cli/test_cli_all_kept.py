@@ -10,7 +10,7 @@ from loom_audit import open_store
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.reading import read_transcripts
 from tests.cli.shells import Shell
-from tests.hooked import HookedClaude
+from tests.processes.hooked import HookedClaude
 
 COMMAND = {"command": "make"}
 

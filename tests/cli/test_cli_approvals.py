@@ -15,7 +15,7 @@ from loom_audit.tools.approvals.policy import read_policy
 from loom_audit.tools.calls.settings import tool_settings
 from tests.cli.hostile import CORPUS
 from tests.cli.shells import Shell, at_terminal
-from tests.forked import Forked
+from tests.processes.forked import Forked
 
 OVERWRITE = {"path": "a.txt", "content": "new\n"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shells import Shell
-from tests.forked import Forked
+from tests.processes.forked import Forked
 
 
 def test_db_tells_where_the_store_is_and_that_it_is_up_to_date(audited: Shell) -> None:

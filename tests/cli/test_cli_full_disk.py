@@ -9,8 +9,8 @@ import pytest
 
 from tests.cli.processes import started
 from tests.cli.shells import Shell, new_shell
-from tests.examples import some
-from tests.small_disks import fill_up, mounting
+from tests.given.examples import some
+from tests.places.small_disks import fill_up, mounting
 
 READS = {
     "log": ("log",),

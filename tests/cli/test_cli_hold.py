@@ -11,8 +11,8 @@ import pytest
 from loom_audit import ApprovalDenied, AuditedWorkspace, ForeignSession, open_store
 from loom_audit.api.agents.clients import Hooks
 from tests.cli.shells import Shell
-from tests.clients import client as client
-from tests.hooked import HookedClaude
+from tests.processes.clients import client as client
+from tests.processes.hooked import HookedClaude
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from mcp.shared.exceptions import MCPError
 from loom_audit import open_store
 from loom_audit.api.agents.clients import Hooks
 from tests.cli.shells import ROOT, Shell
-from tests.hooked import HookedClaude
-from tests.pictures import PNG
+from tests.given.pictures import PNG
+from tests.processes.hooked import HookedClaude
 
 NAMED = types.Implementation(name="tester", version="1")
 ERAS = ("legacy", "auto")

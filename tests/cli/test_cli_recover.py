@@ -10,7 +10,7 @@ from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import SessionStarted
 from tests.cli.processes import SECONDS, started
 from tests.cli.shells import Shell
-from tests.stopped import killed_after
+from tests.processes.stopped import killed_after
 
 
 def test_what_a_killed_run_left_behind_is_recovered_and_taken_back_where_it_is_chosen(

@@ -9,7 +9,7 @@ from loom_audit import Session
 from loom_audit.errors import NotFound
 from loom_audit.mcp_server.resources import read_resource
 from tests.cli.shells import Shell
-from tests.ordinary_user import ordinary_session
+from tests.processes.ordinary_user import ordinary_session
 
 HOSTILE = "f\x1b[2J"
 

@@ -7,9 +7,9 @@ import pytest
 
 pytest.register_assert_rewrite("tests.crash.faults")
 
-from tests.clients import client as client  # noqa: E402 - after the line above
 from tests.crash.faults import Arena, Stem, needs_strace  # noqa: E402
-from tests.on_disk import tmp_path_factory as tmp_path_factory  # noqa: E402
+from tests.places.on_disk import tmp_path_factory as tmp_path_factory  # noqa: E402
+from tests.processes.clients import client as client  # noqa: E402 - after the line above
 
 
 @pytest.fixture(scope="session")

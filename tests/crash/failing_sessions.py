@@ -17,7 +17,7 @@ from pathlib import Path
 from loom_audit.api.agents.connect import carry_out, connecting, settings_file
 from loom_audit.api.agents.launcher import FOLDER
 from loom_audit.config import read_settings
-from tests.hooked import HookedClaude, HookedCodex
+from tests.processes.hooked import HookedClaude, HookedCodex
 from tests.test_daemon import daemon_of
 
 FAILURES = ("hook before", "hook after", "process", "client", "disk full", "clock", "moved")

@@ -33,7 +33,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import BlobId
 from loom_audit.model.scope import TEMPORARY
 from loom_audit.sql.evidence.evidence import open_evidence
-from tests.trees import Entry, differences, tree_of
+from tests.oracles.trees import Entry, differences, tree_of
 
 ROOT = Path(__file__).parents[2]
 Stage = Literal["open", "call"]

@@ -9,7 +9,6 @@ from loom_audit import AuditedWorkspace, open_store
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.record.call_record import LATE
 from loom_audit.model.events import CallFinished, FilesChanged
-from tests.changes import check_each_change_once
 from tests.crash.faults import (
     Stem,
     check_finishes,
@@ -19,7 +18,8 @@ from tests.crash.faults import (
     wait_for,
     working_in,
 )
-from tests.trees import tree_of
+from tests.oracles.changes import check_each_change_once
+from tests.oracles.trees import tree_of
 
 NATIVE = ("tool", "shell", "run", "recording", "function", "steps", "undo", "rollback")
 

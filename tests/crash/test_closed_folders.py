@@ -17,7 +17,7 @@ from loom_audit.disk.writing import exchange
 from loom_audit.history.record.drift import record_drift
 from loom_audit.model.events import FilesChanged
 from loom_audit.sql.store.event_log import SqlEventLog
-from tests.ordinary_user import ordinary_user
+from tests.processes.ordinary_user import ordinary_user
 
 CLOSED = {"d": 0o555, "d/e": 0o500}
 BEGIN = """

@@ -12,8 +12,8 @@ from loom_audit import AuditedWorkspace, AuditError, Session, ToolResult, open_s
 from loom_audit.sql.store.ballast import BALLAST_BYTES
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.crash.faults import check_finishes, check_fold, check_log
-from tests.small_disks import Mount, fill_up, mounting
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
+from tests.places.small_disks import Mount, fill_up, mounting
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.crash.faults import (
     without_leftovers,
 )
 from tests.crash.test_kill_at_every_syscall import calls_of, goes_on, points
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 FAULTS = ("error=EIO", "error=ENOSPC", "error=EDQUOT")
 FAILING = (

@@ -21,10 +21,10 @@ from loom_audit import AuditedWorkspace, open_store
 from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.recovery import RecoveredCall
 from loom_audit.model.plans.planning import Note
-from tests.changes import check_each_change_once
 from tests.crash.faults import check_finishes, check_fold, check_log
 from tests.crash.test_closed_folders import die_at
-from tests.trees import Entry, tree_of
+from tests.oracles.changes import check_each_change_once
+from tests.oracles.trees import Entry, tree_of
 
 Tree = dict[bytes, Entry]
 BEGIN = """

@@ -11,8 +11,8 @@ from loom_audit import ApprovalDenied, AuditedWorkspace, open_store
 from loom_audit.model.events import CallFinished, CallReported
 from tests.crash.faults import Stem
 from tests.crash.places import NATIVE, Place, check_whole
-from tests.examples import some
-from tests.trees import tree_of
+from tests.given.examples import some
+from tests.oracles.trees import tree_of
 
 STEPS = ("start", "begin c1", "make made", "begin c2", "make other", "end c2", "end c1", "close")
 When = Literal["before", "after"]

@@ -29,7 +29,7 @@ from tests.crash.faults import (
     remove_leftovers,
     without_leftovers,
 )
-from tests.trees import Entry, differences, tree_of
+from tests.oracles.trees import Entry, differences, tree_of
 
 Tree = dict[bytes, Entry]
 NEXT = {

@@ -23,7 +23,7 @@ from tests.crash.faults import (
     wait_for,
     without_leftovers,
 )
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 WRITERS = 3
 

@@ -14,8 +14,8 @@ from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.capture import scan
 from loom_audit.model.events import FilesChanged
 from tests.crash.faults import check_finishes, check_fold, check_log
-from tests.small_disks import Mount, fill_up, mounting
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
+from tests.places.small_disks import Mount, fill_up, mounting
 
 PLACES = 40
 COMMITTED = 3

@@ -20,8 +20,8 @@ from loom_audit.model.events import ChangeIntended, ContentFound
 from loom_audit.model.files import BlobId
 from loom_audit.model.scope import TEMPORARY
 from tests.crash.faults import check_finishes, check_fold, check_log
-from tests.examples import some
-from tests.trees import differences, names_together, tree_of
+from tests.given.examples import some
+from tests.oracles.trees import differences, names_together, tree_of
 
 FILES = 200
 PLACES: dict[str, tuple[Any, str]] = {

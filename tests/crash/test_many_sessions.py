@@ -13,7 +13,7 @@ from loom_audit.model.events import FilesChanged
 from loom_audit.ports import CallFilter
 from tests.crash.crowd import CALLS, killed
 from tests.crash.faults import ROOT, check_finishes, check_fold, check_log
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 pytestmark = pytest.mark.timeout(300)
 COUNT = 20

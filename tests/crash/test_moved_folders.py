@@ -12,7 +12,7 @@ from loom_audit.model.events import FilesChanged
 from tests.border.test_folders import OBJECTS, everything, make
 from tests.crash.test_closed_folders import is_killed
 from tests.history.conftest import home as home
-from tests.on_disk import tmp_path_factory as tmp_path_factory
+from tests.places.on_disk import tmp_path_factory as tmp_path_factory
 
 CHAINS = {
     "renamed": ["mv .git a", "mv a b"],

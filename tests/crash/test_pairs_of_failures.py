@@ -25,8 +25,8 @@ from tests.crash.failing_sessions import (
     connect,
     discard,
 )
-from tests.made_store import lay_store
-from tests.small_disks import fill_up, mounting
+from tests.places.made_store import lay_store
+from tests.places.small_disks import fill_up, mounting
 
 CLIENTS = ("claude-code", "codex")
 PAIRS = [*itertools.product(CLIENTS, FAILURES, FAILURES)]

@@ -18,7 +18,7 @@ from loom_audit.model.events import ContentFound
 from loom_audit.model.files import FileState
 from tests.crash.beside import holds, other
 from tests.crash.faults import check_finishes, check_fold, check_log
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 CALLS = 40
 MOST = 300

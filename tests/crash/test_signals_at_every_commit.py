@@ -12,7 +12,7 @@ from loom_audit import open_store
 from loom_audit.model.events import CallFinished, SessionEnded
 from tests.crash.faults import Stem
 from tests.crash.places import NATIVE, Place, check_whole
-from tests.examples import some
+from tests.given.examples import some
 
 PROGRAM = Path(__file__).parents[2] / "loom_audit" / "verify_alone.py"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

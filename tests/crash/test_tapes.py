@@ -18,11 +18,11 @@ from loom_audit.model.plans.planning import Choice, Plan
 from loom_audit.model.scope import TEMPORARY
 from tests.crash.beside import other
 from tests.crash.faults import Stem, check_finishes, check_log, lines, wait_for, working_in
+from tests.oracles.trees import Entry, tree_of
 from tests.tapes.agents import by_block
 from tests.tapes.plans import take_back_something
 from tests.tapes.releases import PROJECTS, unpack_releases
 from tests.tapes.tape import MARK, Tape, look, recording
-from tests.trees import Entry, tree_of
 
 pytestmark = pytest.mark.timeout(3600)
 

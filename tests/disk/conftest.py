@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.on_disk import tmp_path_factory as tmp_path_factory
-from tests.ordinary_user import ordinary_user
+from tests.places.on_disk import tmp_path_factory as tmp_path_factory
+from tests.processes.ordinary_user import ordinary_user
 
 
 @pytest.fixture

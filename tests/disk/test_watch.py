@@ -19,8 +19,8 @@ from loom_audit.disk.looking import inotify, watch
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.model.scope import Scope
 from loom_audit.ports import LeftOutFiles, Stamp, Stamps
-from tests.in_scope import Fact, everything_in_scope
-from tests.upheaval import Upheaval, act_alone, made_folders
+from tests.given.upheaval import Upheaval, act_alone, made_folders
+from tests.oracles.in_scope import Fact, everything_in_scope
 
 
 class Looks:

@@ -6,7 +6,7 @@ import pytest
 
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import Hook, Verdict
-from tests.answers_table import answers
+from tests.oracles.answers_table import answers
 
 VERDICTS = {"nothing": None, "allow": Verdict("allow", "fine"), "deny": Verdict("deny", "no")}
 

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, ToolResult, open_store
-from tests.clients import client as client
-from tests.made_store import lay_store
+from tests.places.made_store import lay_store
+from tests.processes.clients import client as client
 
 
 @pytest.fixture

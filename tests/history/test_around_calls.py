@@ -10,7 +10,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session
 from tests.history.test_continuity import assert_whole
-from tests.trees import differences, tree_of
+from tests.oracles.trees import differences, tree_of
 
 
 class Person:

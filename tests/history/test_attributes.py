@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.model.files import FileState
-from tests.attributes import (
+from tests.oracles.attributes import (
     ACL,
     DEFAULT,
     acl_bytes,
@@ -18,7 +18,7 @@ from tests.attributes import (
     needs_user_attributes,
     user_attributes,
 )
-from tests.on_disk import tmp_path_factory as tmp_path_factory
+from tests.places.on_disk import tmp_path_factory as tmp_path_factory
 
 Call = Callable[..., ToolResult]
 PRIVATE = {"owner": 6, "somebody": 6, "group": 0, "mask": 6, "other": 0}

@@ -11,8 +11,8 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, open_store
 from loom_audit.errors import NotFound
-from tests.attributes import ACL, acl_bytes, acl_entries, needs_acl
-from tests.on_disk import tmp_path_factory as tmp_path_factory
+from tests.oracles.attributes import ACL, acl_bytes, acl_entries, needs_acl
+from tests.places.on_disk import tmp_path_factory as tmp_path_factory
 
 Entry = tuple[bytes, int, bool, frozenset[str]]
 """Content; owner's, own group's and others' bits; whether there is a list; all names."""

@@ -11,7 +11,7 @@ from loom_audit import (
     Session,
     ToolResult,
 )
-from tests.trees import everything
+from tests.oracles.trees import everything
 
 Call = Callable[..., ToolResult]
 

@@ -10,7 +10,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, ToolResult
 from loom_audit.errors import AuditUnavailable
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 Call = Callable[..., ToolResult]
 

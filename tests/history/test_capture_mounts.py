@@ -10,7 +10,7 @@ import pytest
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.model.events import Event, FilesChanged
 from loom_audit.model.files import FileChange
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 
 @pytest.fixture

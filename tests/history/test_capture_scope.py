@@ -20,7 +20,7 @@ from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import FilesChanged, ScopeAccepted, WorkspaceAttached
 from loom_audit.model.scope import Scope, bad_lines
 from loom_audit.ports import EventFilter
-from tests.trees import everything, tree_of
+from tests.oracles.trees import everything, tree_of
 
 Call = Callable[..., ToolResult]
 

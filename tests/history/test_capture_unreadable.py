@@ -8,7 +8,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.history.record.watching import why_everything
-from tests.ordinary_user import ordinary_session
+from tests.processes.ordinary_user import ordinary_session
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted
 from loom_audit.model.files import FileState, parents
 from loom_audit.ports import EventFilter
 from tests.integrity.test_verified_reads import again, forge
-from tests.ordinary_user import ordinary_session
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
+from tests.processes.ordinary_user import ordinary_session
 
 Call = Callable[..., ToolResult]
 

@@ -18,9 +18,9 @@ from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.recovery import RecoveredCall
 from loom_audit.model.events import FilesChanged, SessionStarted
 from loom_audit.model.files import FileChange, FileState
-from tests.ordinary_user import ordinary_session
-from tests.stopped import die_after, killed_after, roll_back
-from tests.trees import Entry, tree_of
+from tests.oracles.trees import Entry, tree_of
+from tests.processes.ordinary_user import ordinary_session
+from tests.processes.stopped import die_after, killed_after, roll_back
 
 Tree = dict[bytes, Entry]
 

@@ -17,7 +17,7 @@ from loom_audit.history.record.fitted import append_found, fitted
 from loom_audit.model.events import Draft, FilesChanged
 from loom_audit.model.files import FileChange
 from tests.history.test_continuity import assert_whole, impossible, upheave
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 SAID = ("session", "agent:a")
 """Whose what was found is."""

@@ -28,8 +28,8 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter
-from tests.changes import check_each_change_once
-from tests.trees import tree_of
+from tests.oracles.changes import check_each_change_once
+from tests.oracles.trees import tree_of
 
 SHARED = "shared with other commands"
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from loom_audit import AuditedWorkspace, ForeignSession, open_store
 from loom_audit.model.events import CallFinished, CallRequested
-from tests.examples import examples
-from tests.made_store import lay_store
+from tests.given.examples import examples
+from tests.places.made_store import lay_store
 
 CALLS = ("a", "b", "c")
 PATHS = ("x", "y")

@@ -13,8 +13,8 @@ from loom_audit.model.files import FileChange
 from loom_audit.ports import CallFilter, EventFilter
 from tests.history.test_continuity import impossible
 from tests.integrity.test_verified_reads import again, forge
-from tests.ordinary_user import ordinary_session
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
+from tests.processes.ordinary_user import ordinary_session
 
 NUMBER = "(SELECT number FROM path WHERE path = CAST('{}' AS BLOB))"
 OTHER = f"(SELECT blob FROM tree_entry WHERE path = {NUMBER.format('d/other')})"

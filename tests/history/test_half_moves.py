@@ -7,8 +7,8 @@ import pytest
 
 from loom_audit import AuditedWorkspace
 from loom_audit.model.files import Move
-from tests.ordinary_user import ordinary_session
-from tests.stopped import killed_after
+from tests.processes.ordinary_user import ordinary_session
+from tests.processes.stopped import killed_after
 
 HALF = (Move("moved.txt", "a.txt"),)
 

@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.model.events import ChangeIntended
-from tests.trees import names_together
+from tests.oracles.trees import names_together
 
 Call = Callable[..., ToolResult]
 

@@ -26,7 +26,7 @@ from loom_audit.history.record import hold
 from loom_audit.model.events import CallDecided, SessionHeld, SessionReleased
 from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.approvals.policy import Policy
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ import pytest
 from loom_audit import AuditedWorkspace
 from loom_audit.errors import NotFound
 from loom_audit.model.plans.planning import Plan
-from tests.stopped import killed_after
-from tests.trees import Entry, tree_of
+from tests.oracles.trees import Entry, tree_of
+from tests.processes.stopped import killed_after
 
 Tree = dict[bytes, Entry]
 DEEP = pytest.mark.deep

@@ -32,8 +32,8 @@ from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
 from loom_audit.ports import Command, Moments, Runner
-from tests.changes import check_each_change_once
-from tests.trees import tree_of
+from tests.oracles.changes import check_each_change_once
+from tests.oracles.trees import tree_of
 
 PYTHON = sys.executable
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, ToolResult, open_store
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 
 def mount(kind: str, options: str, where: Path) -> None:

@@ -19,7 +19,7 @@ from loom_audit.history.record.call import OpenCall
 from loom_audit.history.undo.planner import Planner
 from loom_audit.model.plans.planning import Plan
 from loom_audit.ports import CallFilter, Command
-from tests.trees import everything, tree_of
+from tests.oracles.trees import everything, tree_of
 
 Call = Callable[..., ToolResult]
 

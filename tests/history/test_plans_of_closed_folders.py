@@ -6,8 +6,8 @@ import pytest
 
 from loom_audit import Session
 from loom_audit.errors import AuditError
-from tests.ordinary_user import run
-from tests.ordinary_user import session as session
+from tests.processes.ordinary_user import run
+from tests.processes.ordinary_user import session as session
 
 FILES = {"d/x": "one\n", "d/y": "two\n"}
 UNREADABLE = "it cannot be read, so what is there is not known"

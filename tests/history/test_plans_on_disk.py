@@ -17,7 +17,7 @@ from loom_audit import AuditedWorkspace, AuditStore, Session
 from loom_audit.errors import AuditError, NotFound
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.plans.planning import Choice, Plan
-from tests.trees import Entry, differences, tree_of
+from tests.oracles.trees import Entry, differences, tree_of
 
 SCRIPTS = 15
 DEEP_SCRIPTS = 1_000

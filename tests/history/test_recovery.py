@@ -14,7 +14,7 @@ from loom_audit.history.ground.questions import Questions
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import ApprovalRequested, CallFinished, Draft, FilesChanged
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 Call = Callable[..., ToolResult]
 

@@ -13,8 +13,8 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore, Session
 from loom_audit.ports import CallFilter
 from loom_audit.tools.calls.settings import ToolSettings
+from tests.oracles.trees import Entry, differences, tree_of
 from tests.tapes.releases import unpack_releases
-from tests.trees import Entry, differences, tree_of
 
 Snapshot = dict[bytes, Entry]
 

@@ -17,7 +17,7 @@ from loom_audit.model.events import Draft, FilesChanged, TreeRelisted
 from loom_audit.model.files import FileChange, FileState
 from tests.history.test_continuity import impossible
 from tests.integrity.test_verified_reads import again
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 Call = Callable[..., ToolResult]
 FOLDER = FileState("directory", None, 0o755, 0)

@@ -12,8 +12,8 @@ from loom_audit.api.control import holding
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.history.undo.undo import UndoResult
 from loom_audit.model.events import CallRequested
-from tests.changes import check_each_change_once
-from tests.trees import tree_of
+from tests.oracles.changes import check_each_change_once
+from tests.oracles.trees import tree_of
 
 
 @pytest.fixture(autouse=True)

@@ -21,9 +21,9 @@ from loom_audit import AuditedWorkspace, Conflict, open_store
 from loom_audit.api.control import holding
 from loom_audit.model.events import ContentFound
 from loom_audit.model.files import FileState
-from tests.changes import check_each_change_once
-from tests.examples import examples
-from tests.made_store import lay_store
+from tests.given.examples import examples
+from tests.oracles.changes import check_each_change_once
+from tests.places.made_store import lay_store
 
 AGENTS = ("a", "b", "made", "d/x")
 PERSONS = ("mine", "a")

@@ -14,7 +14,7 @@ from loom_audit import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.errors import NoWorkspace
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.records import Call
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 
 def run(session: Session, *words: str) -> Call:

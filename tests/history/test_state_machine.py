@@ -20,7 +20,7 @@ from loom_audit import AuditError, Session
 from loom_audit.api.face import AuditStore
 from loom_audit.config import Settings
 from loom_audit.wiring.adapters import open_adapters
-from tests.trees import Entry, differences, tree_of
+from tests.oracles.trees import Entry, differences, tree_of
 
 Snapshot = dict[bytes, Entry]
 

@@ -13,7 +13,7 @@ from loom_audit.api.upkeep.drift import accept_drift
 from loom_audit.errors import Conflict
 from loom_audit.model.events import CallFinished, FilesChanged
 from loom_audit.model.plans.planning import Note
-from tests.stopped import killed_after, roll_back
+from tests.processes.stopped import killed_after, roll_back
 
 FILES = 8
 WRITTEN = 3

@@ -24,7 +24,7 @@ from loom_audit.errors import (
 )
 from loom_audit.history.record.call import OpenCall
 from loom_audit.ports import CallFilter
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 Call = Callable[..., ToolResult]
 

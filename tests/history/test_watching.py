@@ -24,10 +24,10 @@ from loom_audit.model.files import FileState
 from loom_audit.model.records import Call
 from loom_audit.model.scope import Scope
 from loom_audit.sandbox import confining_runner
-from tests.in_scope import Fact, everything_in_scope
-from tests.ticks import wait_a_tick
-from tests.trees import tree_of
-from tests.upheaval import Upheaval, act_alone, made_folders
+from tests.given.ticks import wait_a_tick
+from tests.given.upheaval import Upheaval, act_alone, made_folders
+from tests.oracles.in_scope import Fact, everything_in_scope
+from tests.oracles.trees import tree_of
 
 SPAWN = get_context("spawn")
 

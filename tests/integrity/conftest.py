@@ -37,7 +37,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import BlobId, FileChange, FileState, Kind, Move
 from loom_audit.sql.evidence.evidence import open_evidence
 from loom_audit.sql.store.database import Database, open_database
-from tests.made_store import lay_ballast
+from tests.places.made_store import lay_ballast
 
 LIMIT = 9_000_000
 """Files over this are recorded by hash in the test log."""

@@ -11,8 +11,8 @@ from loom_audit import AuditedWorkspace, open_store
 from loom_audit.errors import Corrupt
 from loom_audit.history.record.drift import record_drift
 from tests.integrity.test_verified_reads import again, forge
-from tests.stopped import killed_after
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
+from tests.processes.stopped import killed_after
 
 INTENDED = "(SELECT max(seq) FROM event WHERE kind = 'change.intended')"
 FORGED = {

@@ -13,7 +13,7 @@ from loom_audit import AuditedWorkspace, AuditStore, open_store
 from loom_audit.model.events import CallFinished, Draft, Event, FilesChanged
 from loom_audit.model.repeats import REPEATED
 from loom_audit.model.stored import codec
-from tests.trees import tree_of
+from tests.oracles.trees import tree_of
 
 PROGRAM = Path(__file__).parents[2] / "loom_audit" / "verify_alone.py"
 Change = Callable[[list[Draft]], list[Draft]]

@@ -30,7 +30,7 @@ from tests.integrity.ask_pages import pages
 from tests.integrity.ask_python import python
 from tests.integrity.readers import Answer, Made, Opened, make
 from tests.integrity.test_tamper import connect, unguarded
-from tests.made_store import lay_ballast
+from tests.places.made_store import lay_ballast
 from tests.web.conftest import asking
 
 REFUSED = {"CORRUPT", "AUDIT_UNAVAILABLE", "IO"}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.answers_table import answers
+from tests.oracles.answers_table import answers
 from tests.real_clients.clients import CLIENTS
 from tests.real_clients.runs import Run, running
 from tests.real_clients.script import Step

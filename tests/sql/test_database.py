@@ -34,8 +34,8 @@ from loom_audit.sql.projections import calls
 from loom_audit.sql.store.ballast import Ballast
 from loom_audit.sql.store.database import Database, database_path, open_database
 from tests.contracts.stores import draft, logs_of, open_sqlite
+from tests.places.temporary import MEMORY
 from tests.sql.conftest import record
-from tests.temporary import MEMORY
 
 # --- a new store --------------------------------------------------------------------------
 

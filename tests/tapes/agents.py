@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 
 from loom_audit import AuditedWorkspace, ForeignSession, Session, ToolResult
+from tests.oracles.trees import Entry, tree_of
 from tests.tapes.person import LEFT_OUT
-from tests.trees import Entry, tree_of
 
 REFUSED = {
     "CONFLICT",

@@ -19,9 +19,9 @@ from loom_audit.model.events import CallFinished, Event, FilesChanged
 from loom_audit.model.scope import TEMPORARY
 from loom_audit.ports import EventFilter
 from loom_audit.tools.calls.settings import ToolSettings
+from tests.oracles.trees import tree_of
 from tests.tapes.agents import Agents
 from tests.tapes.person import CACHE, LEFT_OUT, Person
-from tests.trees import tree_of
 
 State = tuple[str, int, str]
 """Kind, permission bits, SHA-256 of the content (of a symlink's target; "" for a folder)."""

@@ -16,7 +16,7 @@ from loom_audit.model.events import CallFinished, CallRequested, Event
 from loom_audit.ports import EventFilter
 from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.result import ToolResult
-from tests.made_store import lay_store
+from tests.places.made_store import lay_store
 
 
 @dataclass

@@ -20,7 +20,7 @@ from loom_audit.web.app import create_app, server_of
 from loom_audit.web.arrival import SECONDS
 from loom_audit.web.listening import listen
 from loom_audit.web.shared.admission import COOKIE, Admission
-from tests.made_store import STORE, lay_ballast
+from tests.places.made_store import STORE, lay_ballast
 from tests.web.busy_store import Busy, make
 from tests.web.web_pages import HOSTILE, STRANGE
 

@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from loom_audit.model.events import FilesChanged
-from tests.stopped import killed_after, roll_back
+from tests.processes.stopped import killed_after, roll_back
 from tests.web.conftest import Recorded, in_thread
 from tests.web.test_web_browser import AXE, RUN_AXE, Watch
 from tests.web.test_web_browser import scripted as scripted

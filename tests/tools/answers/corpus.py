@@ -20,7 +20,7 @@ from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.gate import ApprovalGate, DenyAll
 from loom_audit.tools.calls.messages import ToolCall, tool_messages
 from loom_audit.tools.calls.settings import ToolSettings
-from tests.pictures import PNG
+from tests.given.pictures import PNG
 from tests.tools.answers.asked import BINARY, CHANGED, ELSEWHERE, FILES, LOOKED_AT, REFUSED, RUN
 from tests.tools.bundled.web.web_server import serving
 

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from loom_audit.tools.calls.result import ToolResult
-from tests.examples import some
+from tests.given.examples import some
 from tests.tools.bundled.files.hostile_paths import WHOLE, corpus
 from tests.tools.conftest import Bench
 

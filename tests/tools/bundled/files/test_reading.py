@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit.tools.bundled.files.reading import MAX_IMAGE, MAX_SHOWN
 from loom_audit.tools.calls.result import MAX_OUTPUT
-from tests.pictures import PNG
+from tests.given.pictures import PNG
 from tests.tools.conftest import Bench
 
 

@@ -28,7 +28,7 @@ from loom_audit.tools.bundled.web.web_search import (
 )
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
-from tests.forked import Forked
+from tests.processes.forked import Forked
 from tests.tools.conftest import Bench
 
 SECRETS = ("google-secret", "serper-secret", "oracle-secret")

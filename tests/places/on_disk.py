@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.temporary import in_memory
+from tests.places.temporary import in_memory
 
 
 @pytest.fixture(scope="session")

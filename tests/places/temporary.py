@@ -1,8 +1,8 @@
 """Where tests keep their temporary files: in memory, where a flush to disk costs nothing.
 
 Tests of the disk itself stay on it: their conftest.py takes `tmp_path_factory` from
-tests/on_disk.py. Where memory has no room, all tests do, and `--basetemp` or PYTEST_DEBUG_TEMPROOT
-names another place for all.
+tests/places/on_disk.py. Where memory has no room, all tests do, and `--basetemp` or
+PYTEST_DEBUG_TEMPROOT names another place for all.
 """
 
 import os

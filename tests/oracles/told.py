@@ -22,7 +22,7 @@ from loom_audit.model.events import (
     FilesChanged,
 )
 from loom_audit.model.files import FileState
-from tests.hooked import HookedClaude
+from tests.processes.hooked import HookedClaude
 
 Key = tuple[str, str]
 Step = tuple[Any, ...]

@@ -31,7 +31,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NUMBER = struct.Struct("=i")
 """A pid, then an exit code."""
 
@@ -110,7 +110,7 @@ class _Stem:
         with theirs:
             theirs.set_inheritable(True)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.forked", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.processes.forked", str(theirs.fileno())],
                 cwd=ROOT,
                 env=kept | {"LC_ALL": "C.UTF-8"},
                 pass_fds=[theirs.fileno()],

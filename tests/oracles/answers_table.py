@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-GUIDE = Path(__file__).parents[1] / "docs" / "clients" / "README.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "clients" / "README.md"
 COLUMNS = ("nothing", "allow", "deny")
 
 

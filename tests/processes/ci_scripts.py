@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-FOLDER = Path(__file__).parents[1] / ".ci"
+FOLDER = Path(__file__).parents[2] / ".ci"
 
 
 def ci_script(name: str) -> ModuleType:
