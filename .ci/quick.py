@@ -19,7 +19,7 @@ CORE = (
     "tests/cli/test_cli_help.py",
     "tests/contracts/test_lock.py",
     "tests/disk/test_replace.py",
-    "tests/history/test_timeline.py",
+    "tests/history/read/test_timeline.py",
     "tests/model/test_planning.py",
     "tests/sandbox/test_choice.py",
     "tests/sql/test_database.py",

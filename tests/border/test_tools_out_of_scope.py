@@ -7,7 +7,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.model.events import FilesChanged
-from tests.history.test_recovery import ends_cannot_be_recorded
+from tests.history.record.test_recovery import ends_cannot_be_recorded
 
 Call = Callable[..., ToolResult]
 

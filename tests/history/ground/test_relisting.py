@@ -15,7 +15,7 @@ from loom_audit.history.look import batches
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import Draft, FilesChanged, TreeRelisted
 from loom_audit.model.files import FileChange, FileState
-from tests.history.test_continuity import impossible
+from tests.history.record.test_continuity import impossible
 from tests.integrity.test_verified_reads import again
 from tests.oracles.trees import tree_of
 

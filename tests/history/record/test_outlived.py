@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, ForeignSession
-from tests.history.test_survivors import Server, owners
+from tests.history.record.test_survivors import Server, owners
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.fitted import append_found, fitted
 from loom_audit.model.events import Draft, FilesChanged
 from loom_audit.model.files import FileChange
-from tests.history.test_continuity import assert_whole, impossible, upheave
+from tests.history.record.test_continuity import assert_whole, impossible, upheave
 from tests.oracles.trees import tree_of
 
 SAID = ("session", "agent:a")

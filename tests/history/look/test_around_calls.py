@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, Session
-from tests.history.test_continuity import assert_whole
+from tests.history.record.test_continuity import assert_whole
 from tests.oracles.trees import differences, tree_of
 
 

@@ -11,7 +11,7 @@ from loom_audit import AuditedWorkspace, open_store
 from loom_audit.model.events import CallFinished, FilesChanged
 from loom_audit.model.files import FileChange
 from loom_audit.ports import CallFilter, EventFilter
-from tests.history.test_continuity import impossible
+from tests.history.record.test_continuity import impossible
 from tests.integrity.test_verified_reads import again, forge
 from tests.oracles.trees import tree_of
 from tests.processes.ordinary_user import ordinary_session
