@@ -13,7 +13,7 @@ import pytest
 
 from loom_audit.tools.approvals.policy import read_policy
 from loom_audit.tools.calls.settings import tool_settings
-from tests.cli.hostile import CORPUS
+from tests.cli.across.hostile import CORPUS
 from tests.cli.shells import Shell, at_terminal
 from tests.processes.forked import Forked
 

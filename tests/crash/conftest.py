@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.crash.faults")
+pytest.register_assert_rewrite("tests.crash.programs.faults")
 
-from tests.crash.faults import Arena, Stem, needs_strace  # noqa: E402
+from tests.crash.programs.faults import Arena, Stem, needs_strace  # noqa: E402
 from tests.places.on_disk import tmp_path_factory as tmp_path_factory  # noqa: E402
 from tests.processes.clients import client as client  # noqa: E402 - after the line above
 

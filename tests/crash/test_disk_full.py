@@ -11,7 +11,7 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditError, Session, ToolResult, open_store
 from loom_audit.sql.store.ballast import BALLAST_BYTES
 from loom_audit.tools.calls.settings import ToolSettings
-from tests.crash.faults import check_finishes, check_fold, check_log
+from tests.crash.programs.faults import check_finishes, check_fold, check_log
 from tests.oracles.trees import tree_of
 from tests.places.small_disks import Mount, fill_up, mounting
 

@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit import open_store
 from loom_audit.errors import NoWorkspace
-from tests.crash.faults import (
+from tests.crash.programs.faults import (
     STAGES,
     Arena,
     Ended,

@@ -21,7 +21,7 @@ from loom_audit import AuditedWorkspace, open_store
 from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.recovery import RecoveredCall
 from loom_audit.model.plans.planning import Note
-from tests.crash.faults import check_finishes, check_fold, check_log
+from tests.crash.programs.faults import check_finishes, check_fold, check_log
 from tests.crash.test_closed_folders import die_at
 from tests.oracles.changes import check_each_change_once
 from tests.oracles.trees import Entry, tree_of

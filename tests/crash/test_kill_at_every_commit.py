@@ -9,8 +9,8 @@ import pytest
 
 from loom_audit import ApprovalDenied, AuditedWorkspace, open_store
 from loom_audit.model.events import CallFinished, CallReported
-from tests.crash.faults import Stem
-from tests.crash.places import NATIVE, Place, check_whole
+from tests.crash.programs.faults import Stem
+from tests.crash.programs.places import NATIVE, Place, check_whole
 from tests.given.examples import some
 from tests.oracles.trees import tree_of
 

@@ -13,7 +13,7 @@ from loom_audit import AuditedWorkspace, open_store
 from loom_audit.errors import NoWorkspace
 from loom_audit.history.record.baseline import baseline_end
 from loom_audit.model.events import ChangeIntended
-from tests.crash.faults import (
+from tests.crash.programs.faults import (
     STAGES,
     SYSCALLS,
     Arena,

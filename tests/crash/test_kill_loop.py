@@ -13,7 +13,7 @@ import pytest
 
 from loom_audit import open_store
 from loom_audit.model.events import CallFinished
-from tests.crash.faults import (
+from tests.crash.programs.faults import (
     Stem,
     check_finishes,
     check_fold,

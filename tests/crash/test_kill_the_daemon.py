@@ -46,7 +46,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(home))
     (home / FOLDER).mkdir()
     write_launcher(read_settings())
-    dying = Path(__file__).with_name("dying_daemon.py")
+    dying = Path(__file__).parent / "programs" / "dying_daemon.py"
     words = (f"LOOM_AUDIT_HOME={home}", sys.executable, "-P", str(dying))
     (home / FOLDER / "daemon").write_bytes(b"".join(os.fsencode(word) + b"\0" for word in words))
     (home / "plans").write_text(" ".join(str(draw.randrange(1, MOST_STEPS)) for _ in range(3)))

@@ -13,7 +13,7 @@ from loom_audit.history.look import batches
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.capture import scan
 from loom_audit.model.events import FilesChanged
-from tests.crash.faults import check_finishes, check_fold, check_log
+from tests.crash.programs.faults import check_finishes, check_fold, check_log
 from tests.oracles.trees import tree_of
 from tests.places.small_disks import Mount, fill_up, mounting
 

@@ -19,7 +19,7 @@ from loom_audit.history.record.carrying_out import Step
 from loom_audit.model.events import ChangeIntended, ContentFound
 from loom_audit.model.files import BlobId
 from loom_audit.model.scope import TEMPORARY
-from tests.crash.faults import check_finishes, check_fold, check_log
+from tests.crash.programs.faults import check_finishes, check_fold, check_log
 from tests.given.examples import some
 from tests.oracles.trees import differences, names_together, tree_of
 

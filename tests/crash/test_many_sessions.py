@@ -11,8 +11,8 @@ from loom_audit import open_store
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.model.events import FilesChanged
 from loom_audit.ports import CallFilter
-from tests.crash.crowd import CALLS, killed
-from tests.crash.faults import ROOT, check_finishes, check_fold, check_log
+from tests.crash.programs.crowd import CALLS, killed
+from tests.crash.programs.faults import ROOT, check_finishes, check_fold, check_log
 from tests.oracles.trees import tree_of
 
 pytestmark = pytest.mark.timeout(300)
@@ -28,7 +28,7 @@ def test_twenty_sessions_at_once_lose_nothing_and_share_only_what_they_may_have_
     with open_store() as store:
         store.attach(root)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.crowd", str(root), str(COUNT)],
+        [sys.executable, "-m", "tests.crash.programs.crowd", str(root), str(COUNT)],
         cwd=ROOT,
         capture_output=True,
         text=True,

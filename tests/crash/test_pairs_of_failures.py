@@ -16,7 +16,7 @@ from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.launcher import FOLDER, write_launcher
 from loom_audit.api.agents.reading import read_transcripts
 from loom_audit.config import read_settings
-from tests.crash.failing_sessions import (
+from tests.crash.programs.failing_sessions import (
     FAILURES,
     LIES,
     MOMENTS,

@@ -13,8 +13,8 @@ import pytest
 from loom_audit import AuditError, open_store
 from loom_audit.history.check.verification import verify
 from loom_audit.sql.evidence.evidence import open_evidence
-from tests.crash.faults import Stem, fill, naive_root, needs_strace
-from tests.crash.power import Disk, Op, lay, record
+from tests.crash.programs.faults import Stem, fill, naive_root, needs_strace
+from tests.crash.programs.power import Disk, Op, lay, record
 
 COUNT = 120
 """Acknowledged calls in the run: enough for more than one checkpoint of the write-ahead log."""

@@ -16,8 +16,8 @@ from loom_audit.disk.access.system import probe
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import ContentFound
 from loom_audit.model.files import FileState
-from tests.crash.beside import holds, other
-from tests.crash.faults import check_finishes, check_fold, check_log
+from tests.crash.programs.beside import holds, other
+from tests.crash.programs.faults import check_finishes, check_fold, check_log
 from tests.oracles.trees import tree_of
 
 CALLS = 40

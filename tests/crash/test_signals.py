@@ -19,8 +19,8 @@ from loom_audit import AuditedWorkspace, open_store, verify_alone
 from loom_audit.disk.writing import exchange
 from loom_audit.errors import AuditError
 from loom_audit.model.events import CallFinished, CallRequested
-from tests.crash.asked import SERVED, Asked
-from tests.crash.faults import check_finishes, check_fold, wait_for, working_in
+from tests.crash.programs.asked import SERVED, Asked
+from tests.crash.programs.faults import check_finishes, check_fold, wait_for, working_in
 from tests.given.examples import some
 from tests.oracles.changes import check_each_change_once
 from tests.oracles.trees import Entry, tree_of

@@ -10,8 +10,8 @@ import pytest
 
 from loom_audit import open_store
 from loom_audit.model.events import CallFinished, SessionEnded
-from tests.crash.faults import Stem
-from tests.crash.places import NATIVE, Place, check_whole
+from tests.crash.programs.faults import Stem
+from tests.crash.programs.places import NATIVE, Place, check_whole
 from tests.given.examples import some
 
 PROGRAM = Path(__file__).parents[2] / "loom_audit" / "verify_alone.py"

@@ -16,8 +16,8 @@ from loom_audit import AuditedWorkspace, AuditError, Conflict, open_store
 from loom_audit.model.files import BlobId
 from loom_audit.model.plans.planning import Choice, Plan
 from loom_audit.model.scope import TEMPORARY
-from tests.crash.beside import other
-from tests.crash.faults import Stem, check_finishes, check_log, lines, wait_for, working_in
+from tests.crash.programs.beside import other
+from tests.crash.programs.faults import Stem, check_finishes, check_log, lines, wait_for, working_in
 from tests.oracles.trees import Entry, tree_of
 from tests.tapes.agents import by_block
 from tests.tapes.plans import take_back_something

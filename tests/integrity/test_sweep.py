@@ -25,10 +25,10 @@ from loom_audit.ports import EventFilter
 from loom_audit.sql.ground.driver import driver
 from loom_audit.sql.projections import keyframes
 from loom_audit.wiring import adapters
-from tests.integrity.ask_commands import commands
-from tests.integrity.ask_pages import pages
-from tests.integrity.ask_python import python
-from tests.integrity.readers import Answer, Made, Opened, make
+from tests.integrity.asking.ask_commands import commands
+from tests.integrity.asking.ask_pages import pages
+from tests.integrity.asking.ask_python import python
+from tests.integrity.asking.readers import Answer, Made, Opened, make
 from tests.integrity.test_tamper import connect, unguarded
 from tests.places.made_store import lay_ballast
 from tests.web.conftest import asking

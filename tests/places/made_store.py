@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from loom_audit.sql.ballast import BALLAST_BYTES
 
 from loom_audit import open_store
+from loom_audit.sql.store.ballast import BALLAST_BYTES
 
 STORE = "audit.db"
 

@@ -12,7 +12,7 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.disk.machine.heads import head_line
 from loom_audit.verify_alone import main as verify_alone
-from tests.crash.faults import check_finishes
+from tests.crash.programs.faults import check_finishes
 from tests.tapes.plans import take_back_something, there_and_back, undo_and_redo
 from tests.tapes.releases import PROJECTS, unpack_releases
 from tests.tapes.tape import Tape, apart, look, recorded, recording

@@ -21,7 +21,7 @@ from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.gate import AllowAll, Decision, DenyAll
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Tool, one_thread
-from tests.crash.faults import working_in
+from tests.crash.programs.faults import working_in
 from tests.tools.conftest import Bench
 
 Action = Callable[[ToolContext], Awaitable[Any]]

@@ -15,7 +15,7 @@ from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.function import tool
 from loom_audit.tools.calls.tool import Tool
-from tests.crash.faults import working_in
+from tests.crash.programs.faults import working_in
 from tests.tools.calls import functions
 from tests.tools.conftest import Bench
 

@@ -8,7 +8,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace
 from loom_audit.api.agents.clients import Hooks
-from tests.api.test_hooks import call_of, hooks, root, store, workspace
+from tests.api.agents.test_hooks import call_of, hooks, root, store, workspace
 from tests.processes.hooked import HookedClaude
 
 __all__ = ["hooks", "root", "store", "workspace"]

@@ -15,7 +15,7 @@ from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
 from loom_audit.sql.store.event_log import SqlEventLog
 
-RECORDINGS = Path(__file__).parent.parent / "data" / "clients"
+RECORDINGS = Path(__file__).parent.parent.parent / "data" / "clients"
 CLAUDE = RECORDINGS / "claude-code/session.jsonl"
 RECORDED = {
     "claude-code/session.jsonl": (

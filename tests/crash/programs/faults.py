@@ -35,7 +35,7 @@ from loom_audit.model.scope import TEMPORARY
 from loom_audit.sql.evidence.evidence import open_evidence
 from tests.oracles.trees import Entry, differences, tree_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 Stage = Literal["open", "call"]
 Tree = dict[bytes, Entry]
 STAGES: Mapping[str, Sequence[Stage]] = {
@@ -107,7 +107,7 @@ class Stem:
         folder.mkdir(parents=True, exist_ok=True)
         self._errors = (folder / "stem-errors").open("wb")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.child", str(folder)],
+            [sys.executable, "-m", "tests.crash.programs.child", str(folder)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

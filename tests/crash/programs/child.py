@@ -1,6 +1,6 @@
 """The process that is killed, and the one it is forked from.
 
-`python -m tests.crash.child` imports everything once, then forks a child for each order it
+`python -m tests.crash.programs.child` imports everything once, then forks a child for each order it
 reads (one JSON line) and prints how the child ended. A child writes JSON lines to its report
 file, each before anything else happens: `ack` after every acknowledged call, with the tree
 head of that moment. At the stage it is told to hold at, it names the thread that will do the
@@ -31,7 +31,7 @@ from loom_audit.cli.shared.exits import told_to_end
 from loom_audit.history.record.call import OpenCall
 from loom_audit.sql.ground import driver
 from loom_audit.tools.calls.thread import in_thread
-from tests.crash.ways import WAYS, die_at_commit
+from tests.crash.programs.ways import WAYS, die_at_commit
 from tests.tapes.plans import take_back_something
 from tests.tapes.tape import look, recording
 

@@ -1,8 +1,8 @@
 """Many clients at once, each a process with a foreign session of its own.
 
-`python -m tests.crash.crowd ROOT COUNT` forks them from one that has loaded everything, and ends
-when all of them have. Client n makes three calls on files of its own and one on a shared file;
-every fifth is killed while its last call is open.
+`python -m tests.crash.programs.crowd ROOT COUNT` forks them from one that has loaded everything,
+and ends when all of them have. Client n makes three calls on files of its own and one on a shared
+file; every fifth is killed while its last call is open.
 """
 
 import os

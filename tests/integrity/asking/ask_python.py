@@ -10,7 +10,7 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import AuditError
 from loom_audit.model.plans.planning import Plan
 from loom_audit.ports import CallFilter
-from tests.integrity.readers import Answer, Made, Opened, Reader, Readers
+from tests.integrity.asking.readers import Answer, Made, Opened, Reader, Readers
 
 Question = Callable[[AuditedWorkspace], Any]
 

@@ -1,4 +1,4 @@
-"""The other program, tests/crash/other.py, at work beside a test."""
+"""The other program, tests/crash/programs/other.py, at work beside a test."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ import anyio
 
 from loom_audit import AuditedWorkspace
 from loom_audit.model.files import BlobId
-from tests.crash.faults import ROOT
+from tests.crash.programs.faults import ROOT
 
 
 @contextmanager
@@ -22,7 +22,14 @@ def other(way: str, workspace: AuditedWorkspace) -> Iterator[list[dict[str, Any]
     stop, said = Path(workspace.root).parent / "stop", Path(workspace.root).parent / "said"
     words: list[dict[str, Any]] = []
     with said.open("wb") as output:
-        command = [sys.executable, "-m", "tests.crash.other", way, workspace.root, str(stop)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.crash.programs.other",
+            way,
+            workspace.root,
+            str(stop),
+        ]
         process = subprocess.Popen(command, cwd=ROOT, stdout=output)
         try:
             while not said.stat().st_size and process.poll() is None:

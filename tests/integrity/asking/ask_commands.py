@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from loom_audit.cli.shared.exits import exit_code
 from tests.cli.shells import Ran
-from tests.integrity.ask_python import files_in
-from tests.integrity.readers import Answer, Made, Opened, Reader, Readers
+from tests.integrity.asking.ask_python import files_in
+from tests.integrity.asking.readers import Answer, Made, Opened, Reader, Readers
 
 ONLY = {3: "AUDIT_UNAVAILABLE", 6: "CORRUPT"}
 """What exit codes mean that stand for one code only."""

@@ -9,7 +9,7 @@ import pytest
 from loom_audit.api.face import open_store
 from loom_audit.history.ground.writer import Writer
 from loom_audit.model.events import CheckpointMarked
-from tests.cli.hostile import CORPUS, dangerous
+from tests.cli.across.hostile import CORPUS, dangerous
 from tests.cli.shells import Shell, new_shell
 
 NAMES = [

@@ -18,7 +18,7 @@ from loom_audit import open_store
 from loom_audit.api.agents.launcher import FOLDER, write_launcher
 from loom_audit.config import read_settings
 from loom_audit.web.listening import listen
-from tests.crash.faults import wait_for
+from tests.crash.programs.faults import wait_for
 from tests.processes.forked import Forked
 from tests.test_daemon import client_of, daemon_of
 from tests.web.test_web_undo import fields

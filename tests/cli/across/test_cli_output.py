@@ -22,7 +22,7 @@ from loom_audit.model.files import BlobId, FileChange, FileState, Move
 from loom_audit.model.plans.planning import Note, Plan
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Call, Checkpoint, RecordedChange
-from tests.cli.hostile import CORPUS, dangerous, texts
+from tests.cli.across.hostile import CORPUS, dangerous, texts
 from tests.cli.shells import Shell
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

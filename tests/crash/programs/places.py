@@ -9,7 +9,7 @@ from loom_audit import AuditedWorkspace, open_store
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.record.call_record import LATE
 from loom_audit.model.events import CallFinished, FilesChanged
-from tests.crash.faults import (
+from tests.crash.programs.faults import (
     Stem,
     check_finishes,
     check_fold,

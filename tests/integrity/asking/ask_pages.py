@@ -4,7 +4,7 @@ import re
 
 from loom_audit.errors import AuditError
 from loom_audit.web.shared.pages import STATUS
-from tests.integrity.readers import Answer, Made, Opened, Reader, Readers
+from tests.integrity.asking.readers import Answer, Made, Opened, Reader, Readers
 
 LISTED = re.compile(r'<nav class="pager".*?</nav>', re.DOTALL)
 """Links from one call to the next of its session."""

@@ -1,4 +1,4 @@
-"""Another program at work in the workspace: `python -m tests.crash.other WAY FOLDER STOP`.
+"""Another program at work in the workspace: `python -m tests.crash.programs.other WAY FOLDER STOP`.
 
 It prints what it wrote and what it displaced, one JSON line each, so that nothing it knows of
 can get lost unseen.

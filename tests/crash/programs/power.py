@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from tests.crash.faults import PATIENCE, Stem, lines, wait_for
+from tests.crash.programs.faults import PATIENCE, Stem, lines, wait_for
 
 SECTOR = 512
 TRACED = "openat,close,pwrite64,write,fsync,fdatasync,ftruncate,rename,unlink,mkdir"
