@@ -1,5 +1,6 @@
 """`loom-audit log`: the calls on record, or the facts under them."""
 
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, get_args
@@ -145,7 +146,7 @@ def log(
             since=typed_time(since) if since is not None else None,
             until=typed_time(until) if until is not None else None,
             newest_first=not oldest_first,
-            limit=limit or None,
+            limit=min(limit, sys.maxsize) or None,
         )
         if events or kind:
             found = _facts(workspace, query, tuple(kind or ()))

@@ -107,7 +107,9 @@ def test_an_empty_text_is_not_taken_for_all_or_for_a_folder(audited: Shell, what
     assert "is empty" in refused.errors and "hint: " in refused.errors and refused.text == ""
 
 
-@pytest.mark.parametrize("words", [("session",), ("history", "a.txt"), ("log",)])
+@pytest.mark.parametrize(
+    "words", [("session",), ("history", "a.txt"), ("log",), ("log", "--events")]
+)
 def test_a_limit_above_all_there_is_lists_all(audited: Shell, words: tuple[str, ...]) -> None:
     audited.call("write_file", path="a.txt", content="x")
     assert audited.records(*words, "-n", "9" * 25) == audited.records(*words, "-n", "0") != []
