@@ -42,10 +42,10 @@ class Coverage(Struct, frozen=True):
         worst: Level = "none" if "none" in (self.level, level) else "partial"
         return Coverage(worst, (*self.reasons, *(r for r in reasons if r not in self.reasons)))
 
-    def lowered_by(self, found: "Iterable[Coverage]") -> "Coverage":
-        """This coverage after what was found later, in the order in which it was."""
+    def lowered_by(self, later: "Iterable[Coverage]") -> "Coverage":
+        """Return this coverage lowered by each of the `later` ones, which are in their order."""
         lowered = self
-        for one in found:
+        for one in later:
             lowered = lowered.lowered(*one.reasons, level=one.level)
         return lowered
 

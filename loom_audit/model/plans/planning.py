@@ -152,9 +152,8 @@ def plan_taking_back(
     """
     chosen = request.choices
     followed = {path for path, choice in chosen.items() if choice != "current"}
-    trace = trace_lineages(
-        steps, moves or {}, tree, outside=request.verb == "rollback", chosen=followed
-    )
+    outside = request.verb == "rollback"
+    trace = trace_lineages(steps, moves or {}, tree, outside=outside, chosen=followed)
     merger = StateMerger(blobs)
     kept: dict[Lineage, tuple[KeptChange, ...]] = {}
     entries = []
