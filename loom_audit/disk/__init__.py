@@ -1,1 +1,1 @@
-"""The filesystem: the workspace, the change index, large blobs and OS locks."""
+"""The filesystem: the workspace, the change index, OS locks, and files kept beside the store."""

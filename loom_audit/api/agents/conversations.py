@@ -15,6 +15,7 @@ from loom_audit.api.foreign import changed_paths
 from loom_audit.api.ground.held import follow
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.reports import (
+    BackgroundEnded,
     CallBegan,
     CallEnded,
     Client,
@@ -46,13 +47,13 @@ TRANSCRIPT_WAIT = 0.2
 """Seconds for which a hook waits until the transcript has what is told just now."""
 
 QUIET_WAIT = 0.05
-"""Seconds in which nothing is written at a session's end once all is."""
+"""Seconds without a new line after which the transcript of an ended session is complete."""
 
 SILENT_AFTER = 3
-"""So often it waits in vain; then the client writes no transcript while it works."""
+"""After so many vain waits the transcript is not waited for: it is not written meanwhile."""
 
 OUTCOME_WAIT = 1.0
-"""Seconds after which a call that ended, nobody says how, is on record as that."""
+"""Seconds after which a call that ended, nobody says how, is on record with status unknown."""
 
 OpenFile = Callable[[str], TranscriptFile]
 OwnerOf = Callable[[str], "AuditedWorkspace | None"]
@@ -60,7 +61,7 @@ OwnerOf = Callable[[str], "AuditedWorkspace | None"]
 
 
 def _nobody() -> bool:
-    """Whether a hook waits, where none is heard."""
+    """Say that no client waits: no hook is being answered."""
     return False
 
 
@@ -181,7 +182,7 @@ class Conversation:
     # --- what is told ---------------------------------------------------------------------
 
     def hear(self, hook: Hook, is_there: Callable[[], bool] = lambda: True) -> None:
-        """Take in what a hook tells, while it `is_there`.
+        """Take in what a hook tells; `is_there` says whether the hook still waits.
 
         ApprovalDenied for a call of a session that is held.
         """
@@ -260,12 +261,12 @@ class Conversation:
             case CallEnded():
                 ended = self._with_paths(report)
                 all_of_it = [*self.ingests.values()]
-                one_only = len(all_of_it) == 1  # as a rule, and then it need not be asked for
+                one_only = len(all_of_it) == 1  # as usual; then no look into the log is needed
                 knowing = all_of_it if one_only else [one for one in all_of_it if one.knows(ended)]
                 for ingest in knowing or filter(None, [self._home]):
                     ingest.apply(ended, heard=heard)
             case _:
-                everywhere = isinstance(report, TurnEnded) or hasattr(report, "name")
+                everywhere = isinstance(report, TurnEnded | BackgroundEnded)
                 to = self.ingests.values() if everywhere else filter(None, [self._home])
                 for ingest in to:
                     ingest.apply(report, heard=heard)
@@ -430,7 +431,7 @@ def _inside(workspace: AuditedWorkspace, paths: Sequence[str]) -> tuple[str, ...
 
 
 def real_path(path: str) -> str:
-    """Where a path leads behind the links in its folder, not behind its own."""
+    """Return the path with the links in its folder resolved, and its last name as it is."""
     folder, name = os.path.split(os.path.normpath(path))
     return str(Path(os.path.realpath(folder)) / name)
 

@@ -1,4 +1,4 @@
-"""What a look finds, batch by batch, and the one thing that it keeps from batch to batch."""
+"""What a look finds, batch by batch, and the ends of moves that wait for their other end."""
 
 from collections.abc import Iterable, Mapping
 
@@ -25,9 +25,9 @@ class WholeLook(Struct):
     `left_out` counts the files that are out of scope, and `lost` says which of them are gone.
     `too_large` are recorded by hash. `tracked_again` are changed paths that were untracked until
     now, so that it is not known when and by whom they were changed. `unrecorded` are opaque entries
-    that came or went and what was untracked and is gone, `written` what changed since the last look
-    in a folder of which only one of the places before and after a move is recorded, or none, and
-    `apart` the paths to which a file was moved that left its old path in another batch.
+    that came or went and what was untracked and is gone. `written` are paths that changed in a
+    moved folder of which at most one of both places is recorded. `apart` are the paths to which a
+    file was moved that left its old path in another batch.
     """
 
     untracked: list[Untracked] = field(default_factory=list)
@@ -58,8 +58,8 @@ class Batch(Struct):
 
     `entries` are for the change index and `untracked` is what could not be looked at. `moves` are
     those with proof, `arrived` the created paths whose content came from a place that is not
-    recorded, `tracked_again` the paths that were untracked until now, and `missed` the files that
-    were changed before the last look began, which was not told of it. `look` is of all batches,
+    recorded, and `tracked_again` the paths that were untracked until now. `missed` are files that
+    changed before the last look began and that the last look did not see. `look` is of all batches,
     the `last` of which ends it.
     """
 
@@ -79,7 +79,7 @@ class Batch(Struct):
         self._row_bytes += ROW_BYTES + 2 * len(change.path)
 
     def is_full(self, content_bytes: int) -> bool:
-        """Whether it is to be committed, with so many bytes of content."""
+        """Whether the batch is to be committed, with so many bytes of content that it stores."""
         return bool(self.changes) and self._row_bytes + content_bytes >= BATCH_BYTES
 
 
@@ -98,7 +98,10 @@ class Unmatched:
         self._came: dict[str, str] = {}
 
     def hold(self, path: str, identity: str, *, folder: bool) -> None:
-        """Let the deletion at a path wait, of what had this identity; "" where it is not known."""
+        """Let the deletion at a path wait.
+
+        `identity` is that of the file or folder that was there, "" where it is not known.
+        """
         if folder:
             self._folders.append(path)
             self.left.add(identity)
@@ -106,7 +109,7 @@ class Unmatched:
             self._files.setdefault(identity, []).append(path)
 
     def take(self, identity: str, path: str) -> list[str]:
-        """Where what is found at a path was deleted, if that waits."""
+        """Return the old path of the file that is here now, if its deletion waits; else none."""
         waiting = self._files.get(identity) if identity else None
         if not waiting:
             return []
@@ -134,7 +137,9 @@ class Unmatched:
         was: Mapping[str, str],
         now: Mapping[str, str],
     ) -> list[str]:
-        """Keep the ends of another batch; where moves ended of which the other end was earlier.
+        """Remember the unmatched ends of moves in a batch.
+
+        Returns the targets of the moves whose other end was in an earlier batch.
 
         `was` and `now` are the identities before and after, by path.
         """

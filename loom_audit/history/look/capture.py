@@ -137,7 +137,10 @@ def recorded_state_lookup(attachment: Attachment, count: int) -> Callable[[str],
 def _differences(
     attachment: Attachment, known: Stamps, whole: WholeLook, watch: Watch | None
 ) -> Differences:
-    """What is not as known; with a watch also of what the look before told and is not known yet."""
+    """Yield what differs from `known`.
+
+    With a watch that includes the paths that the look before gave and that `known` has not yet.
+    """
     workspace, seen = attachment.workspace, attachment.last_seen
     if watch is None:
         yield from workspace.differences(attachment.scope, known, whole.left_out)
@@ -154,8 +157,8 @@ class _Scan:
     """One look: what differs from what is `known`, as batches.
 
     `recorded` gives the log's state of a path. Of the whole look, `moved_in` are the paths that are
-    in scope by now, `vanished` the paths without a state by identity, `created` the new paths that
-    did not arrive with a folder, and `told` what differs and how.
+    in scope by now, `vanished` the paths by identity of what went without a recorded state,
+    `created` the new paths that did not arrive with a folder, and `told` what differs and how.
     """
 
     def __init__(

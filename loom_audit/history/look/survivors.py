@@ -34,7 +34,7 @@ _KEPT = "survivors"
 _CLIENT = "client"
 """The task of a call that its client says goes on, where no process of it is known.
 
-One that has "ended" goes on until the next look, whatever it stands beside.
+A call with the task "ended" stays a candidate until the next look.
 """
 
 

@@ -1,4 +1,7 @@
-"""One call, from its request to its one finish. No other module finishes calls."""
+"""One call, from its request to its one finish.
+
+Only imported transcripts finish calls elsewhere (`told/importing.py`).
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -324,7 +327,9 @@ class OpenCall:
             try:
                 events = self.record.commit(fact)
             except AuditError as error:
-                self._ended = isinstance(error, (AuditUnavailable, Conflict))  # no use in again
+                self._ended = isinstance(
+                    error, (AuditUnavailable, Conflict)
+                )  # trying again cannot help
                 if not self.record.has_facts:
                     self._attachment.unfinished[self.record.key] = time_ns()
                 raise

@@ -46,7 +46,7 @@ class Outcome(Struct):
     `displaced` is what was at a path before and is still on disk under a temporary name,
     `arrived` are paths whose content existed before where it is not recorded,
     `foreign` is what somebody else wrote before a change, `later` what they wrote after it.
-    Every change has been read back and has the intended hash.
+    Every change in `changes` was read back; what differs from the intention is in `later`.
     """
 
     changes: list[FileChange] = field(default_factory=list)
@@ -62,8 +62,9 @@ class Outcome(Struct):
 class Step:
     """Changes that are made after one intention.
 
-    It stops at the first path that somebody else wrote in between: their version is stored and put
-    back. What is done `together` opens folders of this account that forbid it, and closes them.
+    One by one, the step stops at the first path that somebody else wrote in between: their version
+    is stored and put back. `together`, all changes are tried, and folders of this account that
+    forbid a change are opened for it and closed again.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Step:
         self._reserved = reserved
         self._together = together
         self._tried: list[FileChange] = []
-        """What is on disk now at their paths is still to be seen."""
+        """The changes that were tried; `look_for_results` looks at what each came to."""
         self._names: Mapping[int, int] = {}
         """How many names each group of hard links has in the workspace that are not replaced."""
         self.outcome = Outcome()
@@ -86,7 +87,7 @@ class Step:
         """Change the disk, durably.
 
         `folders` are renamed as a whole, before what is in their old places is deleted; each has
-        the changes of that.
+        the changes that its rename makes.
         """
         outcome = self.outcome
         self._names = self._preconditions.count_names(groups_in([one.change for one in changes]))

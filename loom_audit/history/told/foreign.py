@@ -56,9 +56,10 @@ ENDED_BY_HAND = "the session was ended before the end of this call was reported"
 class Reporter(Struct, frozen=True):
     """The client that reports of its calls, as far as looks at the workspace have to know of it.
 
-    What is `asking` gives the processes that only report. The client `is_there` as long as it waits
-    until its report is taken in, which it does for none that is not `at_hand`: a transcript's. What
-    is `told` by now of the ends of calls, by their requests, counts where it may have gone on.
+    `asking` gives the ids of the processes that only report. `is_there` says whether the client
+    still waits until its report is taken in; for a report that is not `at_hand`, which is one of a
+    transcript, no client waits. `told` gives what was told of the ends of calls by now, by their
+    requests; it counts where the client may have gone on.
     """
 
     asking: Callable[[], Collection[int]] = tuple
@@ -121,9 +122,8 @@ def begin(
 ) -> Event:
     """Put a call on record as requested, with a look at what others changed before it.
 
-    None where its client does not wait for it: the call may have begun.
-    Where it is `watched` this process stays, and from the second look on is told by the kernel
-    where to look.
+    No look is taken where the client does not wait: the call may have begun. Where the workspace is
+    `watched` this process stays, and the kernel tells it from the second look on where to look.
 
     The event of its request, again when it was begun like this before. Conflict when it was begun
     otherwise, or the session is not open; NotFound without a session. InvalidArguments when
@@ -175,11 +175,10 @@ def end(
 ) -> Event:
     """Finish a call with what it changed, as a look finds it where the workspace is not gone.
 
-    What is reported once it is finished is a fact of its own, once; it takes the place of a status
-    that was `inferred`. `duration` is in microseconds,
-    by default from its begin to now. `reasons`, asked for after the look, lower its coverage, and
-    `unseen` is why nothing of it was seen; one that `goes_on` left something running, whatever its
-    status. The event.
+    A report of a call that is finished becomes a `call.reported`, once; its status takes the place
+    of one that was `inferred`. `duration` is in microseconds, by default from the begin to now.
+    `reasons` are asked for after the look and lower the coverage; `unseen` is why nothing of the
+    call was seen. A call that `goes_on` left something running, whatever its status. The event.
     NotFound for a call that was not begun; Conflict for one that no other program reports.
     """
     attachment = writer.attachment

@@ -125,7 +125,7 @@ class Planner:
     ) -> Plan:
         """The plan, with the drift at the paths taken back and at `more_paths`.
 
-        `whole` is the request with what it chooses for one name of a file chosen for all.
+        `whole` is the request with each choice for one hard link repeated for the other links.
         """
         candidates = self._selected_changes(selection)
         request = whole or self._with_whole_choices(asked, (one.change for one in candidates))
@@ -189,9 +189,10 @@ class Planner:
             yield from (Note(path, UNNAMED) for path in unnamed_changes(plan, on_disk))
 
     def _takes_anything_back(self, plan: Plan, steps: Iterable[PathStep]) -> bool:
-        """Whether a call that stands does so no more with the plan.
+        """Whether the plan takes back a call that is still in effect.
 
-        What later calls hide is not taken back by a revert: once they are, it can still be made.
+        A revert takes nothing back where later calls hide all changes: it can be made again once
+        these calls are taken back.
         """
         if plan.verb == "revert" and not (plan.changes or set(plan.already) - hidden_paths(steps)):
             return False
@@ -200,7 +201,7 @@ class Planner:
     def _with_whole_choices(
         self, request: PlanRequest, changes: Iterable[FileChange]
     ) -> PlanRequest:
-        """The request, what it chooses for one name of a file chosen for all."""
+        """Return the request with each choice for one hard link repeated for the other links."""
         if not request.choices:
             return request
         tree = self.attachment.projections.tree()
@@ -209,7 +210,7 @@ class Planner:
     def _with_holds(
         self, own: Plan, make: Callable[..., Plan], selection: Selection, folders: FolderPlan
     ) -> Plan:
-        """The plan in which what cannot be changed stays, and says what it does not bring back.
+        """Make the plan in which what cannot be changed stays and is listed.
 
         `own` is the plan without holds, `make` makes one with them.
         """
@@ -390,11 +391,11 @@ class Planner:
     def _unseen_paths(self, plan: Plan, touched: Collection[str]) -> frozenset[str]:
         """What differs on disk at or above the paths of a plan, besides what was looked at."""
         concerned = {path for c in plan.changes for path in (c.path, *parents(c.path))}
-        concerned |= self._held_paths(plan)
+        concerned |= self._paths_in_kept_folders(plan)
         return self._occupied_paths(plan) | self._differing_paths(concerned.difference(touched))
 
-    def _held_paths(self, plan: Plan) -> set[str]:
-        """What the log says is in the folders that are kept."""
+    def _paths_in_kept_folders(self, plan: Plan) -> set[str]:
+        """The recorded paths in the folders that are kept."""
         kept = {note.path for note in plan.kept}
         tree = self.attachment.projections.tree() if kept else {}
         return {path for path in tree if not kept.isdisjoint(parents(path))}

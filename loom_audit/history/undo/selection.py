@@ -26,9 +26,9 @@ from loom_audit.ports import CallFilter, EventFilter
 class Selection(Struct, frozen=True):
     """What a request takes back: whole calls, single events, and for a rollback a point.
 
-    `taken_back_by` has the numbers of those that are taken back already, with what took them
-    back, and `taken_back_paths` the paths where that was done, each with its number. `running` are
-    the requests of open calls, of which is taken back what somebody else may have done, too.
+    `taken_back_by` has the numbers of the calls that are taken back already, each with the call
+    that took it back, and `taken_back_paths` the paths where that was done, each with its number.
+    `running` are the requests of the open calls whose shared changes a rollback takes back, too.
     """
 
     target: str
@@ -40,7 +40,7 @@ class Selection(Struct, frozen=True):
     taken_back_by: Mapping[int, int] = field(default_factory=dict)
     taken_back_paths: frozenset[tuple[int, str]] = frozenset()
     passed_over: tuple[Note, ...] = ()
-    """What later calls than the one an undo takes back may have done."""
+    """Notes on what calls may have done that are later than the call that an undo takes back."""
 
     def predicate(
         self, request: PlanRequest, outlived: Outlived
@@ -49,7 +49,7 @@ class Selection(Struct, frozen=True):
         calls = {call.requested for call in self.calls}
 
         def owners(one: RecordedChange) -> Collection[int]:
-            """The calls that it is taken back with; none where only a choice takes it back."""
+            """The calls with which a change is taken back; none where only a choice does."""
             if UNKNOWN in one.causes or one.told_later:
                 return ()
             if one.origin == "outside":
@@ -74,7 +74,7 @@ class Selection(Struct, frozen=True):
             if one.causes or one.told_later:
                 if calls.isdisjoint((one.requested, *one.causes, *one.told_later)):
                     return False
-                # else a person may have done it
+                # with candidates that are not all taken back, a person may have made the change
                 return old or (bool(owners(one)) and calls.issuperset(owners(one)))
             return one.requested in calls
 
@@ -300,7 +300,7 @@ NAMED = 100
 def may_have_done(attachment: Attachment, session: str | None, after: int = 0) -> tuple[Note, ...]:
     """Notes on what is on record as from outside and may be of a call requested after an event.
 
-    No undo reaches it: of the last MOST_PASSED calls, those that are listed with no change.
+    No undo takes such a change back. Of the newest MOST_PASSED calls those count that have none.
     """
     wanted = CallFilter(after=after, session=session, limit=MOST_PASSED)
     passed = {

@@ -50,7 +50,10 @@ _KEYFRAME_BEFORE = prepare("SELECT max(seq) FROM keyframe WHERE log = :log AND l
 
 
 class _LogEnd(Struct, frozen=True):
-    """Where the log ends: what appending needs, and the connection it was read over."""
+    """Where the log ends: what appending needs.
+
+    It is as it was read with the connections of that `generation`; others have to read it anew.
+    """
 
     generation: int
     frontier: Frontier
@@ -294,7 +297,10 @@ def _as_event(draft: Draft, log: str, seq: int, at: datetime, hashed: bytes) -> 
 
 
 def _is_outcome(drafts: Sequence[Draft]) -> bool:
-    """Whether a call that is running already waits for this to be on record."""
+    """Whether an outcome is among these of a call that an earlier append put on record.
+
+    For such an outcome alone the ballast is given up: the call has run, and has to be recorded.
+    """
     begun = {draft.fact.call_id for draft in drafts if isinstance(draft.fact, CallRequested)}
     return any(
         isinstance(draft.fact, (CallFinished, FilesChanged)) and draft.fact.call_id not in begun
