@@ -56,7 +56,7 @@ bench: $(VENV)/installed
 
 # the pictures in docs/, from the dashboard over a new demonstration
 screenshots: $(TESTING)
-	$(BIN)/python -m tests.web.screenshots docs
+	$(BIN)/python -m tests.web.browser.screenshots docs
 
 # docs/cli.md and docs/tools-reference.md, from the commands and the tools
 reference: $(VENV)/installed

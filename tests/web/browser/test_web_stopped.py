@@ -7,10 +7,10 @@ from fastapi.testclient import TestClient
 
 from loom_audit.model.events import FilesChanged
 from tests.processes.stopped import killed_after, roll_back
+from tests.web.browser.test_web_browser import AXE, RUN_AXE, Watch
+from tests.web.browser.test_web_browser import scripted as scripted
+from tests.web.browser.test_web_browser import watch as watch
 from tests.web.conftest import Recorded, in_thread
-from tests.web.test_web_browser import AXE, RUN_AXE, Watch
-from tests.web.test_web_browser import scripted as scripted
-from tests.web.test_web_browser import watch as watch
 
 FILES = 6
 WRITTEN = 2

@@ -16,10 +16,10 @@ from playwright.sync_api import Page, sync_playwright
 
 from loom_audit.api.face import open_store
 from loom_audit.demo import run_demo
+from tests.web.browser.test_web_approvals import waiting_for
+from tests.web.browser.test_web_browser import AXE, RUN_AXE, Watch
 from tests.web.busy_store import make
 from tests.web.conftest import CHROMIUM, FLAGS, Live, Recorded, serving
-from tests.web.test_web_approvals import waiting_for
-from tests.web.test_web_browser import AXE, RUN_AXE, Watch
 
 pytestmark = [pytest.mark.browser, pytest.mark.deep, pytest.mark.timeout(1200)]
 

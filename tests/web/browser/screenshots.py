@@ -1,6 +1,6 @@
 """Takes the pictures of the documents from the dashboard over a new demonstration.
 
-`make screenshots`, which is `python -m tests.web.screenshots docs`, after a change that shows.
+`make screenshots` runs `python -m tests.web.browser.screenshots docs` after a change that shows.
 """
 
 import os

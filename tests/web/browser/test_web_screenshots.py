@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.screenshots import HEIGHT, WIDTH
+from tests.web.browser.screenshots import HEIGHT, WIDTH
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 pytestmark = [pytest.mark.browser, pytest.mark.deep]
 
 
 def test_every_picture_of_the_documents_is_one_that_the_command_takes(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.web.screenshots", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.web.browser.screenshots", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     taken = {file.name: file.read_bytes() for file in tmp_path.iterdir()}

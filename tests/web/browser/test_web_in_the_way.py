@@ -10,9 +10,9 @@ from playwright.sync_api import Browser, expect
 from loom_audit import ForeignSession
 from loom_audit.history.ground.questions import Questions
 from loom_audit.web.undo import name_of
+from tests.web.browser.test_web_approvals import waiting_for
+from tests.web.browser.test_web_browser import AXE, RUN_AXE
 from tests.web.conftest import Live, Recorded
-from tests.web.test_web_approvals import waiting_for
-from tests.web.test_web_browser import AXE, RUN_AXE
 from tests.web.test_web_undo import HX, carry_out, fields, plan
 
 OFFERED = '<button class="main">Carry out'

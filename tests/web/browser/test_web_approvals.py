@@ -26,11 +26,11 @@ from loom_audit.history.ground.questions import ApprovalRequest, Questions
 from loom_audit.model.events import CallDecided
 from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.web.approvals import changed, lines_of, to_type
+from tests.web.browser.test_web_browser import AXE, RUN_AXE
 from tests.web.conftest import Live, Recorded, asking, in_thread
-from tests.web.test_web_browser import AXE, RUN_AXE
 from tests.web.web_pages import HOSTILE
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 OVERWRITE = {"path": "notes.txt", "content": "changed\n"}
 
 

@@ -8,8 +8,8 @@ from playwright.sync_api import Browser
 
 from loom_audit.history.ground.writer import Writer
 from loom_audit.model.events import CallDecided
+from tests.web.browser.test_web_approvals import waiting_for
 from tests.web.conftest import Live, Recorded
-from tests.web.test_web_approvals import waiting_for
 
 LONG = {"path": "notes.txt", "content": "a line\n" * 3_000}
 

@@ -8,8 +8,8 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import Browser
 
 from loom_audit import ApprovalDenied, ForeignSession
+from tests.web.browser.test_web_browser import AXE, RUN_AXE
 from tests.web.conftest import Live, Recorded, asking
-from tests.web.test_web_browser import AXE, RUN_AXE
 from tests.web.test_web_undo import fields
 
 HOSTILE = "<script>window.hacked = 1</script> \u00e9"

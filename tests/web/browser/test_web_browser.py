@@ -15,7 +15,7 @@ from tests.web.web_pages import pages
 
 pytestmark = pytest.mark.browser
 
-AXE = (Path(__file__).parent / "vendor" / "axe-4.14.1.min.js").read_text()
+AXE = (Path(__file__).parents[1] / "vendor" / "axe-4.14.1.min.js").read_text()
 RUN_AXE = """async options => (await axe.run(document, options)).violations.map(
     v => v.id + ': ' + v.nodes.map(n => n.target.join(' ')).slice(0, 3).join(' | '))"""
 

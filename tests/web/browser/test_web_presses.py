@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.web.browser.test_web_browser import AXE, RUN_AXE
 from tests.web.conftest import Live, Recorded
-from tests.web.test_web_browser import AXE, RUN_AXE
 
 pytestmark = pytest.mark.browser
 
