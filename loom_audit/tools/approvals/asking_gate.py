@@ -19,6 +19,7 @@ from loom_audit.history.ground.questions import (
 )
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.model.values import as_json
+from loom_audit.ports import EventLog
 from loom_audit.tools.approvals.decision import (
     Ruling,
     ShownCall,
@@ -48,8 +49,9 @@ POLL = 0.1
 class _Look:
     """Looks for answers in one log, now and then for all who wait: none of them holds a thread."""
 
-    def __init__(self, answers: NewestAnswer) -> None:
-        self._answers = answers
+    def __init__(self, log: EventLog, *, after: int) -> None:
+        self.log = log
+        self._answers = NewestAnswer(log, after=after)
         self._again = 0.0
 
     async def newest(self) -> int:
@@ -201,7 +203,9 @@ class AskingGate:
     async def _watch(self, request: ApprovalRequest, questions: Questions) -> CallDecided:
         """Wait for an answer in the log: that is how other processes give theirs."""
         log, seen = questions.log, request.seq
-        look = self._looks.setdefault(log.id, _Look(NewestAnswer(log, after=seen)))
+        look = self._looks.get(log.id)
+        if look is None or look.log is not log:  # that of a store that was closed meanwhile
+            look = self._looks[log.id] = _Look(log, after=seen)
         # a look that began after the question may have passed over its answer
         found = await in_thread(partial(questions.answer_to, request, after=seen))
         while found is None:

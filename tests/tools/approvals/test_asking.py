@@ -2,16 +2,19 @@
 
 import threading
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import anyio
 import pytest
 
+from loom_audit.api.face import AuditedWorkspace, Session, open_store
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.history.ground.questions import ApprovalRequest, NewestAnswer, Questions
 from loom_audit.model.events import ApprovalRequested, CallDecided
 from loom_audit.tools.approvals.asking_gate import POLL, AskingGate
 from loom_audit.tools.approvals.policy import read_policy
+from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.function import tool
 from loom_audit.tools.calls.gate import Decision
@@ -233,6 +236,34 @@ def test_many_open_questions_look_together_others_go_on_and_each_ends_alone(
 
     anyio.run(main)
     bench.assert_every_call_has_one_finish()
+
+
+def test_a_gate_asks_in_a_store_that_was_closed_and_opened_again(
+    home: Path, tmp_path: Path
+) -> None:
+    gate, root = AskingGate(timeout=10.0), tmp_path / "work"
+    root.mkdir()
+
+    async def call(workspace: AuditedWorkspace, session: Session) -> None:
+        async def answer() -> None:
+            while not (waiting := workspace.questions.pending()):
+                await anyio.sleep(0.01)
+            await anyio.sleep(3 * POLL)
+            workspace.questions.answer(waiting[0], "allowed", "person:me")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(answer)
+            result = await call_tool(
+                session.registry, gate, session.writer, "write_file", OVERWRITE
+            )
+        assert result.success, result.output
+
+    for _ in range(2):
+        (root / "notes.txt").write_text("first")
+        with open_store() as store:
+            workspace = store.attach(root)
+            with workspace.session("tester") as session:
+                anyio.run(call, workspace, session)
 
 
 def test_modified_arguments_are_what_runs_and_both_are_on_record(bench: Bench) -> None:
