@@ -48,7 +48,11 @@ def told_of_calls(
 
 def is_as_told(workspace: Workspace, path: str, told: FileTold) -> bool | None:
     """Whether a file is as the client says that it left it; None where that is not known."""
-    return _is_told(told, workspace.stamp(path) is not None, lambda: workspace.read(path))
+    try:
+        is_there = workspace.stamp(path) is not None
+    except AuditError:  # a folder above may forbid to look
+        return None
+    return _is_told(told, is_there, lambda: workspace.read(path))
 
 
 def is_content(blobs: BlobStore, state: FileState | None, told: FileTold) -> bool:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit import AuditedWorkspace
+from loom_audit import AuditedWorkspace, builtin_registry, open_store
 from loom_audit.api.agents.clients import Hooks
 from tests.api.agents.test_hooks import call_of, hooks, root, store, workspace
 from tests.processes.hooked import HookedClaude
+from tests.processes.ordinary_user import ordinary_user
 
 __all__ = ["hooks", "root", "store", "workspace"]
 
@@ -160,3 +161,31 @@ def test_a_hook_beside_ours_is_not_what_a_command_left_running_and_a_server_is(
     for server in servers:
         server.end()
     assert reason.startswith("left running: ") and reason.count(",") == 0
+
+
+def test_a_call_ends_though_the_file_that_it_told_may_not_be_looked_at_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    builtin_registry()  # its modules are imported while we may read them
+    with ordinary_user() as folder:
+        monkeypatch.setenv("LOOM_AUDIT_HOME", str(folder / "home"))
+        file = folder / "w" / "closed" / "a.txt"
+        file.parent.mkdir(parents=True)
+        with open_store() as store:
+            workspace, hooks = store.attach(folder / "w"), Hooks(store)
+            claude = HookedClaude(
+                lambda data: hooks.answer("claude-code", data), folder / "w", folder / "s1.jsonl"
+            )
+            claude.hook("SessionStart", source="startup")
+            arguments = {"file_path": str(file), "content": "two\n"}
+            claude.asks("c1", "Write", arguments)
+            claude.before("c1", "Write", arguments)
+            file.write_text("two\n")
+            file.parent.chmod(0)
+            response = {"type": "create", "filePath": str(file), "content": "two\n"}
+            claude.after("c1", "Write", arguments, {**response, "originalFile": None})
+            claude.told("c1", response)
+            hooks.settle()
+            call = call_of(workspace, "c1")
+            assert (call.status, call.coverage.level) == ("ok", "partial")
+            hooks.close()
