@@ -158,10 +158,10 @@ class Running(Struct, frozen=True):
             reporting=asking,
             patience=_ENDING_SECONDS,
         )
+        if call.effect == "write" and not goes_on:
+            return Left(hooks=left)
         if goes_on or not left:
             return Left(left, settled=settled)
-        if call.effect == "write":
-            return Left(hooks=left)
         beside = attachment.processes.beside(left, asking())
         own = {task: done for task, done in left.items() if task not in beside}
         hooks = {task: done for task, done in left.items() if task in beside}

@@ -8,6 +8,8 @@ import pytest
 
 from loom_audit import AuditedWorkspace, builtin_registry, open_store
 from loom_audit.api.agents.clients import Hooks
+from loom_audit.history.look.survivors import Left, Running
+from loom_audit.history.record.looks import NOT_SETTLED
 from tests.api.agents.test_hooks import call_of, hooks, root, store, workspace
 from tests.processes.hooked import HookedClaude
 from tests.processes.ordinary_user import ordinary_user
@@ -189,3 +191,15 @@ def test_a_call_ends_though_the_file_that_it_told_may_not_be_looked_at_any_more(
             call = call_of(workspace, "c1")
             assert (call.status, call.coverage.level) == ("ok", "partial")
             hooks.close()
+
+
+def test_an_edit_is_covered_in_full_though_processes_come_and_go_meanwhile(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = Left().tasks, False
+    monkeypatch.setattr(Running, "settled_tasks_left", lambda *_, **__: never)
+    claude.hook("SessionStart", source="startup")
+    claude.writes("c1", root / "new.txt", "two\n")
+    claude.bash("c2", "true")
+    assert call_of(workspace, "c1").coverage.level == "full", "it runs nothing that may write"
+    assert call_of(workspace, "c2").coverage.reasons == (NOT_SETTLED,)
