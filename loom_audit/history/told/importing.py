@@ -24,6 +24,7 @@ from loom_audit.clients.reports import (
 )
 from loom_audit.errors import Conflict, NotFound
 from loom_audit.history.told.reported import (
+    MAX_ID,
     begun_of,
     requested,
     safe_id,
@@ -33,7 +34,6 @@ from loom_audit.history.told.reported import (
     tool_name,
 )
 from loom_audit.history.told.told_files import ToldChanges, ToldTree
-from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.coverage import FULL, Coverage, Status
 from loom_audit.model.events import (
     OUTSIDE,
@@ -152,9 +152,11 @@ class Importing:
 
     def _say(self, session: str, report: PromptTold | MessageTold) -> None:
         """Put a text on record; one name may stand for several, and the same be told twice."""
-        fact = text_fact(report)
-        name = fact.prompt_id if isinstance(fact, PromptSubmitted) else fact.message_id
-        named = name or f"{self._told[session]}"
+        if isinstance(report, PromptTold):
+            name, report = report.prompt_id, replace(report, prompt_id=report.prompt_id[:MAX_ID])
+        else:
+            name, report = report.message_id, replace(report, message_id=report.message_id[:MAX_ID])
+        fact, named = text_fact(report), name or f"{self._told[session]}"
         self._add(session, fact, (fact.kind, named, fact.text), report.at)
 
     # --- calls ----------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore, InvalidArguments, NoWorkspace
 from loom_audit.api.agents.importing import Imported, import_file
 from loom_audit.errors import AuditUnavailable
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import Draft, Event
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
@@ -53,6 +54,24 @@ def test_every_call_of_a_transcript_is_on_record(
     assert (done.calls, done.skipped, done.unread) == (len(statuses), (), {})
     assert not workspace.timeline.open_calls()
     assert workspace.verify().ok
+
+
+def test_a_name_that_a_transcript_gives_a_text_is_kept_up_to_200_letters(
+    store: AuditStore, tmp_path: Path
+) -> None:
+    found = []
+    for line in CLAUDE.read_text().splitlines():
+        record = json.loads(line)
+        longer = {
+            name: record[name] + "x" * 10_000 for name in ("uuid", "promptId") & record.keys()
+        }
+        found.append(json.dumps(record | longer))
+    (tmp_path / "long.jsonl").write_text("\n".join(found))
+    _, workspace = imported(store, tmp_path / "long.jsonl")
+    facts = [event.fact for event in workspace.log.read()]
+    names = [one.prompt_id for one in facts if isinstance(one, PromptSubmitted)]
+    names += [one.message_id for one in facts if isinstance(one, MessageReceived)]
+    assert len(names) >= 2 and {len(name) for name in names} == {200}
 
 
 @pytest.mark.parametrize("name", RECORDED)
