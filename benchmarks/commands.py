@@ -55,7 +55,7 @@ def _unwatched(folder: Path, count: int) -> Figure:
     repository.commit()
     with ExitStack() as opened:
         session = _session(opened, folder / "work", folder / "store")
-        session.workspace.attachment.last_seen.commands = WATCHED_FROM
+        session.workspace.attachment.process.last_seen.commands = WATCHED_FROM
         works = {
             "ours": _recorded(session, NO_OP),
             "status": lambda: repository.run("status", "--porcelain"),

@@ -63,7 +63,7 @@ def session_of_client(workspace: AuditedWorkspace, told: Sequence[object]) -> st
             return id
     client, _ = attachment.processes.asker(os.getpid())
     mine = [id for id, lease in leases.items() if lease.pid == client]
-    return next((id for id in mine if not attachment.standing(id).parent), None)
+    return next((id for id in mine if not attachment.session_state(id).parent), None)
 
 
 @contextmanager

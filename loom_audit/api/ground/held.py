@@ -7,7 +7,7 @@ from typing import Protocol
 
 from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.history.ground.session_state import hold_of, standing_of
+from loom_audit.history.ground.session_state import hold_of, session_state
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.record import hold as holding
 from loom_audit.model.events import SessionHeld
@@ -20,7 +20,7 @@ def follow(adapters: Adapters, attachment: Attachment, session: str) -> None:
     if adapters.held.get(session) is None or attachment.hold(session):
         return
     for log in other_logs(adapters, attachment.log.id, session):
-        held = hold_of(partial(standing_of, adapters.log(log)), session)
+        held = hold_of(partial(session_state, adapters.log(log)), session)
         if held is not None:
             holding.hold(Writer(attachment, session, held.by), held.reason)
             return
@@ -33,7 +33,7 @@ def other_logs(adapters: Adapters, id: str, session: str) -> Iterator[str]:
             with suppress(NotFound):
                 found = adapters.projections(entry.id).session(session)
                 log = adapters.log(entry.id)
-                if found.ended is None or standing_of(log, session).held is not None:
+                if found.ended is None or session_state(log, session).held is not None:
                     yield entry.id
 
 
@@ -56,7 +56,7 @@ def agree(of: OfStore) -> Sequence[str]:
         sessions = {one.id for one in adapters.projections(entry.id).open_sessions()}
         sessions |= {event.session for event in log.read(EventFilter(kinds=(SessionHeld.kind,)))}
         for session in sessions:
-            held = hold_of(partial(standing_of, log), session)
+            held = hold_of(partial(session_state, log), session)
             said = held.refusal if held else None
             wanted[session] = said or wanted.get(session)
     unlike = sorted(one for one, text in wanted.items() if adapters.held.get(one) != text)

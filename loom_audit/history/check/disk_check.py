@@ -65,7 +65,7 @@ def doubt_index(attachment: Attachment) -> bool:
     if not any(_is_hidden(attachment, path, entry) for path, entry in chosen):
         return False
     attachment.index.clear()
-    attachment.last_seen.head = -1
+    attachment.process.last_seen.head = -1
     return True
 
 

@@ -1,15 +1,16 @@
 """A workspace together with its log: the ports that all of `history` works with."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import get_args
 
 from msgspec import Struct, field
 
 from loom_audit.errors import AuditUnavailable, InvalidArguments
+from loom_audit.history.ground.process_state import ProcessState
 from loom_audit.history.ground.roots import accepted_scope
-from loom_audit.history.ground.session_state import Standing, hold_of, standing_of
-from loom_audit.model.coverage import Coverage, Effect
+from loom_audit.history.ground.session_state import SessionState, hold_of, session_state
+from loom_audit.model.coverage import Effect
 from loom_audit.model.events import Lease
 from loom_audit.model.records import Call, SessionHold
 from loom_audit.model.scope import Scope
@@ -21,16 +22,12 @@ from loom_audit.ports import (
     EventFilter,
     EventLog,
     HeldSessions,
-    LeftOutFiles,
     Lock,
     Looks,
     Processes,
     Projections,
     Runner,
     Stamp,
-    StampedPaths,
-    Stamps,
-    Watch,
     Workspace,
 )
 
@@ -51,45 +48,13 @@ ABSENT = Stamp(0, 0, 0, 0, 2)
 """Stands for what is not there where something was told of it."""
 
 
-class LastSeen(Struct):
-    """What this process last saw of the workspace, kept between scans.
-
-    `head` is the seq up to which `stamps` reflect the log's tree; -1 before the first load, and
-    `followed` the one up to which this process wrote the index without them.
-    `scope` is the accepted one, None before it was read; `listed`: opaque entries are on record;
-    `looked` is when the whole workspace was last looked at, in ns, None when that is not known, and
-    `left_out` are the files that were out of scope then, `created` the paths that were new.
-    `commands` counts those that were run, `watch` tells what may have changed since the last look
-    with it, and `told` is what that look told. `unchecked` are the requests of the calls after
-    which only that was looked at, since the last look at everything.
-    """
-
-    stamps: Stamps = field(default_factory=Stamps)
-    head: int = -1
-    followed: int = 0
-    scope: Scope | None = None
-    listed: bool = False
-    looked: int | None = None
-    left_out: LeftOutFiles = field(default_factory=dict)
-    created: set[str] = field(default_factory=set)
-    commands: int = 0
-    watch: Watch | None = None
-    told: StampedPaths = field(default_factory=StampedPaths)
-    unchecked: set[int] = field(default_factory=set)
-
-
 class Attachment(Struct, frozen=True):
     """One workspace with its log.
 
     Locks are taken in this order: undo, workspace, store. `free_bytes` gives the free bytes of the
     store's disk. `runner` runs the tools' commands and `code` is their search index; None where
-    tools cannot run commands or search. `unfinished` are the calls of this process, by session and
-    id, whose end could not be recorded, with when that was, in ns. `standings` are those known of
-    sessions.
-    `running` are the pids there were when each block of this process began that is under way.
+    tools cannot run commands or search.
     Where `projections` are read from the log itself, `suggested` are those of the tables.
-    `looked` are the open calls of clients that have ended, with what a look then found: their
-    coverage and the paths that they changed.
     """
 
     log: EventLog
@@ -103,14 +68,10 @@ class Attachment(Struct, frozen=True):
     processes: Processes
     looks: Looks
     held: HeldSessions
-    last_seen: LastSeen = field(default_factory=LastSeen)
+    process: ProcessState = field(default_factory=ProcessState)
     runner: Runner | None = None
     code: CodeIndex | None = None
-    unfinished: dict[tuple[str, str], int] = field(default_factory=dict)
-    standings: dict[str, Standing] = field(default_factory=dict)
-    running: dict[tuple[str, str], Collection[int]] = field(default_factory=dict)
     suggested: Projections | None = None
-    looked: dict[tuple[str, str], tuple[Coverage, tuple[str, ...]]] = field(default_factory=dict)
 
     @property
     def tables(self) -> Projections:
@@ -124,18 +85,18 @@ class Attachment(Struct, frozen=True):
         Scopes are accepted under that lock, so every event records what was in the scope
         accepted last before it.
         """
-        if self.last_seen.scope is None:
-            self.last_seen.scope = accepted_scope(self.log, self.tables, None)
-        return self.last_seen.scope
+        if self.process.last_seen.scope is None:
+            self.process.last_seen.scope = accepted_scope(self.log, self.tables, None)
+        return self.process.last_seen.scope
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Hold the workspace lock: nobody else writes the workspace or records a change of it."""
         with self.lock.hold(f"workspace-{self.log.id}", timeout=60.0):
-            accepted = accepted_scope(self.log, self.tables, self.last_seen.scope)
-            if accepted != self.last_seen.scope:
-                self.last_seen.scope = accepted
-                self.last_seen.head = -1
+            accepted = accepted_scope(self.log, self.tables, self.process.last_seen.scope)
+            if accepted != self.process.last_seen.scope:
+                self.process.last_seen.scope = accepted
+                self.process.last_seen.head = -1
             yield
 
     @contextmanager
@@ -174,17 +135,17 @@ class Attachment(Struct, frozen=True):
 
     def lease(self, session: str) -> Lease | None:
         """The lease that a foreign session was given last; None for a session of ours."""
-        return self.standing(session).lease
+        return self.session_state(session).lease
 
     def hold(self, session: str) -> SessionHold | None:
         """By what a session is held, itself or with one that contains it; None when it is not."""
-        return hold_of(self.standing, session)
+        return hold_of(self.session_state, session)
 
-    def standing(self, session: str) -> Standing:
+    def session_state(self, session: str) -> SessionState:
         """What the log says of a session now."""
-        found = standing_of(self.log, session, self.standings.get(session, Standing()))
-        self.standings[session] = found
-        return found
+        known = self.process.sessions
+        known[session] = session_state(self.log, session, known.get(session, SessionState()))
+        return known[session]
 
     def _is_overdue(self, session: str, lease: Lease) -> bool:
         for event in self.log.read(EventFilter(session=session, newest_first=True, limit=1)):

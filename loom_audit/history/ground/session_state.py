@@ -15,8 +15,8 @@ from loom_audit.ports import EventFilter, EventLog
 _KINDS = (SessionStarted.kind, SessionHeld.kind, SessionReleased.kind)
 
 
-class Standing(Struct, frozen=True):
-    """How a session stands after event `checked`.
+class SessionState(Struct, frozen=True):
+    """The state of a session after event `checked`.
 
     `lease` is the one that a foreign session was given last; None for a session of ours. `parent`
     is the session that contains it, "" for none. `held` is the event by which it is held itself;
@@ -30,8 +30,10 @@ class Standing(Struct, frozen=True):
     released: bool = False
 
 
-def standing_of(log: EventLog, session: str, known: Standing = Standing()) -> Standing:
-    """How a session stands now. From a known standing it costs one look at what came since."""
+def session_state(
+    log: EventLog, session: str, known: SessionState = SessionState()
+) -> SessionState:
+    """The state of a session now. From a known one it costs one look at what came since."""
     head, told = log.newest(_KINDS, known.checked) if known.checked else (log.head(), 1)
     found = replace(known, checked=head)
     if not session or not told:
@@ -48,12 +50,12 @@ def standing_of(log: EventLog, session: str, known: Standing = Standing()) -> St
     return found
 
 
-def hold_of(standing: Callable[[str], Standing], session: str) -> SessionHold | None:
+def hold_of(state_of: Callable[[str], SessionState], session: str) -> SessionHold | None:
     """By what a session is held, itself or with one that contains it; None when it is not."""
     seen: set[str] = set()
     while session and session not in seen:
         seen.add(session)
-        found = standing(session)
+        found = state_of(session)
         if found.held is not None and isinstance(found.held.fact, SessionHeld):
             fact, event = found.held.fact, found.held
             return SessionHold(session, fact.by, fact.reason, event.at, event.seq)

@@ -117,7 +117,7 @@ def _acting(attachment: Attachment, calls: Iterable[Call]) -> list[Call]:
     return [
         call
         for call in calls
-        if (call.session, call.call_id) not in attachment.looked
+        if (call.session, call.call_id) not in attachment.process.looked
         and changes_by_itself(attachment, call)
         and not is_waiting(attachment.log, call)
     ]
@@ -261,7 +261,9 @@ def attributed_drafts(
 
 def unchecked(attachment: Attachment) -> tuple[Candidate, ...]:
     """The calls after which not everything was looked at, since the last look at everything."""
-    calls = (attachment.projections.call_at(n) for n in sorted(attachment.last_seen.unchecked))
+    calls = (
+        attachment.projections.call_at(n) for n in sorted(attachment.process.last_seen.unchecked)
+    )
     return tuple(
         Candidate(
             one.requested,

@@ -92,13 +92,13 @@ def scan(
     if anew:
         known = every_path_stale(attachment)
     look = _Scan(attachment, known, keep=keep, after_the_fact=after_the_fact)
-    watch = attachment.last_seen.watch if keep and not anew else None
+    watch = attachment.process.last_seen.watch if keep and not anew else None
     look.sort_out(_differences(attachment, known, look.whole, watch))
     if watch is not None:
-        attachment.last_seen.told = look.told
+        attachment.process.last_seen.told = look.told
     for batch in look.batches(report, stage):
         if keep and batch.last:
-            seen, whole = attachment.last_seen, look.whole
+            seen, whole = attachment.process.last_seen, look.whole
             whole.lost = lost_files(seen.left_out, whole.left_out)
             seen.looked, seen.left_out, seen.created = began, whole.left_out, look.created
         yield batch
@@ -115,7 +115,7 @@ def scan_whole(attachment: Attachment, report: Report | None = None) -> Iterator
 
     All is read, and what the index knew is forgotten. In batches, as `scan`.
     """
-    seen = attachment.last_seen
+    seen = attachment.process.last_seen
     attachment.index.clear()
     seen.stamps, seen.head = Stamps(), -1
     seen.listed = True
@@ -141,7 +141,7 @@ def _differences(
 
     With a watch that includes the paths that the look before gave and that `known` has not yet.
     """
-    workspace, seen = attachment.workspace, attachment.last_seen
+    workspace, seen = attachment.workspace, attachment.process.last_seen
     if watch is None:
         yield from workspace.differences(attachment.scope, known, whole.left_out)
         return
@@ -282,7 +282,7 @@ class _Scan:
         if before is None:
             if identity:
                 self._vanished[identity] = path
-            if attachment.last_seen.stamps.get(path) == UNTRACKED:
+            if attachment.process.last_seen.stamps.get(path) == UNTRACKED:
                 self.whole.unrecorded.append(path)
             self._batch.entries[path] = None
         elif not attachment.scope.holds(path, before.kind):
@@ -365,7 +365,7 @@ class _Scan:
         if change is None:
             return
         self._batch.add(change)
-        if attachment.last_seen.stamps.get(path) == UNTRACKED:
+        if attachment.process.last_seen.stamps.get(path) == UNTRACKED:
             self._batch.tracked_again.append(path)
 
     # --- one batch ------------------------------------------------------------------------
@@ -431,8 +431,8 @@ class _Scan:
 
     def _is_older(self, path: str) -> bool:
         """Whether what is new at a path was made before the last look: then it was elsewhere."""
-        looked = self._attachment.last_seen.looked
-        if looked is None or path in self._attachment.last_seen.created:
+        looked = self._attachment.process.last_seen.looked
+        if looked is None or path in self._attachment.process.last_seen.created:
             return False  # what was found then could not be recorded
         born = self._attachment.workspace.born(path)
         return born is not None and born < looked
@@ -466,7 +466,7 @@ def _is_missed(attachment: Attachment, path: str, entry: IndexEntry) -> bool:
     That look was of what the kernel told of, and of this it did not tell: a name by which the file
     was written came and went between two looks.
     """
-    seen = attachment.last_seen
+    seen = attachment.process.last_seen
     if not seen.unchecked or seen.looked is None or not stat.S_ISREG(entry.stamp.mode):
         return False
     known = attachment.index.get(path)

@@ -20,7 +20,7 @@ def catch_up(attachment: Attachment) -> Stamps:
 
     A path that was recorded after the index was written gets a stale stamp, so that it is read.
     """
-    seen, head = attachment.last_seen, attachment.index.head()
+    seen, head = attachment.process.last_seen, attachment.index.head()
     if head != seen.head and head > attachment.log.head():
         attachment.index.set_aside()  # verification tells of it
         head, seen.head = 0, -1
@@ -58,9 +58,9 @@ def every_path_stale(attachment: Attachment) -> Stamps:
 
 def _set_stamp(attachment: Attachment, path: str, entry: IndexEntry | None) -> None:
     if entry is None:
-        attachment.last_seen.stamps.forget(path)
+        attachment.process.last_seen.stamps.forget(path)
     else:
-        attachment.last_seen.stamps[path] = entry.stamp
+        attachment.process.last_seen.stamps[path] = entry.stamp
 
 
 def _is_of_this_log(attachment: Attachment) -> bool:
@@ -87,14 +87,14 @@ def update_index(
     the events are on record.
     """
     head = events[-1].seq if events else attachment.log.head()
-    if not entries and attachment.last_seen.head == head:
+    if not entries and attachment.process.last_seen.head == head:
         return
     try:
         first = events[0].seq if events else head + 1
         if _is_unread(attachment, first):
             marked = {**entries, _MARK: _mark_entry(events[-1])} if events else entries
             attachment.index.update(marked, head=head)
-            attachment.last_seen.followed = head
+            attachment.process.last_seen.followed = head
             return
         if _is_behind(attachment, first):
             stamps = catch_up(attachment)  # what the index has not followed must not be skipped
@@ -103,9 +103,9 @@ def update_index(
         marked = {**entries, _MARK: _mark_entry(events[-1])} if events else entries
         attachment.index.update(marked, head=head)
     except AuditError:
-        attachment.last_seen.head = -1
+        attachment.process.last_seen.head = -1
         return
-    attachment.last_seen.head = head
+    attachment.process.last_seen.head = head
     for path, entry in entries.items():
         _set_stamp(attachment, path, entry)
 
@@ -115,7 +115,7 @@ def _is_unread(attachment: Attachment, seq: int) -> bool:
 
     A process that only writes files needs no stamps of others.
     """
-    seen, head = attachment.last_seen, attachment.index.head()
+    seen, head = attachment.process.last_seen, attachment.index.head()
     if seen.head >= 0 or seen.watch is not None or not 0 < head < seq:
         return False
     if head != seen.followed and not _is_of_this_log(attachment):
@@ -127,7 +127,7 @@ def _is_unread(attachment: Attachment, seq: int) -> bool:
 
 def _is_behind(attachment: Attachment, seq: int) -> bool:
     """Whether another process recorded changes before this seq or wrote the index since."""
-    head = attachment.last_seen.head
+    head = attachment.process.last_seen.head
     if head < 0 or attachment.index.head() != head:
         return True
     return seq > head + 1 and any(
@@ -138,12 +138,16 @@ def _is_behind(attachment: Attachment, seq: int) -> bool:
 def is_newly_untracked(attachment: Attachment, hidden: Untracked) -> bool:
     """Whether what is at the path, or a known path below it, is not on record as untracked."""
     known = _known_paths(attachment, hidden.path)
-    own = attachment.last_seen.stamps.get(hidden.path)
+    own = attachment.process.last_seen.stamps.get(hidden.path)
     closed = own is not None and stat.S_ISDIR(own.mode)
     if closed and seen_stamp(attachment, hidden.path) == own:
         # a folder that is on record as closed: what is in it is not seen
-        return any(attachment.last_seen.stamps.get(p) not in (UNTRACKED, own) for p in known)
-    if not known or any(attachment.last_seen.stamps.get(path) != UNTRACKED for path in known):
+        return any(
+            attachment.process.last_seen.stamps.get(p) not in (UNTRACKED, own) for p in known
+        )
+    if not known or any(
+        attachment.process.last_seen.stamps.get(path) != UNTRACKED for path in known
+    ):
         return True
     entry = attachment.index.get(hidden.path)
     return entry is not None and is_other_file(entry.identity, _identity(attachment, hidden.path))
@@ -169,7 +173,7 @@ def _identity(attachment: Attachment, path: str) -> str:
 
 def _known_paths(attachment: Attachment, path: str) -> list[str]:
     """The known paths at and below a path; quick when there are few."""
-    stamps = attachment.last_seen.stamps
+    stamps = attachment.process.last_seen.stamps
     stamp = stamps.get(path)
     if stamp is not None and (stamp == STALE or stat.S_ISDIR(stamp.mode)):
         below = path + "/"

@@ -58,11 +58,11 @@ def opaque_change(
 
 def is_listed(attachment: Attachment) -> bool:
     """Whether opaque entries are on record since the baseline or since a later listing."""
-    if not attachment.last_seen.listed:
+    if not attachment.process.last_seen.listed:
         # the first is near the start of the log; for any other the whole of it is read
         found = (fact for limit in (1, None) for fact in _baselines(attachment, limit))
-        attachment.last_seen.listed = any(fact.left_out for fact in found)
-    return attachment.last_seen.listed
+        attachment.process.last_seen.listed = any(fact.left_out for fact in found)
+    return attachment.process.last_seen.listed
 
 
 def list_opaque(attachment: Attachment) -> None:
@@ -90,7 +90,7 @@ def list_opaque(attachment: Attachment) -> None:
         facts.insert(0, FilesChanged(tuple(changes), "baseline"))
     events = attachment.log.append([Draft(fact, "", OUTSIDE) for fact in facts])
     update_index(attachment, entries, events)
-    attachment.last_seen.listed = True
+    attachment.process.last_seen.listed = True
 
 
 def _baselines(attachment: Attachment, limit: int | None) -> Iterator[BaselineFinished]:
@@ -142,7 +142,7 @@ def written_inside(attachment: Attachment, folder: str) -> Iterator[str]:
 
     A rename leaves the times of what is inside as they are, and a folder's own time of writing.
     """
-    since = attachment.last_seen.looked
+    since = attachment.process.last_seen.looked
     waiting = [] if since is None else [folder]
     while waiting:
         path = waiting.pop()

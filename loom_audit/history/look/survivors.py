@@ -73,18 +73,18 @@ class Running(Struct, frozen=True):
 
     def begin_block(self, call: tuple[str, str]) -> None:
         """Note what runs before a block of ours that no runner watches over."""
-        self.attachment.running[call] = self.attachment.processes.running()
+        self.attachment.process.running[call] = self.attachment.processes.running()
 
     def forget_block(self, call: tuple[str, str]) -> None:
         """Nobody asks any more what a block started."""
-        self.attachment.running.pop(call, None)
+        self.attachment.process.running.pop(call, None)
 
     def keep_look(self, session: str, call_id: str, *, late: bool = False) -> None:
         """Keep what runs and was seen before a foreign call until it ends, maybe elsewhere.
 
         It was `late` where the call may have begun meanwhile.
         """
-        seen = self.attachment.last_seen
+        seen = self.attachment.process.last_seen
         with suppress(AuditError):  # then nothing is known to be left running or to have arrived
             left_out = [(*key, *counted) for key, counted in seen.left_out.items()]
             running = sorted(self.attachment.processes.running())
@@ -97,7 +97,7 @@ class Running(Struct, frozen=True):
 
     def recall_looks(self, calls: Iterable[Call]) -> None:
         """Let the newest look before these calls be the last, unless this process made a later."""
-        seen = self.attachment.last_seen
+        seen = self.attachment.process.last_seen
         for kept in map(self._look, calls):
             if (kept.looked or 0) > (seen.looked or 0):
                 seen.looked, seen.created = kept.looked, set()
@@ -124,10 +124,10 @@ class Running(Struct, frozen=True):
 
         That is not asked where a runner watched over it.
         """
-        began = self.attachment.running.pop(call, None)
+        began = self.attachment.process.running.pop(call, None)
         if began is None:
             return Left(self.attachment.processes.activity(tasks))
-        beside = [*self.attachment.running.values()]
+        beside = [*self.attachment.process.running.values()]
         left, settled = self.settled_tasks_left(began, [*tasks], beside=beside)
         return Left(left, settled=settled)
 

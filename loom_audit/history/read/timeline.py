@@ -13,7 +13,7 @@ from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.ground.client_ids import client_id
 from loom_audit.history.ground.kept_contents import KeptContents
 from loom_audit.history.ground.proven_log import ProvenLog
-from loom_audit.history.ground.session_state import hold_of, standing_of
+from loom_audit.history.ground.session_state import hold_of, session_state
 from loom_audit.history.read.verified import VerifiedProjections
 from loom_audit.model.events import (
     BaselineFinished,
@@ -193,7 +193,7 @@ class Timeline(Struct, frozen=True):
 
     def hold(self, session: str) -> SessionHold | None:
         """By what a session is held, itself or with one that contains it; None when it is not."""
-        return hold_of(partial(standing_of, self.log), session)
+        return hold_of(partial(session_state, self.log), session)
 
     def holds(self) -> Sequence[SessionHold]:
         """By what the open sessions are held, each once, oldest first."""
@@ -202,7 +202,7 @@ class Timeline(Struct, frozen=True):
 
     def last_heard(self, call: Call) -> datetime | None:
         """When the program that reports an open call reported last; None for a call of ours."""
-        if call.seq is not None or standing_of(self.log, call.session).lease is None:
+        if call.seq is not None or session_state(self.log, call.session).lease is None:
             return None
         for event in self.log.read(EventFilter(session=call.session, newest_first=True)):
             if event.actor == call.actor:

@@ -75,7 +75,10 @@ def accept_scope(
         record_drift(attachment)
         attachment.index.clear()
         limit = getattr(fact, "max_file_bytes", attachment.scope.max_file_bytes)
-        attachment.last_seen.scope, attachment.last_seen.head = Scope(fact.ignore, limit), -1
+        attachment.process.last_seen.scope, attachment.process.last_seen.head = (
+            Scope(fact.ignore, limit),
+            -1,
+        )
         for found in scan(attachment):
             first = []
             if found.last:

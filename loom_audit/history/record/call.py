@@ -331,10 +331,10 @@ class OpenCall:
                     error, (AuditUnavailable, Conflict)
                 )  # trying again cannot help
                 if not self.record.has_facts:
-                    self._attachment.unfinished[self.record.key] = time_ns()
+                    self._attachment.process.unfinished[self.record.key] = time_ns()
                 raise
             self._ended = True
-            self._attachment.unfinished.pop(self.record.key, None)
+            self._attachment.process.unfinished.pop(self.record.key, None)
             self.finish_event = events[-1]
             if self.record.entries:
                 self.record.update_index(events)
@@ -396,22 +396,22 @@ def exclusive(attachment: Attachment) -> Iterator[None]:
 
 def close_unfinished(attachment: Attachment) -> None:
     """Close calls of this process whose end could not be recorded, if there are any."""
-    if attachment.unfinished:
+    if attachment.process.unfinished:
         with attachment.exclusive():
             _close_unfinished(attachment)
 
 
 def _close_unfinished(attachment: Attachment) -> None:
-    if not attachment.unfinished:
+    if not attachment.process.unfinished:
         return
     for call in attachment.projections.open_calls():
-        ended = attachment.unfinished.get((call.session, call.call_id))
+        ended = attachment.process.unfinished.get((call.session, call.call_id))
         if ended is not None:
             if changes_by_itself(attachment, call):
                 record_found_changes(attachment, [call], {call.requested: Told(over=ended)})
             close_interrupted(attachment, call, "the log could not be written when this call ended")
             remove_temporaries(attachment, [call])
-    attachment.unfinished.clear()
+    attachment.process.unfinished.clear()
 
 
 def close_interrupted(

@@ -18,7 +18,7 @@ def hold(writer: Writer, reason: str = "", *, label: str = "") -> SessionHold:
     attachment, session = writer.attachment, writer.session
     with attachment.exclusive():
         found = attachment.projections.session(session)
-        if attachment.standing(session).held is None:
+        if attachment.session_state(session).held is None:
             if found.ended is not None:
                 raise Conflict(
                     f"session {session} has ended",
@@ -41,7 +41,7 @@ def release(writer: Writer, reason: str = "", *, label: str = "") -> bool:
     attachment, session = writer.attachment, writer.session
     with attachment.exclusive():
         attachment.projections.session(session)
-        was = attachment.standing(session).held is not None
+        was = attachment.session_state(session).held is not None
         if was:
             writer.record(SessionReleased(_named(writer, label), reason))
         _keep_all(attachment, session)
@@ -79,7 +79,7 @@ def deny_if_held(writer: Writer, request: CallRequested) -> None:
     attachment = writer.attachment
     held = keep_held(attachment, writer.session)
     if held is None:
-        if attachment.standing(writer.session).released:
+        if attachment.session_state(writer.session).released:
             attachment.held.discard(writer.session)  # which a kill may have left there
         return
     with OpenCall.asked(writer, request) as call:

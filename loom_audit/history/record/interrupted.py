@@ -310,6 +310,6 @@ def _interrupted(attachment: Attachment, open_calls: Iterable[Call]) -> list[Cal
         call
         for call in open_calls
         if call.effect == "write"
-        and (call.session, call.call_id) not in attachment.unfinished
+        and (call.session, call.call_id) not in attachment.process.unfinished
         and not attachment.is_alive(call)
     ]

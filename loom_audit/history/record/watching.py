@@ -22,7 +22,7 @@ WATCHED_FROM = 2
 
 def note_command(attachment: Attachment) -> None:
     """Begin to watch before the second command; the lock is held."""
-    seen = attachment.last_seen
+    seen = attachment.process.last_seen
     seen.commands += 1
     if seen.commands == WATCHED_FROM and seen.watch is None:
         seen.watch = attachment.workspace.watch()
@@ -30,7 +30,7 @@ def note_command(attachment: Attachment) -> None:
 
 def why_everything(attachment: Attachment) -> str:
     """Why the last look was of everything; "" when it was of what the kernel told of only."""
-    watch = attachment.last_seen.watch
+    watch = attachment.process.last_seen.watch
     if watch is None:
         return "a session's first command is looked at so"
     return watch.why_whole
@@ -38,9 +38,9 @@ def why_everything(attachment: Attachment) -> str:
 
 def note_unchecked(attachment: Attachment, requested: int) -> None:
     """Keep in mind that the look after a call was not of everything, if it was not."""
-    watch = attachment.last_seen.watch
+    watch = attachment.process.last_seen.watch
     if watch is not None and not watch.why_whole:
-        attachment.last_seen.unchecked.add(requested)
+        attachment.process.last_seen.unchecked.add(requested)
 
 
 def end_watch(attachment: Attachment) -> None:
@@ -50,7 +50,7 @@ def end_watch(attachment: Attachment) -> None:
     look at everything as candidates, and their coverage is lowered; also where that look fails.
     AuditUnavailable.
     """
-    seen = attachment.last_seen
+    seen = attachment.process.last_seen
     if seen.watch is None:
         return
     with attachment.exclusive():
@@ -70,7 +70,7 @@ def end_watch(attachment: Attachment) -> None:
 
 
 def _stop(attachment: Attachment) -> None:
-    seen = attachment.last_seen
+    seen = attachment.process.last_seen
     if seen.watch is not None:
         seen.watch.close()
     seen.watch = None
@@ -80,7 +80,7 @@ def _stop(attachment: Attachment) -> None:
 
 def _check(attachment: Attachment) -> None:
     """Look at everything, and tell what was missed from what happens meanwhile."""
-    watch, attachment.last_seen.watch = attachment.last_seen.watch, None
+    watch, attachment.process.last_seen.watch = attachment.process.last_seen.watch, None
     among = candidates(attachment)
     window = Window.begin(attachment)
     try:
@@ -90,7 +90,7 @@ def _check(attachment: Attachment) -> None:
             events = append_batch(attachment, batch, among_now)
             update_index(attachment, batch.entries, events)
     finally:
-        attachment.last_seen.watch = watch
+        attachment.process.last_seen.watch = watch
     window.end()
 
 

@@ -201,7 +201,7 @@ def end(
             at = writer.occurred_at or attachment.clock.now()
             writer, began = replace(writer, occurred_at=at), at - timedelta(microseconds=duration)
         ending = OpenCall.resumed(writer, call, began=began)
-        if (seen := attachment.looked.pop(ending.record.key, None)) is not None:
+        if (seen := attachment.process.looked.pop(ending.record.key, None)) is not None:
             ending.record.coverage, files = seen
             ending.record.add_changed_paths(files)
         elif changes_by_itself(attachment, call):
@@ -284,11 +284,11 @@ def look_at_end(writer: Writer, call_id: str, reporter: Reporter, *, goes_on: bo
         if call is None or call.seq is not None or not changes_by_itself(attachment, call):
             return
         ending = OpenCall.resumed(replace(writer, source=CLIENT), call)
-        if ending.record.key not in attachment.looked:
+        if ending.record.key not in attachment.process.looked:
             _look_at_end(ending, call, reporter, goes_on=goes_on)
             ending.record.commit_and_index()
             files = tuple(ending.files_changed)
-            attachment.looked[ending.record.key] = ending.record.coverage, files
+            attachment.process.looked[ending.record.key] = ending.record.coverage, files
 
 
 def _look_at_end(

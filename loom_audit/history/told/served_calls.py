@@ -78,7 +78,7 @@ class ServedCalls:
 
     def _sessions(self) -> Iterator[str]:
         for one in self._log.sessions():
-            if self._attachment.standing(one.id).parent == self._session:
+            if self._attachment.session_state(one.id).parent == self._session:
                 yield one.id
 
     def _arguments(self, call: Call) -> Any:

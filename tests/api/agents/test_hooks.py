@@ -442,7 +442,7 @@ def test_a_subagent_is_a_session_within_its_own(
     claude.hook("SubagentStop", stop_hook_active=False, **more)
     assert call_of(workspace, "c1", "s1.a1").paths == ("b",)
     assert workspace.timeline.session("s1.a1").status == "completed"
-    assert workspace.attachment.standing("s1.a1").parent == "s1"
+    assert workspace.attachment.session_state("s1.a1").parent == "s1"
     assert workspace.timeline.session("s1").ended is None
 
 

@@ -65,11 +65,11 @@ def test_a_session_that_only_writes_loads_no_stamps_and_the_next_look_misses_not
         for n in range(3):
             written = anyio.run(writer.call, "write_file", {"path": f"{n}", "content": "new"})
             assert written.success
-        assert writer.writer.attachment.last_seen.head == -1
+        assert writer.writer.attachment.process.last_seen.head == -1
         (root / "1").unlink()
         (root / "a.txt").write_text("by hand")
         assert anyio.run(writer.call, "shell_execute", {"command": "true"}).files_changed == []
-        assert writer.writer.attachment.last_seen.head > 0
+        assert writer.writer.attachment.process.last_seen.head > 0
     assert tree(session) == {"0", "2", "a.txt", "src", "src/main.py"}
     by_hand = session.workspace.timeline.tree()["a.txt"]
     assert by_hand.size == len("by hand")

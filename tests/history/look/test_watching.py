@@ -48,7 +48,7 @@ def run(session: Session, *argv: str) -> None:
 
 def whole(session: Session) -> str:
     """Why the last look was of everything."""
-    watch = session.workspace.attachment.last_seen.watch
+    watch = session.workspace.attachment.process.last_seen.watch
     return "nothing is watched" if watch is None else watch.why_whole
 
 
