@@ -61,7 +61,7 @@ class ForeignSession(Struct, frozen=True):
         """
         _check_id(call_id, "call")
         check_effect(effect)
-        named = None if paths is None else changed_paths(self.attachment.workspace, paths)
+        named = None if paths is None else changed_paths(self.attachment.on_disk.workspace, paths)
         began = CallBegan(self.id, call_id, tool, nearest_json(arguments), effect, at, cwd)
         request = requested(began, call_id, named, within)
         return foreign.begin(self._writer(at), request, look=look)
@@ -107,7 +107,7 @@ def lease_of(attachment: Attachment, pid: int | None, seconds: int) -> Lease:
             f"a session cannot be silent for {seconds!r:.100} seconds",
             hint=f"Give 1 to {MAX_SECONDS}, which is 31 days.",
         )
-    return attachment.processes.lease(pid, seconds)
+    return attachment.on_disk.processes.lease(pid, seconds)
 
 
 def start_session(session: ForeignSession, started: SessionStarted) -> None:

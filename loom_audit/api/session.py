@@ -182,7 +182,7 @@ class Session:
             call_id=call_id,
             cwd=self.cwd,
             environment=self.environment,
-            runner=self.workspace.attachment.runner,
+            runner=self.workspace.attachment.on_disk.runner,
             settings=self.settings,
         )
 
@@ -250,7 +250,7 @@ class Session:
                 "what a confined command starts ends with it, and cannot be kept",
                 hint="Keep what a command starts that is not confined.",
             )
-        runner = self.workspace.attachment.runner
+        runner = self.workspace.attachment.on_disk.runner
         if runner is None:
             raise AuditUnavailable("no commands can be run here")
         where = self.cwd if cwd is None else cwd

@@ -103,7 +103,7 @@ class AuditStore:
         if max_file_bytes is not None and (limit := max_file_bytes or MAX_FILE_BYTES) != (
             rules.max_file_bytes
         ):
-            fact = WorkspaceAttached(attachment.workspace.root, rules.ignore, limit)
+            fact = WorkspaceAttached(attachment.on_disk.workspace.root, rules.ignore, limit)
             accept_scope(attachment, fact, actor=actor or self.actor)
         take_baseline(attachment, report)
         return self.workspace(attachment.log.id)

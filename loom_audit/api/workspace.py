@@ -237,8 +237,8 @@ class AuditedWorkspace:
         from loom_audit.history.record.recovery import recover_all
 
         text = ""
-        if self.attachment.workspace.stamp(IGNORE_FILE) is not None:
-            text = self.attachment.workspace.read(IGNORE_FILE).decode("utf-8", "replace")
+        if self.attachment.on_disk.workspace.stamp(IGNORE_FILE) is not None:
+            text = self.attachment.on_disk.workspace.read(IGNORE_FILE).decode("utf-8", "replace")
         check_rules(text)
         recover_all(self.attachment)
         accept_scope(self.attachment, ScopeAccepted(text), actor=actor or self.actor)
@@ -289,7 +289,7 @@ class AuditedWorkspace:
 
     def leftovers(self) -> Sequence[str]:
         """Temporary files of ours that a crash left in the workspace; they may be deleted."""
-        return self.attachment.workspace.leftovers()
+        return self.attachment.on_disk.workspace.leftovers()
 
     def head(self) -> TreeHead:
         """The Merkle root over all events, to be kept elsewhere. Corrupt where the end is gone."""
@@ -350,7 +350,7 @@ class AuditedWorkspace:
 
         NotFound, InvalidArguments; Conflict for a call that is open.
         """
-        inside = tuple(self.attachment.workspace.relative(path) for path in request.paths)
+        inside = tuple(self.attachment.on_disk.workspace.relative(path) for path in request.paths)
         return self._undo.planner.plan(replace(request, paths=inside))
 
     def plan_undo(

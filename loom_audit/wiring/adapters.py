@@ -29,7 +29,7 @@ from loom_audit.disk.machine.transcripts import DiskTranscript
 from loom_audit.disk.machine.vanished import hidden, vanished_workspace
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import AuditError, Conflict, InvalidPath, NoWorkspace
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import Attachment, OnDisk
 from loom_audit.history.ground.continuous_log import ContinuousLog
 from loom_audit.history.ground.log_end import check_end, last_kept
 from loom_audit.history.ground.read_only_log import read_only
@@ -249,15 +249,17 @@ class Adapters(Struct, frozen=True):
             log=log,
             blobs=self.blobs,
             projections=self.projections(id),
-            workspace=self._workspace_of(entry),
-            index=DiskChangeIndex(self.settings.home / "index" / f"{id}.db"),
+            on_disk=OnDisk(
+                workspace=self._workspace_of(entry),
+                index=DiskChangeIndex(self.settings.home / "index" / f"{id}.db"),
+                looks=DiskLooks(self.settings.home / "index" / f"{id}.looks"),
+                processes=self.processes,
+                runner=self.runner,
+                code=SqlCodeIndex(self.settings.home / "index" / f"{id}.code.db"),
+            ),
             lock=self.lock,
             clock=SystemClock(),
             free_bytes=self.free_bytes,
-            runner=self.runner,
-            code=SqlCodeIndex(self.settings.home / "index" / f"{id}.code.db"),
-            processes=self.processes,
-            looks=DiskLooks(self.settings.home / "index" / f"{id}.looks"),
             held=self.held,
         )
 

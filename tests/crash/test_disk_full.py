@@ -37,7 +37,7 @@ def whole(workspace: AuditedWorkspace) -> None:
     check_fold(workspace, tree_of(workspace.root))
     check_finishes(workspace)
     check_log(workspace, [])
-    assert workspace.attachment.workspace.leftovers() == []
+    assert workspace.attachment.on_disk.workspace.leftovers() == []
 
 
 @pytest.fixture

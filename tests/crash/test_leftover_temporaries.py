@@ -224,7 +224,7 @@ def test_an_intention_names_its_temporaries_by_what_they_are(root: Path) -> None
         (name,) = temporaries_in(root)
         assert os.stat(root / "d/e" / name).st_ino == was, "what was displaced is kept there"
         assert {(one.path, one.name) for one in intended.temporaries} == {("d/e/1.txt", name)}
-        known = workspace.attachment.workspace.identity
+        known = workspace.attachment.on_disk.workspace.identity
         assert {one.identity for one in intended.temporaries} == {
             known("d/e/1.txt"),
             known(f"d/e/{name}"),

@@ -61,7 +61,7 @@ def settled(workspace: AuditedWorkspace) -> None:
     check_fold(workspace, tree_of(workspace.root))
     check_finishes(workspace)
     check_log(workspace, [])
-    assert workspace.attachment.workspace.leftovers() == []
+    assert workspace.attachment.on_disk.workspace.leftovers() == []
 
 
 def written(n: int) -> tuple[str, dict[str, Any]]:

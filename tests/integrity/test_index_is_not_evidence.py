@@ -23,7 +23,7 @@ def hide(found: AuditedWorkspace, path: str) -> None:
     """Make the index say that the file is as it was when it was recorded."""
     index, state, stamp = index_of(found), found.timeline.state(path), None
     while stamp is None or stamp.ctime_ns < 0:  # one so new equals no later one
-        stamp = found.attachment.workspace.stamp(path)
+        stamp = found.attachment.on_disk.workspace.stamp(path)
     assert state and state.blob
     index.update({path: IndexEntry(stamp, BlobId(state.blob))}, head=index.head())
 

@@ -111,14 +111,14 @@ def test_what_changes_while_it_is_looked_at_is_said_to(
 ) -> None:
     file = recorded.root / "notes.txt"
     file.write_text("first\n")
-    read = type(recorded.workspace.attachment.workspace).read
+    read = type(recorded.workspace.attachment.on_disk.workspace).read
 
     def later(self: object, path: str, limit: int | None = None) -> bytes:
         if path == "notes.txt":
             file.write_text("other\n")
         return read(self, path, limit)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(type(recorded.workspace.attachment.workspace), "read", later)
+    monkeypatch.setattr(type(recorded.workspace.attachment.on_disk.workspace), "read", later)
     text = client.get(f"{recorded.url}/status").text
     assert "notes.txt has changed since it was looked at" in text
 

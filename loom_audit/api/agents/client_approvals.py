@@ -93,13 +93,13 @@ def restriction(ingest: Ingest, told: CallBegan, settings: Settings) -> str:
 def _policy(ingest: Ingest, settings: Settings) -> tuple[Policy | None, str]:
     """The rules; None without any, and where they cannot be read, with why."""
     try:
-        return policy_of(settings, ingest.attachment.workspace.root), ""
+        return policy_of(settings, ingest.attachment.on_disk.workspace.root), ""
     except AuditError as error:
         return None, str(error)
 
 
 def _ruling(policy: Policy, ingest: Ingest, told: CallBegan) -> Ruling:
-    workspace, paths = ingest.attachment.workspace, told.paths or ()
+    workspace, paths = ingest.attachment.on_disk.workspace, told.paths or ()
     subject = subject_of(
         told.tool, told.effect, ingest.writer.actor, told.arguments, workspace, paths
     )

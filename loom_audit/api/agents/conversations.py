@@ -158,7 +158,7 @@ class Conversation:
         return ingest
 
     def _start(self, ingest: Ingest) -> None:
-        processes, about = ingest.attachment.processes, self.about
+        processes, about = ingest.attachment.on_disk.processes, self.about
         try:
             self._leased = processes.lease(self.pid, LEASE_SECONDS)
         except NotFound:  # it has ended meanwhile
@@ -210,7 +210,7 @@ class Conversation:
         """Whether the process of the client has ended; some never tell that a session ends."""
         if self._leased is None or self._home is None:
             return False
-        return self._home.attachment.processes.is_alive(self._leased) is False
+        return self._home.attachment.on_disk.processes.is_alive(self._leased) is False
 
     def end(self) -> None:
         """Put on record that the session is over, though nobody tells."""
@@ -246,7 +246,7 @@ class Conversation:
             return False
         attachment = self._home.attachment
         lease = attachment.lease(self.session)
-        return lease is not None and attachment.processes.is_alive(lease) is False
+        return lease is not None and attachment.on_disk.processes.is_alive(lease) is False
 
     def take(self, report: Report, *, heard: bool) -> None:
         """Hand one report to the workspaces that it is about."""
@@ -325,7 +325,7 @@ class Conversation:
         if hook.moment != "session" and told == self._kept:
             return
         with suppress(AuditError):
-            self._home.attachment.looks.keep(transcript_name(self.session), told)
+            self._home.attachment.on_disk.looks.keep(transcript_name(self.session), told)
             self._kept = told
 
     def follow_file(self, path: str) -> None:
@@ -426,7 +426,7 @@ class Conversation:
 def _inside(workspace: AuditedWorkspace, paths: Sequence[str]) -> tuple[str, ...] | None:
     """Paths of a workspace as changes on record name them; None where any may be meant."""
     with suppress(InvalidPath):
-        return changed_paths(workspace.attachment.workspace, paths)
+        return changed_paths(workspace.attachment.on_disk.workspace, paths)
     return None
 
 

@@ -61,7 +61,7 @@ def session_of_client(workspace: AuditedWorkspace, told: Sequence[object]) -> st
     for id in told:
         if isinstance(id, str) and id in leases:
             return id
-    client, _ = attachment.processes.asker(os.getpid())
+    client, _ = attachment.on_disk.processes.asker(os.getpid())
     mine = [id for id, lease in leases.items() if lease.pid == client]
     return next((id for id in mine if not attachment.session_state(id).parent), None)
 

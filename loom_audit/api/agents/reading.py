@@ -35,12 +35,12 @@ def read_gone(workspace: AuditedWorkspace, session: str) -> None:
     """Put on record what the transcript of a client that is gone tells, to its end."""
     if (conversation := _of_session(workspace, session)) is not None:
         conversation.read_gone()
-    workspace.attachment.looks.discard(transcript_name(session))
+    workspace.attachment.on_disk.looks.discard(transcript_name(session))
 
 
 def _of_session(workspace: AuditedWorkspace, session: str) -> Conversation | None:
     """A session with its transcript, where that is known."""
-    kept = workspace.attachment.looks.get(transcript_name(session))
+    kept = workspace.attachment.on_disk.looks.get(transcript_name(session))
     if not isinstance(kept, list) or len(kept) not in (2, 3) or kept[0] not in CLIENTS:
         return None
     roots = {workspace.root: workspace.id}

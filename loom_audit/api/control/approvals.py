@@ -48,7 +48,7 @@ def check_arguments(
     gate = workspace.default_gate()
     if not isinstance(gate, AskingGate):
         return
-    files = workspace.attachment.workspace
+    files = workspace.attachment.on_disk.workspace
     subject = subject_of(tool.name, tool.effect, request.actor, arguments, files)
     ruled = ruling(gate.policy, subject)
     if ruled.rule and ruled.action == "deny":

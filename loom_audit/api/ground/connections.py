@@ -66,6 +66,6 @@ def _new_session(adapters: Adapters, path: Path) -> SessionRecord:
     attachment = adapters.attach(path, ignore=None, max_file_bytes=None)
     take_baseline(attachment)
     # refused when they lie in the workspace, where an agent could write its own
-    default_gate(adapters.settings, root=attachment.workspace.root)
-    default_settings(adapters.settings, attachment.workspace.root)
+    default_gate(adapters.settings, root=attachment.on_disk.workspace.root)
+    default_settings(adapters.settings, attachment.on_disk.workspace.root)
     return SessionRecord(adapters, attachment, AGENT, f"agent:{AGENT}")

@@ -355,7 +355,7 @@ def _watch(workspace: AuditedWorkspace, name: str) -> Check:
     states = workspace.attachment.projections.tree().values()
     folders = 1 + sum(1 for state in states if state.kind == "directory")
     most = most_watches()
-    flaw = workspace.attachment.workspace.watch().flaw
+    flaw = workspace.attachment.on_disk.workspace.watch().flaw
     hint = "It works all the same: recorded commands take longer."
     if not flaw and most is not None and folders > most:
         flaw = f"it has {count_text(folders, 'folder')}, and {most:,} may be watched"

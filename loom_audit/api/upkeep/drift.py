@@ -19,7 +19,7 @@ def content_of_drift(
     It raises Conflict for what is not on disk any more as it was when the drift was found.
     """
     places = {change.after.blob: change.path for change in drift if change.after}
-    found = workspace.attachment.workspace
+    found = workspace.attachment.on_disk.workspace
 
     def content(state: FileState) -> bytes:
         path = places.get(state.blob)

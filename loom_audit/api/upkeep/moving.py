@@ -39,10 +39,11 @@ def move_workspace(
         with attachment.exclusive():
             _check_unused(attachment)
             proven = identity_of_folder(root) in adapters.root_identities.kept(entry.id)
-            there = replace(attachment, workspace=adapters.disk_workspace(root))
+            on_disk = replace(attachment.on_disk, workspace=adapters.disk_workspace(root))
+            there = replace(attachment, on_disk=on_disk)
             if not proven:
                 _check_equal(there, entry.root, same=same)
-                attachment.index.clear()  # its stamps are of other files
+                attachment.on_disk.index.clear()  # its stamps are of other files
             rules = attachment.scope
             proof = BY_HANDLE if proven else BY_LISTING
             fact = WorkspaceAttached(root, rules.ignore, rules.max_file_bytes, entry.root, proof)
@@ -111,7 +112,7 @@ def _check_equal(there: Attachment, old: str, *, same: bool) -> None:
     """Conflict unless all on disk is as on record, and the person says that it is the same."""
     found = look_once(there, anew=True)
     paths = [change.path for change in found.changes] + [one.path for one in found.untracked]
-    root = there.workspace.root
+    root = there.on_disk.workspace.root
     if paths:
         raise Conflict(
             f"{root} is another folder than {old} was, and {first_few(paths, 3, visible_path)} "

@@ -80,7 +80,7 @@ def versions_of(
 
 def plan_restoring(workspace: AuditedWorkspace, file: Path, version: Version) -> Restoring:
     """Plan to put a version back now. InvalidPath outside of the workspace."""
-    disk = workspace.attachment.workspace
+    disk = workspace.attachment.on_disk.workspace
     path = disk.relative(os.path.join(os.path.realpath(file.parent), file.name))
     before = None if disk.stamp(path) is None else disk.read(path)
     return Restoring(path, version, before)

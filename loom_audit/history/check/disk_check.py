@@ -17,7 +17,7 @@ SAMPLE = 32
 
 def find_missing(attachment: Attachment) -> list[Finding]:
     """That the index has followed more events than there are."""
-    seen, size = attachment.index.most_seen(), attachment.log.head()
+    seen, size = attachment.on_disk.index.most_seen(), attachment.log.head()
     if seen <= size:
         return []
     said = (
@@ -58,13 +58,13 @@ def doubt_index(attachment: Attachment) -> bool:
     """
     known = [
         (path, entry)
-        for path, entry in attachment.index.load().items()
+        for path, entry in attachment.on_disk.index.load().items()
         if entry.blob and stat.S_ISREG(entry.stamp.mode) and entry.stamp.size <= MAX_READ_AT_ONCE
     ]
     chosen = random.SystemRandom().sample(known, min(SAMPLE, len(known)))
     if not any(_is_hidden(attachment, path, entry) for path, entry in chosen):
         return False
-    attachment.index.clear()
+    attachment.on_disk.index.clear()
     attachment.process.last_seen.head = -1
     return True
 
@@ -72,9 +72,9 @@ def doubt_index(attachment: Attachment) -> bool:
 def _is_hidden(attachment: Attachment, path: str, entry: IndexEntry) -> bool:
     """Whether a file has the stamp of the index and not its content."""
     try:
-        if attachment.workspace.stamp(path) != entry.stamp:
+        if attachment.on_disk.workspace.stamp(path) != entry.stamp:
             return False
-        content, after, *_ = attachment.workspace.read_and_stamp(path, entry.stamp.size)
+        content, after, *_ = attachment.on_disk.workspace.read_and_stamp(path, entry.stamp.size)
     except AuditError:
         return False  # a look says what is the matter with it
     return after == entry.stamp and hashlib.sha256(content).hexdigest() != entry.blob

@@ -48,29 +48,42 @@ ABSENT = Stamp(0, 0, 0, 0, 2)
 """Stands for what is not there where something was told of it."""
 
 
+class OnDisk(Struct, frozen=True):
+    """The workspace and its index, with what runs commands there: all that a look reads.
+
+    The store's adapters own it, and several attachments may share the files of the index. It may
+    be read on any thread; the workspace and the index are changed under the workspace lock. The
+    index, what was kept of `looks` and the search index `code` are caches, of this machine: an
+    index of another log, or one that is ahead of it, is made anew.
+    `runner` runs the tools' commands; None where tools cannot run commands, and `code` None where
+    they cannot search. `processes` are those of the machine that the workspace is on.
+    """
+
+    workspace: Workspace
+    index: ChangeIndex
+    looks: Looks
+    processes: Processes
+    runner: Runner | None = None
+    code: CodeIndex | None = None
+
+
 class Attachment(Struct, frozen=True):
     """One workspace with its log.
 
     Locks are taken in this order: undo, workspace, store. `free_bytes` gives the free bytes of the
-    store's disk. `runner` runs the tools' commands and `code` is their search index; None where
-    tools cannot run commands or search.
+    store's disk.
     Where `projections` are read from the log itself, `suggested` are those of the tables.
     """
 
     log: EventLog
     blobs: BlobStore
     projections: Projections
-    workspace: Workspace
-    index: ChangeIndex
+    on_disk: OnDisk
     lock: Lock
     clock: Clock
     free_bytes: Callable[[], int]
-    processes: Processes
-    looks: Looks
     held: HeldSessions
     process: ProcessState = field(default_factory=ProcessState)
-    runner: Runner | None = None
-    code: CodeIndex | None = None
     suggested: Projections | None = None
 
     @property
@@ -130,7 +143,7 @@ class Attachment(Struct, frozen=True):
         lease = self.lease(session)
         if lease is None:
             return False
-        seen = self.processes.is_alive(lease)
+        seen = self.on_disk.processes.is_alive(lease)
         return not self._is_overdue(session, lease) if seen is None else seen
 
     def lease(self, session: str) -> Lease | None:

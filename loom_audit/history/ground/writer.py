@@ -29,7 +29,7 @@ class Writer(Struct, frozen=True):
 
     @property
     def workspace(self) -> Workspace:
-        return self.attachment.workspace
+        return self.attachment.on_disk.workspace
 
     def draft(self, fact: Fact) -> Draft:
         """The fact as a draft of this session, actor and source."""

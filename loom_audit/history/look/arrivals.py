@@ -117,7 +117,7 @@ class _Event:
 
 def arrived_among(attachment: Attachment, tree: Tree) -> dict[str, str]:
     """The outermost folders of a tree on disk that arrived, each with which it is."""
-    if not attachment.workspace.renames_folders():
+    if not attachment.on_disk.workspace.renames_folders():
         return {}
     after = attachment.log.head() + 1
     folders = sorted(path for path, state in tree.items() if is_directory(state))
@@ -125,6 +125,6 @@ def arrived_among(attachment: Attachment, tree: Tree) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in folders:
         inside = path not in known or is_within(path, found)
-        if not inside and (identity := attachment.workspace.identity(path)) in known[path]:
+        if not inside and (identity := attachment.on_disk.workspace.identity(path)) in known[path]:
             found[path] = identity
     return found

@@ -116,11 +116,13 @@ def scan_whole(attachment: Attachment, report: Report | None = None) -> Iterator
     All is read, and what the index knew is forgotten. In batches, as `scan`.
     """
     seen = attachment.process.last_seen
-    attachment.index.clear()
+    attachment.on_disk.index.clear()
     seen.stamps, seen.head = Stamps(), -1
     seen.listed = True
     look = _Scan(attachment, Stamps(), recorded=lambda _: None)
-    found = attachment.workspace.differences(attachment.scope, Stamps(), look.whole.left_out)
+    found = attachment.on_disk.workspace.differences(
+        attachment.scope, Stamps(), look.whole.left_out
+    )
     look.sort_out(found)
     yield from look.batches(report, "listing")
 
@@ -141,7 +143,7 @@ def _differences(
 
     With a watch that includes the paths that the look before gave and that `known` has not yet.
     """
-    workspace, seen = attachment.workspace, attachment.process.last_seen
+    workspace, seen = attachment.on_disk.workspace, attachment.process.last_seen
     if watch is None:
         yield from workspace.differences(attachment.scope, known, whole.left_out)
         return
@@ -277,7 +279,7 @@ class _Scan:
     def _lose(self, path: str) -> None:
         """What was known at a path is gone."""
         attachment, before = self._attachment, self._state(path)
-        entry = attachment.index.get(path)
+        entry = attachment.on_disk.index.get(path)
         identity = entry.identity if entry else ""
         if before is None:
             if identity:
@@ -300,12 +302,12 @@ class _Scan:
         """The files that were in a folder, but for one that is where the folder was."""
         identity = ""
         with suppress(AuditError):  # a folder above may forbid to look
-            identity = self._attachment.workspace.identity(folder)
+            identity = self._attachment.on_disk.workspace.identity(folder)
         return self._unmatched.take_files(folder, besides=identity)
 
     def _delete_moved_folders(self) -> None:
         """Delete the folders that are opaque entries elsewhere now, with all that was in them."""
-        index, folders = self._attachment.index, self._unmatched.take_folders()
+        index, folders = self._attachment.on_disk.index, self._unmatched.take_folders()
         lost = [FileChange(path, self._state(path), None) for path in folders]
         changes = [*self._batch.changes, *lost]
         entries = {change.path: index.get(change.path) for change in changes if change.before}
@@ -406,7 +408,7 @@ class _Scan:
         attachment, whole = self._attachment, self.whole
         now, was = _identities(found.entries), dict[str, str]()
         if any(change.before for change in found.changes):
-            index = attachment.index
+            index = attachment.on_disk.index
             was = _identities({c.path: index.get(c.path) for c in found.changes if c.before})
             found.moves = proven_moves(found.changes, was, now)
         whole.apart += self._unmatched.note_ends(found.changes, found.moves, was, now)
@@ -434,13 +436,13 @@ class _Scan:
         looked = self._attachment.process.last_seen.looked
         if looked is None or path in self._attachment.process.last_seen.created:
             return False  # what was found then could not be recorded
-        born = self._attachment.workspace.born(path)
+        born = self._attachment.on_disk.workspace.born(path)
         return born is not None and born < looked
 
     def _was_known(self, identity: str) -> bool:
         """Whether a file was on record at a path of another batch."""
         if self._on_record is None:
-            entries = (self._attachment.index.get(path) for path, _ in self._contents)
+            entries = (self._attachment.on_disk.index.get(path) for path, _ in self._contents)
             self._on_record = {entry.identity for entry in entries if entry is not None}
         return identity in self._unmatched.left or identity in self._on_record
 
@@ -469,7 +471,7 @@ def _is_missed(attachment: Attachment, path: str, entry: IndexEntry) -> bool:
     seen = attachment.process.last_seen
     if not seen.unchecked or seen.looked is None or not stat.S_ISREG(entry.stamp.mode):
         return False
-    known = attachment.index.get(path)
+    known = attachment.on_disk.index.get(path)
     if known is None or not known.identity or known.identity != entry.identity:
         return False
     # a stamp that may be racy, or of a file mapped into memory, has no ctime above zero

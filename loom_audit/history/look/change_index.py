@@ -20,24 +20,26 @@ def catch_up(attachment: Attachment) -> Stamps:
 
     A path that was recorded after the index was written gets a stale stamp, so that it is read.
     """
-    seen, head = attachment.process.last_seen, attachment.index.head()
+    seen, head = attachment.process.last_seen, attachment.on_disk.index.head()
     if head != seen.head and head > attachment.log.head():
-        attachment.index.set_aside()  # verification tells of it
+        attachment.on_disk.index.set_aside()  # verification tells of it
         head, seen.head = 0, -1
     elif seen.head < 0 and head and not _is_of_this_log(attachment):
-        attachment.index.clear()
+        attachment.on_disk.index.clear()
         head = 0
     if seen.head < 0 and seen.watch is not None:
         seen.watch.distrust("the change index was read anew")
     if seen.head < 0 and not head:
         seen.stamps = every_path_stale(attachment)
     elif seen.head < 0:
-        loaded = attachment.index.load().items()
+        loaded = attachment.on_disk.index.load().items()
         seen.stamps = Stamps.of((path, entry[0]) for path, entry in loaded)
         seen.stamps.forget(_MARK)
     elif head != seen.head:
         for recorded in attachment.tables.changes(after=min(seen.head, head), until=head):
-            _set_stamp(attachment, recorded.change.path, attachment.index.get(recorded.change.path))
+            _set_stamp(
+                attachment, recorded.change.path, attachment.on_disk.index.get(recorded.change.path)
+            )
     seen.head = head
     for recorded in attachment.tables.changes(after=head):
         path, after = recorded.change.path, recorded.change.after
@@ -65,7 +67,7 @@ def _set_stamp(attachment: Attachment, path: str, entry: IndexEntry | None) -> N
 
 def _is_of_this_log(attachment: Attachment) -> bool:
     """Whether the index followed this log, and not one that an older copy has replaced since."""
-    mark = attachment.index.get(_MARK)
+    mark = attachment.on_disk.index.get(_MARK)
     if mark is None:
         return False
     seq = mark.stamp.size
@@ -93,7 +95,7 @@ def update_index(
         first = events[0].seq if events else head + 1
         if _is_unread(attachment, first):
             marked = {**entries, _MARK: _mark_entry(events[-1])} if events else entries
-            attachment.index.update(marked, head=head)
+            attachment.on_disk.index.update(marked, head=head)
             attachment.process.last_seen.followed = head
             return
         if _is_behind(attachment, first):
@@ -101,7 +103,7 @@ def update_index(
             stale = (path for path in stamps if stamps.get(path) == STALE)
             entries = {**dict.fromkeys(stale, IndexEntry(STALE, None)), **entries}
         marked = {**entries, _MARK: _mark_entry(events[-1])} if events else entries
-        attachment.index.update(marked, head=head)
+        attachment.on_disk.index.update(marked, head=head)
     except AuditError:
         attachment.process.last_seen.head = -1
         return
@@ -115,7 +117,7 @@ def _is_unread(attachment: Attachment, seq: int) -> bool:
 
     A process that only writes files needs no stamps of others.
     """
-    seen, head = attachment.process.last_seen, attachment.index.head()
+    seen, head = attachment.process.last_seen, attachment.on_disk.index.head()
     if seen.head >= 0 or seen.watch is not None or not 0 < head < seq:
         return False
     if head != seen.followed and not _is_of_this_log(attachment):
@@ -128,7 +130,7 @@ def _is_unread(attachment: Attachment, seq: int) -> bool:
 def _is_behind(attachment: Attachment, seq: int) -> bool:
     """Whether another process recorded changes before this seq or wrote the index since."""
     head = attachment.process.last_seen.head
-    if head < 0 or attachment.index.head() != head:
+    if head < 0 or attachment.on_disk.index.head() != head:
         return True
     return seq > head + 1 and any(
         True for _ in attachment.tables.changes(after=head, until=seq - 1)
@@ -149,7 +151,7 @@ def is_newly_untracked(attachment: Attachment, hidden: Untracked) -> bool:
         attachment.process.last_seen.stamps.get(path) != UNTRACKED for path in known
     ):
         return True
-    entry = attachment.index.get(hidden.path)
+    entry = attachment.on_disk.index.get(hidden.path)
     return entry is not None and is_other_file(entry.identity, _identity(attachment, hidden.path))
 
 
@@ -167,7 +169,7 @@ def untracked_entries(
 
 def _identity(attachment: Attachment, path: str) -> str:
     with suppress(AuditError):  # a path may be too long to be asked about
-        return attachment.workspace.identity(path)
+        return attachment.on_disk.workspace.identity(path)
     return ""
 
 

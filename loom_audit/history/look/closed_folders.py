@@ -22,7 +22,7 @@ MOUNT = "mount"
 def seen_stamp(attachment: Attachment, path: str) -> Stamp | None:
     """The stamp of what is at a path, None also where a folder above forbids to look."""
     with suppress(AuditError):
-        return attachment.workspace.stamp(path)
+        return attachment.on_disk.workspace.stamp(path)
     return None
 
 
@@ -35,7 +35,7 @@ def closed_folders(
         stamp = seen_stamp(attachment, one.path) if is_directory(before) else None
         if before is not None and stamp is not None and stat.S_ISDIR(stamp.mode):
             after = replace(before, mode=stat.S_IMODE(stamp.mode))
-            entry = IndexEntry(stamp, None, attachment.workspace.identity(one.path))
+            entry = IndexEntry(stamp, None, attachment.on_disk.workspace.identity(one.path))
             yield FileChange(one.path, before, after), entry
 
 

@@ -109,7 +109,7 @@ def settled(
 
 
 def _add_missing_names(attachment: Attachment, files: Names) -> None:
-    workspace = attachment.workspace
+    workspace = attachment.on_disk.workspace
     missing: dict[int, list[str]] = {}
     for paths in files.values():
         stamp = workspace.stamp(paths[0])

@@ -64,7 +64,7 @@ def look_made(
 def keep_clock(attachment: Attachment, session: str) -> None:
     """Keep how the clock stands, for when it is asked whether it was set since."""
     with suppress(AuditError):  # then nothing is dated
-        attachment.looks.keep(_clock_name(session), _clock())
+        attachment.on_disk.looks.keep(_clock_name(session), _clock())
 
 
 def _is_there(attachment: Attachment, session: str) -> bool:
@@ -72,7 +72,7 @@ def _is_there(attachment: Attachment, session: str) -> bool:
     lease = attachment.lease(session)
     if lease is None:
         return attachment.is_session_alive(session)
-    return attachment.processes.is_alive(lease) is True
+    return attachment.on_disk.processes.is_alive(lease) is True
 
 
 def _is_clock_set(attachment: Attachment, sessions: Iterable[str]) -> bool:
@@ -81,7 +81,7 @@ def _is_clock_set(attachment: Attachment, sessions: Iterable[str]) -> bool:
     for session in filter(attachment.lease, sessions):
         kept = None
         with suppress(AuditError):  # a file that is not as it was written says nothing
-            kept = attachment.looks.get(_clock_name(session))
+            kept = attachment.on_disk.looks.get(_clock_name(session))
         if not isinstance(kept, int) or now is None or abs(now - kept) > _CLOCK_SET:
             return True
     return False
@@ -100,7 +100,7 @@ def _clock_name(session: str) -> str:
 
 def _changed_at(attachment: Attachment) -> Callable[[FileChange], int | None]:
     """When the state of a path was last changed: of one that is gone, that of its folder."""
-    asked = attachment.workspace.changed_at
+    asked = attachment.on_disk.workspace.changed_at
 
     def at(change: FileChange) -> int | None:
         path = change.path

@@ -38,7 +38,7 @@ def named_paths(attachment: Attachment, arguments: Any, cwd: str) -> tuple[str, 
 
 def _inside(attachment: Attachment, one: Named) -> Iterator[str]:
     try:
-        path = attachment.workspace.relative(one.path)
+        path = attachment.on_disk.workspace.relative(one.path)
     except (InvalidPath, NoWorkspace):  # where the folder is gone, its call says so on record
         return
     if one.into:

@@ -37,7 +37,7 @@ def observe(
     reads it once more. PermissionDenied, InvalidPath.
     """
     for attempt in range(3):
-        stamp = seen or attachment.workspace.stamp(path)
+        stamp = seen or attachment.on_disk.workspace.stamp(path)
         seen = None
         if stamp is None:
             return None, None
@@ -65,7 +65,7 @@ def _closed(
 
     That is so when inode, size and time of change are those with which it was read; None else.
     """
-    known = attachment.index.get(path)
+    known = attachment.on_disk.index.get(path)
     if known is None or before is None or before.kind != "file" or known.blob != before.blob:
         return None
     if (known.stamp.ino, known.stamp[1:3]) != (stamp.ino, stamp[1:3]):
@@ -85,7 +85,7 @@ def _read_state(
     attachment: Attachment, path: str, stamp: Stamp, before: FileState | None, *, keep: bool
 ) -> tuple[FileState, Stamp | None, str]:
     """The state of a path with this stamp, its stamp after the content was read, its identity."""
-    workspace = attachment.workspace
+    workspace = attachment.on_disk.workspace
     if stat.S_ISDIR(stamp.mode):
         has = workspace.attributes(path)
         state = FileState("directory", None, has.mode, 0, acl=has.acl)
@@ -122,5 +122,5 @@ def _file_state(blob: BlobId, size: int, has: Attributes) -> FileState:
 def names_in(attachment: Attachment, folder: str) -> list[str]:
     """The names in a folder; none where it is gone, maybe just now."""
     with suppress(FileNotFound):
-        return [name for name, _ in attachment.workspace.list(folder)]
+        return [name for name, _ in attachment.on_disk.workspace.list(folder)]
     return []

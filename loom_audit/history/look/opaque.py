@@ -31,7 +31,7 @@ def observe_opaque(
         plain = not stat.S_ISDIR(stamp.mode) and path.rpartition("/")[2] not in NEVER
         if plain or not attachment.scope.is_opaque(path):
             return None
-    identity = attachment.workspace.identity(path)
+    identity = attachment.on_disk.workspace.identity(path)
     if stat.S_IFMT(stamp.mode) != OPAQUE:
         stamp = opaque_stamp(identity, stamp.ino)
     return FileState("opaque", None, 0, 0, identity=identity), IndexEntry(stamp, None, identity)
@@ -45,7 +45,7 @@ def opaque_change(
     None where there is none: what was seen in another boot or mount is seen anew, and caches come
     and go.
     """
-    entry = attachment.index.get(path)
+    entry = attachment.on_disk.index.get(path)
     known = entry.identity if entry else ""
     if before is None and after is not None:
         return None if is_remade(path) else FileChange(path, None, after)
@@ -76,7 +76,7 @@ def list_opaque(attachment: Attachment) -> None:
     entries: dict[str, IndexEntry | None] = {}
     files: LeftOutFiles = {}
     known = catch_up(attachment)
-    for path, stamp in attachment.workspace.differences(attachment.scope, known, files):
+    for path, stamp in attachment.on_disk.workspace.differences(attachment.scope, known, files):
         if (
             not isinstance(stamp, Stamp)
             or (seen := observe_opaque(attachment, path, stamp)) is None
@@ -147,8 +147,8 @@ def written_inside(attachment: Attachment, folder: str) -> Iterator[str]:
     while waiting:
         path = waiting.pop()
         try:
-            own = attachment.workspace.mtime(path).timestamp() * 1e9
-            inside = attachment.workspace.list(path)
+            own = attachment.on_disk.workspace.mtime(path).timestamp() * 1e9
+            inside = attachment.on_disk.workspace.list(path)
         except AuditError:  # what cannot be looked at may be written as well
             yield path
             return
@@ -165,7 +165,7 @@ def _is_since(attachment: Attachment, path: str, stamp: Stamp, since: int) -> bo
     if stat.S_ISDIR(stamp.mode):
         return False
     # of what changed a moment ago a stamp does not say when
-    at = stamp.ctime_ns if stamp.ctime_ns > 0 else attachment.workspace.changed_at(path)
+    at = stamp.ctime_ns if stamp.ctime_ns > 0 else attachment.on_disk.workspace.changed_at(path)
     return at is None or at >= since
 
 

@@ -29,7 +29,7 @@ def moved_aside(attachment: Attachment, changes: Iterable[FileChange]) -> Iterat
     for change in changes:
         if change.before is None and (kind := special_kind(seen_stamp(attachment, change.path))):
             name, n = f"{change.path}.{kind}", 1
-            while attachment.workspace.stamp(name) is not None:
+            while attachment.on_disk.workspace.stamp(name) is not None:
                 n += 1
                 name = f"{change.path}.{kind}-{n}"
             yield change.path, name

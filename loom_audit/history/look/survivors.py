@@ -73,7 +73,7 @@ class Running(Struct, frozen=True):
 
     def begin_block(self, call: tuple[str, str]) -> None:
         """Note what runs before a block of ours that no runner watches over."""
-        self.attachment.process.running[call] = self.attachment.processes.running()
+        self.attachment.process.running[call] = self.attachment.on_disk.processes.running()
 
     def forget_block(self, call: tuple[str, str]) -> None:
         """Nobody asks any more what a block started."""
@@ -87,9 +87,9 @@ class Running(Struct, frozen=True):
         seen = self.attachment.process.last_seen
         with suppress(AuditError):  # then nothing is known to be left running or to have arrived
             left_out = [(*key, *counted) for key, counted in seen.left_out.items()]
-            running = sorted(self.attachment.processes.running())
+            running = sorted(self.attachment.on_disk.processes.running())
             kept = _KeptLook(looked=seen.looked, left_out=left_out, running=running, late=late)
-            self.attachment.looks.keep(_look_name(session, call_id), asdict(kept))
+            self.attachment.on_disk.looks.keep(_look_name(session, call_id), asdict(kept))
 
     def was_late(self, call: Call) -> bool:
         """Whether it is known that the look before a foreign call came too late."""
@@ -108,12 +108,12 @@ class Running(Struct, frozen=True):
     def discard_look(self, call: Call) -> None:
         """Forget what was kept for the end of a foreign call."""
         with suppress(AuditError):  # a file that stays is written over or does no harm
-            self.attachment.looks.discard(_look_name(call.session, call.call_id))
+            self.attachment.on_disk.looks.discard(_look_name(call.session, call.call_id))
 
     def _look(self, call: Call) -> _KeptLook:
         # a file that is not as it was written says nothing
         with suppress(AuditError, ValidationError):
-            kept = self.attachment.looks.get(_look_name(call.session, call.call_id))
+            kept = self.attachment.on_disk.looks.get(_look_name(call.session, call.call_id))
             return _KeptLook() if kept is None else convert(kept, _KeptLook)
         return _KeptLook()
 
@@ -126,7 +126,7 @@ class Running(Struct, frozen=True):
         """
         began = self.attachment.process.running.pop(call, None)
         if began is None:
-            return Left(self.attachment.processes.activity(tasks))
+            return Left(self.attachment.on_disk.processes.activity(tasks))
         beside = [*self.attachment.process.running.values()]
         left, settled = self.settled_tasks_left(began, [*tasks], beside=beside)
         return Left(left, settled=settled)
@@ -143,7 +143,7 @@ class Running(Struct, frozen=True):
         """
         attachment, lease = self.attachment, self.attachment.lease(call.session)
         running = self._look(call).running
-        if lease is None or not running or not attachment.processes.is_alive(lease):
+        if lease is None or not running or not attachment.on_disk.processes.is_alive(lease):
             return Left()
         others = (
             self._look(other).running
@@ -162,7 +162,7 @@ class Running(Struct, frozen=True):
             return Left(hooks=left)
         if goes_on or not left:
             return Left(left, settled=settled)
-        beside = attachment.processes.beside(left, asking())
+        beside = attachment.on_disk.processes.beside(left, asking())
         own = {task: done for task, done in left.items() if task not in beside}
         hooks = {task: done for task, done in left.items() if task in beside}
         return Left(own, hooks, settled)
@@ -213,8 +213,8 @@ class Running(Struct, frozen=True):
         beside: Collection[Collection[int]],
     ) -> tuple[Activity, Collection[str]]:
         """What is left at this moment, and all that was seen of it, also what ended meanwhile."""
-        attachment, processes = self.attachment, self.attachment.processes
-        started, gone = processes.left_behind(before, attachment.workspace.root, by=by)
+        attachment, processes = self.attachment, self.attachment.on_disk.processes
+        started, gone = processes.left_behind(before, attachment.on_disk.workspace.root, by=by)
         own = [task for task in started if all(int(task) in others for others in beside)]
         if own:
             of_others = self.activity(self.kept()).values()
@@ -249,14 +249,14 @@ class Running(Struct, frozen=True):
         known = [
             task for of in kept if of.get(_CLIENT) == "ended" for task in of if task != _CLIENT
         ]
-        return self.attachment.processes.activity(known) if known else None
+        return self.attachment.on_disk.processes.activity(known) if known else None
 
     def activity(self, since: Mapping[int, Activity]) -> dict[int, Activity]:
         """What is still there of these did until now, with what it started, by request."""
         found: dict[int, Activity] = {}
         for requested, before in since.items():
             if _CLIENT not in before:
-                done = self.attachment.processes.activity(before)
+                done = self.attachment.on_disk.processes.activity(before)
             else:
                 goes_on = before[_CLIENT] is None and self._is_session_open(requested)
                 done = {_CLIENT: None} if goes_on else {}
@@ -273,8 +273,8 @@ class Running(Struct, frozen=True):
         """What each ended call left running had done at the last look, by request."""
         # a file that is not as it was written says nothing
         with suppress(AuditError, AttributeError, KeyError, TypeError, ValueError):
-            kept = self.attachment.looks.get(_KEPT)
-            if kept and kept["place"] == self.attachment.processes.place:
+            kept = self.attachment.on_disk.looks.get(_KEPT)
+            if kept and kept["place"] == self.attachment.on_disk.processes.place:
                 return {int(requested): tasks for requested, tasks in kept["calls"].items()}
         return {}
 
@@ -283,10 +283,10 @@ class Running(Struct, frozen=True):
         with suppress(AuditError):  # what is kept from before makes them candidates for longer
             if calls:
                 tasks = {str(requested): done for requested, done in calls.items()}
-                place = self.attachment.processes.place
-                self.attachment.looks.keep(_KEPT, {"place": place, "calls": tasks})
+                place = self.attachment.on_disk.processes.place
+                self.attachment.on_disk.looks.keep(_KEPT, {"place": place, "calls": tasks})
             else:
-                self.attachment.looks.discard(_KEPT)
+                self.attachment.on_disk.looks.discard(_KEPT)
 
 
 class Window(Struct):

@@ -136,7 +136,7 @@ def _when_lost(
 
 
 def _is_as_seen(attachment: Attachment, path: str, seen: Untracked) -> bool:
-    stamp = attachment.workspace.stamp(path)
+    stamp = attachment.on_disk.workspace.stamp(path)
     if stamp is None:
         return False
     now = stamp.size, stamp.mtime_ns // 1000, str(stamp.ino)

@@ -73,7 +73,7 @@ def accept_scope(
             attachment.log.append([Draft(fact, "", actor)])
             return
         record_drift(attachment)
-        attachment.index.clear()
+        attachment.on_disk.index.clear()
         limit = getattr(fact, "max_file_bytes", attachment.scope.max_file_bytes)
         attachment.process.last_seen.scope, attachment.process.last_seen.head = (
             Scope(fact.ignore, limit),

@@ -269,7 +269,7 @@ class OpenCall:
                 capture.enter_context(self.capture(final=final, watched=True))
                 started()
 
-            root = self._attachment.workspace.root
+            root = self._attachment.on_disk.workspace.root
             completed = runner.run(root, command, Moments(start, cancelled))
             self.sandbox = completed.sandbox
             self._left_running.update(completed.kept)
@@ -348,12 +348,12 @@ class OpenCall:
         if self._left_running:
             self.announce()
             with exclusive(self._attachment) if self._workspace_lock is None else ExitStack():
-                tasks = self._attachment.processes.activity(self._left_running)
+                tasks = self._attachment.on_disk.processes.activity(self._left_running)
                 keep_going_on(self.record, Left(tasks))
 
     def leave_running(self, thread: int) -> None:
         """Say that a thread, by the system's number of it, goes on when the call has ended."""
-        self._left_running.add(self._attachment.processes.thread(thread))
+        self._left_running.add(self._attachment.on_disk.processes.thread(thread))
 
     def _duration(self) -> int:
         if self._began is None:

@@ -72,7 +72,7 @@ class Step:
     ) -> None:
         self._preconditions = preconditions
         self._attachment = preconditions.attachment
-        self._workspace = preconditions.attachment.workspace
+        self._workspace = preconditions.attachment.on_disk.workspace
         self._reserved = reserved
         self._together = together
         self._tried: list[FileChange] = []
@@ -280,7 +280,7 @@ class Step:
         try:
             return observe(attachment, path, expected)
         except PermissionDenied:
-            entry, recorded = attachment.index.get(was), attachment.projections.state(was)
+            entry, recorded = attachment.on_disk.index.get(was), attachment.projections.state(was)
             if entry is None or expected is None or expected != recorded:
                 raise
             if entry.stamp != self._workspace.stamp(path) or entry.blob != expected.blob:

@@ -58,7 +58,7 @@ def make_changes(
     if origin == "undo" and record.has_facts:
         record.commit()  # so that temporaries without an intention are looked for
     steps = preconditions.replacements(in_safe_order(copied), moves)
-    reserved = record.attachment.workspace.reserve(
+    reserved = record.attachment.on_disk.workspace.reserve(
         [one for one in steps if not is_staying(one)], tuple(folders)
     )
     opens = bool(reserved.opened) and (origin == "undo" or bool(folders))

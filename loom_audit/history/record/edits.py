@@ -33,14 +33,16 @@ def plan_edit(
 ) -> list[FileChange]:
     """The directories to make, the file's other names, and, last, the change of the file itself."""
     attachment = preconditions.attachment
-    target = attachment.workspace.resolve(attachment.workspace.relative(path))
+    target = attachment.on_disk.workspace.resolve(attachment.on_disk.workspace.relative(path))
     before = preconditions.look(target)
     if not target or (before and before.kind == "directory"):
         raise IsADirectory(f"{path or '.'} is a directory", hint="Name a file in it.")
     if not isinstance(new, bytes):
-        new = new(attachment.workspace.read(target) if before else None)
+        new = new(attachment.on_disk.workspace.read(target) if before else None)
     if before is None:
-        has = attachment.workspace.attributes_of_new(target, 0o644 if mode is None else mode)
+        has = attachment.on_disk.workspace.attributes_of_new(
+            target, 0o644 if mode is None else mode
+        )
         bits, acl = has.mode, has.acl
     else:
         bits, acl = mode_after_write(before.mode) if mode is None else mode, before.acl
@@ -114,7 +116,7 @@ def plan_move(
 
 def resolve_name(preconditions: Preconditions, path: str) -> str:
     """The workspace path with the symlinks of its parents followed, and a final symlink not."""
-    workspace = preconditions.attachment.workspace
+    workspace = preconditions.attachment.on_disk.workspace
     relative = workspace.relative(path)
     if not relative:
         raise InvalidPath(
@@ -139,7 +141,11 @@ def preview_edit(
 
 def read_content(attachment: Attachment, path: str, state: FileState) -> bytes:
     """The bytes of a file or of a symlink's target. Conflict when they are not the state's."""
-    read = attachment.workspace.read_link if state.kind == "symlink" else attachment.workspace.read
+    read = (
+        attachment.on_disk.workspace.read_link
+        if state.kind == "symlink"
+        else attachment.on_disk.workspace.read
+    )
     content = read(path)
     if sha256(content).hexdigest() != state.blob:
         raise Conflict(f"{path} is being changed right now", hint="Try again.")
@@ -156,7 +162,7 @@ def missing_parents(preconditions: Preconditions, path: str, *, create: bool) ->
                 raise FileNotFound(
                     f"Directory not found: {above}", hint="Create it, or allow parents to be made."
                 )
-            has = preconditions.attachment.workspace.attributes_of_new(above, 0o755)
+            has = preconditions.attachment.on_disk.workspace.attributes_of_new(above, 0o755)
             folder = FileState("directory", None, has.mode, 0, acl=has.acl)
             missing.append(FileChange(above, None, folder))
         elif state.kind not in ("directory", "opaque"):
@@ -174,14 +180,16 @@ def descendants(preconditions: Preconditions, path: str) -> dict[str, FileState]
     attachment = preconditions.attachment
     preconditions.look_below(path)
     inside: dict[str, FileState] = {}
-    for below, stamp in attachment.workspace.walk(attachment.scope, catch_up(attachment), path):
+    for below, stamp in attachment.on_disk.workspace.walk(
+        attachment.scope, catch_up(attachment), path
+    ):
         state = None if isinstance(stamp, str) else preconditions.look(below)
         if state is None:
             raise _unrecorded(path, below)
         inside[below] = state
     folders = [path, *(p for p, state in inside.items() if state.kind == "directory")]
     for folder in folders:
-        for name, _ in attachment.workspace.list(folder):
+        for name, _ in attachment.on_disk.workspace.list(folder):
             if f"{folder}/{name}" not in inside:
                 raise _unrecorded(path, f"{folder}/{name}")
     return inside

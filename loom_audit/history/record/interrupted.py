@@ -98,7 +98,7 @@ def close_opened(attachment: Attachment, call: Call) -> bool:
         closed = is_directory(wanted) and (wanted == recorded or recorded is None)
         mode = wanted.mode if wanted and closed else one.mode
         if not (is_directory(wanted) and wanted and wanted.mode == one.mode | OPENED):
-            attachment.workspace.close_left_open(one, mode)
+            attachment.on_disk.workspace.close_left_open(one, mode)
     return bool(folders)
 
 
@@ -279,7 +279,7 @@ def half_moves(attachment: Attachment, call: Call) -> tuple[Move, ...]:
 
     def is_absent(path: str) -> bool:
         with suppress(AuditError):  # what lies where nobody may look may be there
-            return attachment.workspace.stamp(path) is None
+            return attachment.on_disk.workspace.stamp(path) is None
         return False
 
     return tuple(

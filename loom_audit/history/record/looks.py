@@ -52,7 +52,7 @@ def look_before_block(record: CallRecord, *, watched: bool) -> Before:
     note_command(attachment)
     others = look_before(record)
     alive = {one: attachment.is_session_alive(one.session) for one in others}
-    mode = attachment.workspace.stamp("")
+    mode = attachment.on_disk.workspace.stamp("")
     if not watched:
         Running(attachment).begin_block(record.key)
     return Before(mode, alive)
@@ -67,7 +67,7 @@ def look_after_block(record: CallRecord, before: Before, left: Iterable[str]) ->
     attachment = record.attachment
     going_on = Running(attachment).left_by_block(record.key, left)
     look_after(record, before.others)
-    if attachment.workspace.stamp("") not in (before.mode, None):
+    if attachment.on_disk.workspace.stamp("") not in (before.mode, None):
         record.lower_coverage("the workspace's own mode changed")
     keep_going_on(record, going_on)
 
@@ -83,7 +83,7 @@ def keep_going_on(record: CallRecord, left: Left) -> None:
         attachment = record.attachment
         requested = attachment.projections.call(*record.key).requested
         Running(attachment).add(requested, left.tasks)
-        named = ", ".join(attachment.processes.title(task) for task in [*left.tasks][:5])
+        named = ", ".join(attachment.on_disk.processes.title(task) for task in [*left.tasks][:5])
         record.lower_coverage(f"left running: {named}")
 
 
@@ -137,7 +137,7 @@ def look_after(
         still = one if one.requested in open_now else ended_unseen(attachment, one)
         now += [still] if still else []
     found = collect_changes(record, open_now.values(), now, late=late, heard=heard)
-    if attachment.workspace.is_deleted():
+    if attachment.on_disk.workspace.is_deleted():
         record.lower_coverage("the workspace's own folder was deleted")
     note_unchecked(attachment, own.requested)
     record.lower_coverage(*found.reasons)

@@ -158,7 +158,7 @@ def _end_of(attachment: Attachment, call: Call, why: str) -> tuple[Status, str]:
     if why:
         return "unknown", why
     lease = attachment.lease(call.session)
-    if lease is not None and attachment.processes.is_alive(lease) is None:
+    if lease is not None and attachment.on_disk.processes.is_alive(lease) is None:
         return "unknown", OVERDUE
     return "interrupted", GONE
 

@@ -53,7 +53,9 @@ class Preconditions:
         """Prepare for these paths to be looked at now."""
         self._recorded_state = recorded_state_lookup(self.attachment, len(paths))
         with suppress(PermissionDenied):  # they are asked for one by one
-            self._stamps = dict(zip(paths, self.attachment.workspace.stamps(paths), strict=True))
+            self._stamps = dict(
+                zip(paths, self.attachment.on_disk.workspace.stamps(paths), strict=True)
+            )
 
     def look(self, path: str) -> FileState | None:
         """The state of a path on disk, None when absent."""
@@ -70,14 +72,14 @@ class Preconditions:
         return self._observe(path, self._recorded_state(path))
 
     def _observe(self, path: str, recorded: FileState | None) -> FileState | None:
-        stamp = self._stamps.get(path) or self.attachment.workspace.stamp(path)
+        stamp = self._stamps.get(path) or self.attachment.on_disk.workspace.stamp(path)
         if self.overlooks_special and special_kind(stamp):
             stamp = None
         if stamp is None and recorded is None:
             return None
-        if stamp is None and special_kind(self.attachment.workspace.stamp(path)):
+        if stamp is None and special_kind(self.attachment.on_disk.workspace.stamp(path)):
             return None
-        entry = self.attachment.index.get(path)
+        entry = self.attachment.on_disk.index.get(path)
         if (
             recorded is not None
             and entry is not None
@@ -170,7 +172,7 @@ class Preconditions:
             return False
         above = path.rpartition("/")[0]
         if above not in self._mounted:
-            self._mounted[above] = self.attachment.workspace.is_mounted(above)
+            self._mounted[above] = self.attachment.on_disk.workspace.is_mounted(above)
         return not self._mounted[above]
 
     def recorded_among(self, changes: Iterable[FileChange]) -> list[FileChange]:

@@ -42,13 +42,13 @@ def _remove_temporaries(
     ]
     places = {place for one in named for place in _places(one)}
     if everywhere:
-        more = set(attachment.workspace.leftovers()) - places
+        more = set(attachment.on_disk.workspace.leftovers()) - places
         named += _named_earlier(attachment, {path.rpartition("/")[2] for path in more})
         places |= more
     ours = {(one.name, one.identity) for one in named}
     unknown = []
     for path in sorted(places):
-        identity = attachment.workspace.identity(path)
+        identity = attachment.on_disk.workspace.identity(path)
         state = _look(attachment, path)
         if state is None:
             continue
@@ -82,7 +82,7 @@ def _places(one: Temporary) -> Iterator[str]:
 def _look(attachment: Attachment, path: str, *, keep: bool = False) -> FileState | None:
     """What is at the path; None for nothing, and for what cannot be read."""
     try:
-        if attachment.workspace.stamp(path) is None:
+        if attachment.on_disk.workspace.stamp(path) is None:
             return None
         return observe(attachment, path, None, keep=keep)[0]
     except AuditError:
@@ -95,13 +95,13 @@ def _is_stored(attachment: Attachment, state: FileState) -> bool:
 
 def _remove(attachment: Attachment, path: str, identity: str) -> None:
     with suppress(AuditError):  # it stays, and is listed among the leftovers
-        attachment.workspace.remove_leftover(path, identity)
+        attachment.on_disk.workspace.remove_leftover(path, identity)
 
 
 def _record_and_remove(attachment: Attachment, paths: Sequence[str]) -> Sequence[str]:
     found = []
     for path in paths:
-        identity = attachment.workspace.identity(path)
+        identity = attachment.on_disk.workspace.identity(path)
         state = _look(attachment, path, keep=True)
         if state is not None and _is_stored(attachment, state):
             found.append((path, identity, ContentFound(path, state, FOUND)))

@@ -25,7 +25,7 @@ def note_command(attachment: Attachment) -> None:
     seen = attachment.process.last_seen
     seen.commands += 1
     if seen.commands == WATCHED_FROM and seen.watch is None:
-        seen.watch = attachment.workspace.watch()
+        seen.watch = attachment.on_disk.workspace.watch()
 
 
 def why_everything(attachment: Attachment) -> str:

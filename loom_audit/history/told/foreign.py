@@ -104,7 +104,7 @@ def _check_free(attachment: Attachment, known: Session, started: SessionStarted)
         )
     assert started.lease is not None
     same_process = replace(lease, seconds=0) == replace(started.lease, seconds=0)
-    if known.ended is None and not same_process and attachment.processes.is_alive(lease):
+    if known.ended is None and not same_process and attachment.on_disk.processes.is_alive(lease):
         raise Conflict(
             f"session {known.id} is open, and process {lease.pid} that reports it runs",
             hint="Give the session an id of its own, or end that process or "

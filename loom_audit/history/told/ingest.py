@@ -344,7 +344,7 @@ class Ingest:
 
     def _differs(self, file: FileTold) -> bool:
         """Whether a file is known not to be as the client says that it left it."""
-        workspace = self.attachment.workspace
+        workspace = self.attachment.on_disk.workspace
         path = told_path(workspace, file)
         return path is not None and is_as_told(workspace, path, file) is False
 
@@ -371,7 +371,11 @@ class Ingest:
     def _told(self) -> Mapping[int, Told]:
         """What is told by now of the session's open calls."""
         return told_of_calls(
-            self.attachment.workspace, self.open_calls, self._asked, self._heard, self._ended
+            self.attachment.on_disk.workspace,
+            self.open_calls,
+            self._asked,
+            self._heard,
+            self._ended,
         )
 
     def _add_unhooked(self, call_id: str, began: CallBegan, ended: CallEnded | None) -> None:

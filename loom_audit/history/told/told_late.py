@@ -103,7 +103,9 @@ def attribute(writer: Writer, call_id: str, told: CallEnded) -> None:
     event, request = request_event(attachment, call)
     declared = (request.paths or ()) if call.effect == "write" else ()
     files = {path: FileTold(path) for path in declared}
-    files |= {path: file for file in told.files if (path := told_path(attachment.workspace, file))}
+    files |= {
+        path: file for file in told.files if (path := told_path(attachment.on_disk.workspace, file))
+    }
     files = {path: file for path, file in files.items() if path not in call.paths}
     if not files:
         return

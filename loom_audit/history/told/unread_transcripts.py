@@ -21,6 +21,8 @@ def unread_transcripts(attachment: Attachment) -> Iterator[str]:
     ended = (one.id for one in projections.sessions() if one.status == "interrupted")
     for session in dict.fromkeys([*(one.id for one in projections.open_sessions()), *ended]):
         with suppress(AuditError):  # a file that is not as it was written says nothing
-            kept = attachment.lease(session) and attachment.looks.get(transcript_name(session))
+            kept = attachment.lease(session) and attachment.on_disk.looks.get(
+                transcript_name(session)
+            )
             if kept and not attachment.is_session_alive(session):
                 yield session

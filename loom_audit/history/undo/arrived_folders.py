@@ -69,9 +69,9 @@ def renamed_whole(
         path: seq for path, seq in left.items() if is_directory(final.get(path, tree.get(path)))
     }
     made = {path for path in made if is_directory(tree.get(path))}
-    can_be = left and made and attachment.workspace.renames_folders()
+    can_be = left and made and attachment.on_disk.workspace.renames_folders()
     known = arrivals.identities(left) if can_be else {}
-    there = {attachment.workspace.identity(path): path for path in made} if known else {}
+    there = {attachment.on_disk.workspace.identity(path): path for path in made} if known else {}
     found: dict[Move, str] = {}
     for path in sorted(known):
         if _is_along(path, found, tree):
@@ -113,7 +113,7 @@ def unrecorded_in(attachment: Attachment, tree: Tree, folder: str) -> list[str] 
         if not is_directory(state) or not is_within(path, [folder]):
             continue
         try:
-            inside = attachment.workspace.list(path)
+            inside = attachment.on_disk.workspace.list(path)
         except PermissionDenied:
             return None
         for name, stamp in inside:

@@ -141,7 +141,7 @@ class _Rest:
         """Whether the folder to be renamed is the one that was meant."""
         sides = self.changes[folder.source].before, self.changes[folder.target].after
         meant = next((side.identity for side in sides if side and is_opaque(side)), "")
-        return bool(meant) and self.attachment.workspace.identity(folder.source) == meant
+        return bool(meant) and self.attachment.on_disk.workspace.identity(folder.source) == meant
 
     def _what_holds(self, folder: str) -> Iterator[str]:
         try:
@@ -158,7 +158,7 @@ class _Rest:
     def _is_leftover(self, path: str) -> bool:
         """Whether it is a temporary of ours, which goes before anything is done."""
         if self._leftovers is None:
-            self._leftovers = frozenset(self.attachment.workspace.leftovers())
+            self._leftovers = frozenset(self.attachment.on_disk.workspace.leftovers())
         return path in self._leftovers
 
     def _what_lacks(self, path: str) -> Iterator[str]:

@@ -30,7 +30,7 @@ class ContentsOnDisk:
         if blob not in self._places or blob in self._attachment.blobs:
             return self._attachment.blobs.get(blob)
         path, state = self._places[blob]
-        disk = self._attachment.workspace
+        disk = self._attachment.on_disk.workspace
         link = state.kind == "symlink"
         content = disk.read_link(path) if link else disk.read(path, state.size + 1)
         if sha256(content).hexdigest() != blob:

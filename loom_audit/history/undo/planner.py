@@ -157,7 +157,7 @@ class Planner:
             blobs=contents,
             moves={**moves, head + 1: drift.moves},
             notes=shared,
-            folds_case=self.attachment.workspace.folds_case(),
+            folds_case=self.attachment.on_disk.workspace.folds_case(),
         )
         own = make()
         if not selection.rollback:
@@ -233,7 +233,7 @@ class Planner:
         own = with_broken_links(
             without_lost_lists(own, whole_renames(plan)),
             folders.tree,
-            self.attachment.workspace.links,
+            self.attachment.on_disk.workspace.links,
         )
         return joined(own)
 
@@ -452,7 +452,7 @@ class Planner:
         occupied: set[str] = set()
         for path in (change.path for change in plan.changes if change.before is None):
             try:
-                seen = self.attachment.workspace.stamp(path)
+                seen = self.attachment.on_disk.workspace.stamp(path)
             except PermissionDenied:
                 self._unreadable.add(path)
             else:

@@ -112,7 +112,7 @@ def plan_folders(
     `drift` is what is known to lead from the log's tree to the disk; its steps come last.
     """
     tree = apply(attachment.projections.tree(), drift.changes)
-    folders = moved_folders(steps, facts, moves, drift, attachment.workspace.identity)
+    folders = moved_folders(steps, facts, moves, drift, attachment.on_disk.workspace.identity)
     left = list(steps)
     for one in folders:
         left = [rest for step in left for rest in one.rest_of(step)]
@@ -204,7 +204,7 @@ def _obstacle(
     """Why a folder cannot be put where it was, "" when it can, after what is planned already."""
     was = visible_path(one.was)
     free = is_within(one.was, [move.source for move, _ in plan.renames])
-    stamp = None if free else attachment.workspace.stamp(one.was)
+    stamp = None if free else attachment.on_disk.workspace.stamp(one.was)
     if any(is_within(path, [one.was]) for path in plan.tree) or stamp is not None:
         if any(other.now == one.was for other in folders):
             return f"another folder that was moved, too, is at {was} (they changed places)"
@@ -243,7 +243,7 @@ def _obstacle_inside(
         return "a content in it was not kept"
     going = {change.path for change in inside if change.after is None}
     for folder in sorted(path for path in going if there[path].kind == "directory"):
-        for name, _ in attachment.workspace.list(folder):
+        for name, _ in attachment.on_disk.workspace.list(folder):
             if f"{folder}/{name}" not in going:
                 return f"{visible_path(folder)} holds {visible_path(name)}, which stays"
     return ""
@@ -254,10 +254,10 @@ def _obstacle_to_proof(
 ) -> str:
     """Why it is not proven that the folder is the same and as it was, "" when it is."""
     if tree[one.now].kind == "directory":
-        for path, seen in attachment.workspace.walk(attachment.scope, {}, one.now):
+        for path, seen in attachment.on_disk.workspace.walk(attachment.scope, {}, one.now):
             if path not in tree and not isinstance(seen, str):
                 return f"{visible_path(path)} changed since"
-    if attachment.workspace.identity(one.now) != one.identity:
+    if attachment.on_disk.workspace.identity(one.now) != one.identity:
         return f"it is not known whether {visible_path(one.now)} is still the same folder"
     if tree[one.now].kind == "opaque" and request.verb != "redo":
         path = _changed_inside(attachment, one)
@@ -280,7 +280,7 @@ def _changed_inside(attachment: Attachment, one: MovedFolder) -> str:
         there = one.now + path.removeprefix(one.was)
         try:
             if state.kind == "opaque":
-                same = attachment.workspace.identity(there) == state.identity != ""
+                same = attachment.on_disk.workspace.identity(there) == state.identity != ""
             else:
                 same = observe(attachment, there, None, keep=False)[0] == state
         except AuditError:
@@ -295,7 +295,7 @@ def _changed_mode(attachment: Attachment, request: PlanRequest, one: MovedFolder
     own = one.brings[one.was]
     if request.verb == "redo" or is_opaque(own):
         return ""
-    kept = attachment.workspace.attributes(one.now).mode == own.mode
+    kept = attachment.on_disk.workspace.attributes(one.now).mode == own.mode
     return "" if kept else f"the mode of {visible_path(one.now)} changed"
 
 
@@ -317,7 +317,7 @@ def _coming_along(attachment: Attachment, one: MovedFolder) -> Iterator[Note]:
     for path, state in sorted(one.brings.items()):
         if state.kind != "directory":
             continue
-        for name, stamp in attachment.workspace.list(one.now + path.removeprefix(one.was)):
+        for name, stamp in attachment.on_disk.workspace.list(one.now + path.removeprefix(one.was)):
             there = f"{path}/{name}"
             recorded = scope.is_opaque(there) or scope.includes(
                 there, directory=S_ISDIR(stamp.mode)

@@ -175,7 +175,7 @@ def _select_after_point(
         )
     for path in request.paths:
         seen = not path or attachment.projections.history(path, below=True, limit=1)
-        if not seen and attachment.workspace.stamp(path) is None:
+        if not seen and attachment.on_disk.workspace.stamp(path) is None:
             hint = "Name a file or folder that `loom-audit ls --at POINT` lists."
             raise NotFound(f"{path} is not on disk and was never on record", hint=hint)
     calls = attachment.projections.open_calls() if request.running else ()

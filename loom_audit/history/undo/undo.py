@@ -107,7 +107,7 @@ class Undo:
         left_open: Sequence[Call],
         report: Report | None,
     ) -> UndoResult:
-        self.attachment.workspace.make_again()
+        self.attachment.on_disk.workspace.make_again()
         for content in plan.contents.values():
             self.attachment.blobs.put(content)
         arguments = {**_arguments(plan), **more}

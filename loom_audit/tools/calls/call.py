@@ -161,7 +161,7 @@ def _context(
         confinement=request.tool.confinement if request.tool else "off",
         writer=writer,
         call=opened,
-        runner=runner or (writer.attachment.runner if writer else None),
+        runner=runner or (writer.attachment.on_disk.runner if writer else None),
     )
 
 

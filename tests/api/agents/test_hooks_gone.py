@@ -160,10 +160,10 @@ def test_where_it_was_not_kept_whether_prompts_are_recorded_none_is(
     with killed(hooks, "claude-code") as answer:
         claude_code(answer, root, tmp_path / "told.jsonl")
     known = texts(workspace)
-    looks, name = workspace.attachment.looks, transcript_name("s1")
+    looks, name = workspace.attachment.on_disk.looks, transcript_name("s1")
     looks.keep(name, looks.get(name)[:2])
     read_transcripts(workspace)
-    assert texts(workspace) == known and workspace.attachment.looks.get(name) is None
+    assert texts(workspace) == known and workspace.attachment.on_disk.looks.get(name) is None
 
 
 def test_a_client_that_is_connected_again_without_prompts_says_nothing_from_then_on(

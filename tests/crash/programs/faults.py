@@ -377,14 +377,14 @@ def without_leftovers(workspace: AuditedWorkspace, tree: Tree) -> Tree:
     """The tree without our temporaries, each of which must be listed as a leftover."""
     mark = TEMPORARY.encode()
     ours = {path for path in tree if path.rpartition(b"/")[2].startswith(mark)}
-    listed = {os.fsencode(path) for path in workspace.attachment.workspace.leftovers()}
+    listed = {os.fsencode(path) for path in workspace.attachment.on_disk.workspace.leftovers()}
     assert ours == listed
     return {path: entry for path, entry in tree.items() if path not in ours}
 
 
 def remove_leftovers(workspace: AuditedWorkspace) -> None:
     """Delete our temporaries, as a person would whom `doctor` tells of them."""
-    for path in workspace.attachment.workspace.leftovers():
+    for path in workspace.attachment.on_disk.workspace.leftovers():
         left = Path(workspace.root, path)
         if left.is_dir() and not left.is_symlink():
             left.rmdir()

@@ -62,7 +62,9 @@ def test_coverage_is_not_full_when_the_look_afterwards_fails_however_it_fails(
 
     with pytest.raises(type(error)), session.recording("make"):
         (root / "made").touch()
-        monkeypatch.setattr(type(session.workspace.attachment.workspace), "differences", fails)
+        monkeypatch.setattr(
+            type(session.workspace.attachment.on_disk.workspace), "differences", fails
+        )
     (call,) = session.workspace.timeline.calls()
     assert (call.status, call.coverage.level) == (status, "none")
     assert call.coverage.reasons[0].startswith("not seen: ")

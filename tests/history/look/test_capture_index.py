@@ -103,7 +103,7 @@ def test_what_was_recorded_by_a_process_whose_index_failed_is_looked_at_by_the_n
     with open_store() as store, store.workspace(root).session("other") as other:
         opened = OpenCall(other.writer, "write", {}, "write", call_id="1")
         with monkeypatch.context() as patched:
-            patched.setattr(type(other.workspace.attachment.index), "update", fails)
+            patched.setattr(type(other.workspace.attachment.on_disk.index), "update", fails)
             opened.write("new", b"new", final=True)
             opened.finish("ok", {})
     if reads:

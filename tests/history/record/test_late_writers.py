@@ -143,10 +143,10 @@ def test_a_program_that_keeps_a_file_open_holds_nobody_up_for_long(
     workspace: AuditedWorkspace, root: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (root / "a.txt").open("ab"):
-        workspace.attachment.workspace._beneath.patience.seconds = 0.004  # type: ignore[attr-defined]
+        workspace.attachment.on_disk.workspace._beneath.patience.seconds = 0.004  # type: ignore[attr-defined]
         with asked(monkeypatch, lambda _: None) as answers:
             call("write_file", path="a.txt", content="ours\n")
-    patience = workspace.attachment.workspace._beneath.patience  # type: ignore[attr-defined]
+    patience = workspace.attachment.on_disk.workspace._beneath.patience  # type: ignore[attr-defined]
     assert set(answers) == {True} and patience.seconds == 0.002
     assert found(workspace) == {} and temporaries(root) == []
 

@@ -110,7 +110,7 @@ def by_run(session: Session, root: Path, how: str) -> object:
     if how != "cancelled":
         return session.run(argv)
 
-    runner = type(session.workspace.attachment.runner)
+    runner = type(session.workspace.attachment.on_disk.runner)
     run = runner.run
 
     def interrupted(self: Runner, folder: str, command: Command, moments: Moments) -> Any:
@@ -269,7 +269,7 @@ def test_a_function_says_its_effect_and_a_read_is_not_looked_at(
             return (root / "a.txt").read_text()
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.delattr(type(workspace.attachment.workspace), "differences")
+            patch.delattr(type(workspace.attachment.on_disk.workspace), "differences")
             look()
     assert only_call(workspace).effect == "read"
 

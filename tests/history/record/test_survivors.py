@@ -152,7 +152,7 @@ def test_readings_are_compared_also_where_the_machine_is_busy(
     """Their time is over at the first one, and nothing has been compared."""
     monkeypatch.setattr(survivors, "_READING_SECONDS", 0)
     account = survivors.Running(workspace.attachment)
-    running = workspace.attachment.processes.running()
+    running = workspace.attachment.on_disk.processes.running()
     left, agreed = account.settled_tasks_left(running, (), beside=())
     assert agreed and not left
 

@@ -136,7 +136,7 @@ def test_a_read_is_not_looked_at_and_wholly_covered(
     workspace: AuditedWorkspace, foreign: ForeignSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.delattr(type(workspace.attachment.workspace), "differences")
+        patch.delattr(type(workspace.attachment.on_disk.workspace), "differences")
         foreign.begin_call("c1", "Read", {"path": "a.txt"}, "read")
         foreign.end_call("c1", "ok", {"lines": 3})
     call = call_of(workspace, "c1")
@@ -437,7 +437,7 @@ def test_the_deadline_of_a_client_that_can_be_seen_does_not_count(
 def test_a_process_of_another_boot_or_namespace_is_not_taken_for_one_that_is_seen(
     workspace: AuditedWorkspace, client: subprocess.Popen[bytes], other: dict[str, Any]
 ) -> None:
-    processes = workspace.attachment.processes
+    processes = workspace.attachment.on_disk.processes
     lease = processes.lease(client.pid, 60)
     assert processes.is_alive(lease) is True
     assert processes.is_alive(replace(lease, **other)) is None
@@ -446,7 +446,7 @@ def test_a_process_of_another_boot_or_namespace_is_not_taken_for_one_that_is_see
 def test_another_process_with_the_same_pid_is_not_the_client(
     workspace: AuditedWorkspace, client: subprocess.Popen[bytes]
 ) -> None:
-    processes = workspace.attachment.processes
+    processes = workspace.attachment.on_disk.processes
     lease = processes.lease(client.pid, 60)
     assert lease.started is not None
     assert processes.is_alive(replace(lease, started=lease.started - 1)) is False

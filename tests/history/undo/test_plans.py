@@ -69,7 +69,7 @@ def overlap(workspace: AuditedWorkspace, root: Path) -> int:
         outer = OpenCall(one.writer, "run", {}, "execute", call_id="outer")
         with outer.capture(final=True):
             inner = OpenCall(two.writer, "run", {}, "execute", call_id="inner")
-            runner = workspace.attachment.runner
+            runner = workspace.attachment.on_disk.runner
             assert runner
             inner.run(runner, Command(("sh", "-c", "echo new > made; echo x > a.txt")), final=True)
             inner.finish("ok", {"success": True})

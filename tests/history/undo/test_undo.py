@@ -156,7 +156,7 @@ def test_an_undo_that_stops_half_way_says_what_is_changed_already(
 ) -> None:
     call("shell_execute", command="echo 2 > a.txt; echo 2 > src/main.py")
     before = tree_of(root)
-    kind = type(workspace.attachment.workspace)
+    kind = type(workspace.attachment.on_disk.workspace)
     real = kind.replace
 
     def replace(self: Any, change: Any, content: Any, *more: Any) -> Any:

@@ -99,7 +99,7 @@ def test_each_error_of_a_tool_happens(
     if cause == ("install_package", "TIMEOUT"):
         monkeypatch.setattr(packages, "SECONDS", 0.01)
     if cause == ("search_code", "EXECUTION_ERROR"):
-        force_setattr(bench.session.writer.attachment, "code", None)
+        force_setattr(bench.session.writer.attachment.on_disk, "code", None)
     if cause == ("search_files", "TIMEOUT"):
         (bench.root / "b").write_text("a" * 60 + "!\n")
         monkeypatch.setattr(SearchFiles, "timeout_seconds", 6)

@@ -61,14 +61,14 @@ class SearchCode(Tool):
 
     async def execute(self, args: CodeSearchInput, ctx: ToolContext) -> ToolResult:
         assert ctx.writer is not None
-        attachment, index = ctx.writer.attachment, ctx.writer.attachment.code
+        attachment, index = ctx.writer.attachment, ctx.writer.attachment.on_disk.code
         if index is None:
             raise ExecutionFailed("there is no code index here", hint="Use search_files.")
         words = re.findall(r"\w+", args.query)[:MAX_WORDS]
         if not words:
             raise InvalidArguments("query holds no word", hint="For signs use search_files.")
-        below = attachment.workspace.relative(args.path)
-        if below and await ctx.in_thread(lambda: attachment.workspace.stamp(below)) is None:
+        below = attachment.on_disk.workspace.relative(args.path)
+        if below and await ctx.in_thread(lambda: attachment.on_disk.workspace.stamp(below)) is None:
             raise FileNotFound(f"File not found: {args.path}")
         began = monotonic()
         await ctx.in_thread(lambda: list_code(attachment, index))

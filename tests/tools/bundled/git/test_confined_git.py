@@ -31,7 +31,7 @@ OFF = ToolSettings(confinement="off")
 @pytest.fixture
 def confined(bench: Bench) -> Bench:
     """Only where a sandbox works here."""
-    if bench.session.writer.attachment.runner.name == "plain":
+    if bench.session.writer.attachment.on_disk.runner.name == "plain":
         pytest.skip("no sandbox works on this machine")
     return bench
 

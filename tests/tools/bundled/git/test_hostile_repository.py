@@ -244,7 +244,7 @@ def test_a_filter_of_the_person_s_own_that_cannot_be_seen_stops_the_commit(
     (repo / ".gitattributes").write_text("*.txt filter=mine\n")
     (repo / "notes.txt").write_text("2")
     head, commit = git(repo, "rev-parse", "HEAD"), {"message": "x", "all": True}
-    if bench.session.writer.attachment.runner.name != "plain":
+    if bench.session.writer.attachment.on_disk.runner.name != "plain":
         result = bench.call("git_commit", commit)
         assert "filter" in str(result.error) and "docs/project-tools.md" in result.error.hint
         assert marked(repo) == [] and git(repo, "rev-parse", "HEAD") == head

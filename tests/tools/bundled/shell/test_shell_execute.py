@@ -124,7 +124,7 @@ def test_a_command_takes_sixty_seconds_unless_told_otherwise(bench: Bench) -> No
     class Runner:
         def run(self, root: str, command: Command, moments: Moments) -> CommandResult:
             asked.append(command.timeout)
-            return bench.workspace.attachment.runner.run(root, command, moments)
+            return bench.workspace.attachment.on_disk.runner.run(root, command, moments)
 
     for tool, more in (
         ("shell_execute", {"command": "true"}),
