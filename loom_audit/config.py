@@ -1,4 +1,4 @@
-"""Settings from LOOM_AUDIT_* and flags."""
+"""Settings from the environment (`LOOM_AUDIT_*`) and from flags."""
 
 import hashlib
 import os
@@ -20,14 +20,14 @@ TOOLS = "tools.toml"
 _SQLITE = "sqlite:///"
 
 VERSION: str = import_module("loom_audit").__version__
-"""This release's, which stands at the top of the package, above all that uses it."""
+"""The version of this release, as `loom_audit/__init__.py` says it."""
 
 
 class Settings(Struct, frozen=True):
-    """Where things are kept.
+    """Where a store and what belongs to it are kept.
 
     `home` is the data folder (database, large blobs, locks, change indexes), `heads` the folder
-    of tree heads, which is elsewhere so that who replaces the store does not replace them too.
+    of tree heads, which is elsewhere so that who replaces the store does not replace its heads too.
     `configuration` is the folder of `approvals.toml` and `tools.toml`.
     """
 
@@ -45,7 +45,7 @@ class Settings(Struct, frozen=True):
 
 
 def read_settings(url: str | None = None, environment: Mapping[str, str] | None = None) -> Settings:
-    """LOOM_AUDIT_HOME and LOOM_AUDIT_STORE; an explicit `url` wins over both.
+    """The settings of `LOOM_AUDIT_HOME` and `LOOM_AUDIT_STORE`; an explicit `url` wins over both.
 
     A `url` without a scheme is taken as the path of a SQLite file.
     """
@@ -71,14 +71,17 @@ def _own_folders() -> tuple[Path, Path, Path]:
 
 
 def read_tool_settings(settings: Settings) -> "ToolSettings":
-    """`tools.toml` of the configuration folder; InvalidArguments when it is malformed."""
+    """The settings in `tools.toml` of the configuration folder; InvalidArguments where wrong."""
     from loom_audit.tools.calls.settings import tool_settings
 
     return tool_settings(read_table(settings.configuration / TOOLS))
 
 
 def read_approvals(settings: Settings) -> "Policy | None":
-    """`approvals.toml` of the configuration folder, None when there is none. InvalidArguments."""
+    """The rules in `approvals.toml` of the configuration folder, None when there is no such file.
+
+    StorageFailed when the file cannot be read, InvalidArguments when its content is malformed.
+    """
     file = settings.configuration / APPROVALS
     try:
         os.lstat(file)
@@ -93,9 +96,9 @@ def read_approvals(settings: Settings) -> "Policy | None":
 
 
 def read_table(path: Path, *, needed: bool = False) -> Mapping[str, object]:
-    """A TOML file's content, empty when there is none and none is `needed`.
+    """The content of a TOML file; empty when the file is absent and not `needed`.
 
-    StorageFailed when it cannot be read, InvalidArguments when it is not TOML.
+    StorageFailed when the file cannot be read, InvalidArguments when it is not TOML.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -114,7 +117,7 @@ def _unreadable(path: Path, error: Exception) -> AuditError:
 
 
 def _folder(url: str, home: Path) -> Path:
-    """A SQLite store keeps its locks, indexes and large blobs beside itself."""
+    """The data folder of a store: beside the file of a SQLite store, else the home."""
     if url.startswith(_SQLITE):
         return Path(url.removeprefix(_SQLITE)).absolute().parent
     return home

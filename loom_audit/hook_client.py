@@ -2,16 +2,16 @@
 
     python -I -S hook_client.py CLIENT [--strict] [--no-prompts] [--seconds N]
 
-It lies as `hook.py` in `<data folder>/hooks/`, beside what runs it, which knows how each client is
-told that a call is denied, and `daemon`, which says how the warm process is started: words ended by
-NUL, first the variables that it is given.
+This file lies as `hook.py` in `<data folder>/hooks/`, beside the script that runs it and knows how
+each client is told that a call is denied, and beside `daemon`, which says how the warm process is
+started: words ended by NUL, the first ones variables of its environment.
 Nothing is imported that is not built into the interpreter, but `_socket`: every call of the agent
 waits for this.
 
-It prints nothing and exits with 0 whatever goes wrong, so that the agent does as without us;
-`--strict` makes that a denial. What it cannot hand over it notes in `spool`, beside it: a line that
-says which hook failed, in space that the warm process has reserved. A session that is held
-(`<data folder>/held/`) is denied its calls also where no warm process answers.
+The hook prints nothing and exits with 0 whatever goes wrong, so that the agent goes on as without
+us; `--strict` makes a failure a denial. A call that cannot be handed over is noted in `spool`,
+beside this file: a line that says which hook failed, in space that the warm process has reserved. A
+session that is held (`<data folder>/held/`) is denied its calls also where no warm process answers.
 """
 
 import _socket
@@ -36,11 +36,11 @@ REASON = b"REASON"
 
 
 class Unanswered(OSError):
-    """Somebody was asked, and the warm process went away before there was an answer."""
+    """A person was asked, and the warm process went away before there was an answer."""
 
 
 def read_all(descriptor: int) -> bytes:
-    """What there is to read, to the end."""
+    """All bytes of a descriptor, to the end of the file or stream."""
     parts = []
     while part := posix.read(descriptor, 1 << 20):
         parts.append(part)
@@ -48,7 +48,10 @@ def read_all(descriptor: int) -> bytes:
 
 
 def field(data: bytes, name: bytes) -> bytes:
-    """The text that a name at the beginning of a JSON object has; empty where it is escaped."""
+    """The text of a field at the beginning of a JSON object, empty where the text is escaped.
+
+    The first place that has the name is taken: a parser of JSON is not built into the interpreter.
+    """
     at = data.find(b'"' + name + b'"')
     if at < 0:
         return b""
@@ -59,7 +62,7 @@ def field(data: bytes, name: bytes) -> bytes:
 
 
 def sha256(data: bytes) -> str:
-    """In hex; `hashlib` would take longer to load than all else here."""
+    """The SHA-256 in hex; `hashlib` would take longer to load than all else here."""
     try:
         made = __import__("_sha2").sha256(data)
     except ImportError:  # the interpreter is older than 3.12
@@ -67,8 +70,8 @@ def sha256(data: bytes) -> str:
     return str(made.hexdigest())
 
 
-def held(folder: bytes, session: bytes) -> bytes:
-    """Why a session is held; empty when it is not."""
+def hold_reason(folder: bytes, session: bytes) -> bytes:
+    """Why a session is held; empty when the session is not held."""
     try:
         if not session or not posix.listdir(folder + b"/held"):
             return b""
@@ -83,7 +86,7 @@ def held(folder: bytes, session: bytes) -> bytes:
 
 
 def denial(form: bytes, reason: bytes) -> bytes:
-    """That a call is denied: how the client wants to be told, with the reason in its place."""
+    """The answer that denies a call: the form of the client, with the reason as JSON text."""
     text = b""
     for byte in reason:
         plain = 32 <= byte != 127 and byte not in b'"\\'
@@ -92,7 +95,7 @@ def denial(form: bytes, reason: bytes) -> bytes:
 
 
 def namespace() -> bytes:
-    """A name for the mounts that this process sees: those of a container are others."""
+    """A name for the mount namespace of this process: a container has another one."""
     try:
         return posix.readlink(b"/proc/self/ns/mnt").strip(b"mnt:[]")
     except OSError:
@@ -100,7 +103,10 @@ def namespace() -> bytes:
 
 
 def connect(name: bytes) -> _socket.socket | None:
-    """A connection to a warm process of the same user, None where none answers."""
+    """A connection to a warm process of the same user, None where no process answers.
+
+    SO_PEERCRED (unix(7)) says who listens: a socket that another user put here is told nothing.
+    """
     found = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         found.connect(name)
@@ -115,7 +121,11 @@ def connect(name: bytes) -> _socket.socket | None:
 
 
 def ask(connection: _socket.socket, header: bytes, here: int, data: bytes, seconds: float) -> bytes:
-    """What the warm process says; empty when it went away."""
+    """The answer of the warm process to one hook; empty when the process went away.
+
+    The working folder goes along as an open descriptor (SCM_RIGHTS, unix(7)), which means the same
+    folder in every mount namespace; the end of the input is said by closing our half.
+    """
     connection.settimeout(seconds)
     rights = here.to_bytes(4, sys.byteorder)
     connection.sendmsg([header], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
@@ -134,7 +144,10 @@ def ask(connection: _socket.socket, header: bytes, here: int, data: bytes, secon
 
 
 def close_all_above(last: int) -> None:
-    """Close every descriptor above this one; the limit may be a thousand million numbers."""
+    """Close every descriptor above this one.
+
+    /proc names those that are open: the limit (RLIMIT_NOFILE) may be a thousand million.
+    """
     try:
         found = [int(name) for name in posix.listdir(b"/proc/self/fd")]
     except OSError:
@@ -146,9 +159,9 @@ def close_all_above(last: int) -> None:
 
 
 def check_pause(folder: bytes) -> None:
-    """OSError so soon after a start that failed; with each one the pause is twice as long.
+    """Raise OSError too soon after a start that failed; each failure makes the pause twice as long.
 
-    `failed` has a byte for each.
+    The file `failed` has a byte for each failure; its time is that of the last one.
     """
     try:
         failed = posix.stat(folder + b"/hooks/failed")
@@ -188,7 +201,7 @@ def start(folder: bytes, name: bytes) -> int:
 
 
 def still_starts(started: int, folder: bytes) -> int:
-    """The process that was started; 0 once it ended as there is another. OSError if it failed."""
+    """The id of the started process, 0 once it ended as there is another; OSError if it failed."""
     ended, status = posix.waitpid(started, posix.WNOHANG)
     if ended and status:
         flags = posix.O_WRONLY | posix.O_CREAT | posix.O_APPEND
@@ -200,7 +213,7 @@ def still_starts(started: int, folder: bytes) -> int:
 
 
 def reach(folder: bytes, name: bytes, deadline: float) -> _socket.socket:
-    """A connection to the warm process, which is started where there is none. OSError."""
+    """A connection to the warm process, which is started where none answers. OSError."""
     posix.chdir(folder + b"/hooks")  # the path of a socket has at most 107 bytes
     found = connect(name)
     if found is None:
@@ -217,7 +230,7 @@ def reach(folder: bytes, name: bytes, deadline: float) -> _socket.socket:
 
 
 def given() -> _socket.socket | None:
-    """A connection to the process that runs the client for us, None where none does."""
+    """A connection to the process that runs this client for us, None where there is none."""
     path = posix.environ.get(b"LOOM_AUDIT_HOOKS", b"")
     if not path:
         return None
@@ -229,7 +242,7 @@ def given() -> _socket.socket | None:
 
 
 def hand_on(folder: bytes, header: bytes, data: bytes, seconds: float) -> bytes:
-    """What is to be printed, as the warm process says. OSError when none does."""
+    """What is to be printed, as the warm process says it. OSError when no process answers."""
     deadline = time.monotonic() + seconds
     here = posix.open(b".", posix.O_RDONLY)
     connection, name = given(), SOCKET
@@ -256,10 +269,10 @@ def hand_on(folder: bytes, header: bytes, data: bytes, seconds: float) -> bytes:
 
 
 def note(folder: bytes, who: bytes, data: bytes) -> None:
-    """Note that a hook was not handed over, for the next warm process: one line, one write.
+    """Note for the next warm process that a hook was not handed over: one line, one write.
 
-    It begins a line of its own, whatever a write on a full disk left at the end. Where the file was
-    moved away or removed meanwhile, it goes into the one that has its place.
+    The note begins a line of its own, whatever a write on a full disk left at the end. Where the
+    file was moved away or removed meanwhile, the note goes into the file that has its place.
     """
     names = (b"hook_event_name", b"session_id", b"tool_use_id", b"cwd", b"transcript_path")
     told = [who, *(field(data, name) for name in names)]
@@ -288,7 +301,10 @@ def note(folder: bytes, who: bytes, data: bytes) -> None:
 
 
 def main(arguments: list[str], denials: dict[tuple[bytes, bytes], bytes]) -> None:
-    """Hand a hook on and print the answer; `denials` are forms by client and hook before a call."""
+    """Hand one hook on and print the answer.
+
+    `denials` are the forms of a denial by client and by the name of the hook before a call.
+    """
     words = [word.encode("utf-8", "surrogateescape") for word in arguments]
     folder = __file__.encode("utf-8", "surrogateescape").rsplit(b"/", 2)[0]
     client = words[0]
@@ -311,7 +327,7 @@ def main(arguments: list[str], denials: dict[tuple[bytes, bytes], bytes]) -> Non
         if before and b"--strict" in words:
             reason = NOT_RECORDED
     if before and not answer:  # the warm process puts right what is said of a session it knows
-        reason = held(folder, field(data, b"session_id")) or reason
+        reason = hold_reason(folder, field(data, b"session_id")) or reason
     if reason and not answer:
         answer = denial(denials[client, event], reason)
     while answer:
@@ -319,9 +335,10 @@ def main(arguments: list[str], denials: dict[tuple[bytes, bytes], bytes]) -> Non
 
 
 def run(arguments: list[str], denials: dict[tuple[bytes, bytes], bytes] | None = None) -> None:
-    """The whole life of this process; it tells nobody that something failed.
+    """Be this process to its end; nobody is told that something failed.
 
-    What runs it may be of an earlier release, for the moment in which `connect` replaces both.
+    The script that calls this may be of an earlier release, for the moment in which `connect`
+    replaces both.
     """
     try:
         main(arguments, denials or {})

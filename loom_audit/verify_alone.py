@@ -88,17 +88,19 @@ DAMAGED = (
 """What is raised where damaged bytes are read as something."""
 
 
-def sha256(*parts: bytes) -> bytes:
-    return hashlib.sha256(b"".join(parts)).digest()
+def sha256(*pieces: bytes) -> bytes:
+    """The SHA-256 of the pieces one behind the other, 32 bytes."""
+    return hashlib.sha256(b"".join(pieces)).digest()
 
 
 def base64url(raw: bytes) -> str:
+    """The text of these bytes in base64url (RFC 4648 section 5) without padding."""
     return urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
 
 
 def unpack(stored: bytes, dictionaries: Mapping[int, bytes], limit: int) -> bytes:
-    """The bytes that were packed into a row. Wrong or zlib.error when there are none such."""
-    way, text, aside = stored[0], stored[1:], b""
+    """The bytes that were packed into a row (docs/store-format.md). Wrong, zlib.error."""
+    way, text, trailing = stored[0], stored[1:], b""
     if way:
         if way not in dictionaries:
             raise Wrong(f"a row is packed in the unknown way {way!a}")
@@ -106,26 +108,26 @@ def unpack(stored: bytes, dictionaries: Mapping[int, bytes], limit: int) -> byte
         text = unpacker.decompress(text, limit + 1)
         if len(text) <= limit and not unpacker.eof:
             raise Wrong("a packed row ends too early")
-        aside = unpacker.unused_data
-    text = unfold(text, aside) if aside and way > 1 else text + aside
+        trailing = unpacker.unused_data
+    text = unfold(text, trailing) if trailing and way > 1 else text + trailing
     if len(text) > limit:
         raise Wrong(f"a packed row holds more than {limit} bytes")
     return text
 
 
-def unfold(text: bytes, aside: bytes) -> bytes:
+def unfold(text: bytes, trailing: bytes) -> bytes:
     """The text with the bytes that follow the deflate stream in the place of their markers."""
     pieces = re.split(rb"([\x01-\x04])", text)
     for n in range(1, len(pieces), 2):
         marker = pieces[n][0]
         size = (16, 8, 32, 8)[marker - 1]
-        raw, aside = aside[:size], aside[size:]
+        raw, trailing = trailing[:size], trailing[size:]
         shown = base64url(raw) if marker == 3 else raw.hex()
         if marker == 4:
             moment = datetime(1970, 1, 1) + timedelta(microseconds=int.from_bytes(raw, "big"))
             shown = moment.isoformat(timespec="microseconds") + "Z"
         pieces[n] = shown.encode()
-    return b"".join(pieces) + aside
+    return b"".join(pieces) + trailing
 
 
 def pack_id(id: str) -> bytes:
@@ -227,7 +229,7 @@ class Tree:
     nodes: list[tuple[int, bytes]] = field(default_factory=list)
 
     def append(self, hashed: bytes) -> Iterator[tuple[int, int, bytes]]:
-        """Add a leaf hash; each node it completes as (level, position, hash)."""
+        """Add a leaf hash; give each node that the leaf completes as (level, position, hash)."""
         level = 0
         self.size += 1
         while self.nodes and self.nodes[-1][0] == level:
@@ -237,6 +239,7 @@ class Tree:
         self.nodes.append((level, hashed))
 
     def root(self) -> str:
+        """The root of the tree in hex (MTH of RFC 9162 section 2.1.1)."""
         root = self.nodes[-1][1] if self.nodes else sha256()
         for _, hashed in reversed(self.nodes[:-1]):
             root = sha256(b"\x01", hashed, root)
@@ -250,7 +253,7 @@ Change = tuple[str, State, State]
 
 
 def text_of(value: Any) -> str:
-    """A path as a manifest or a fact has it."""
+    """The text of a path that a manifest or a fact holds as text or as base64."""
     if isinstance(value, str):
         return value
     return b64decode(value["$b64"]).decode("utf-8", "surrogateescape")
@@ -271,7 +274,7 @@ def without_identity(state: Any, digest: bytes | None) -> State:
 
 
 def shown(path: str) -> Any:
-    """A path as a manifest has it."""
+    """The form that a path has in a manifest: text, or base64 where the name is not UTF-8."""
     raw = path.encode("utf-8", "surrogateescape")
     try:
         return raw.decode()
@@ -297,12 +300,12 @@ class Files:
     gone: set[str] = field(default_factory=set)
     inside: Counter[str] = field(default_factory=Counter)
     listed: list[Change] = field(default_factory=list)
-    parts: int = 0
+    last_part: int = 0
     known: bool = True
     of_folder: bool = True
 
     def change(self, changes: Sequence[Change]) -> Iterator[str]:
-        """Follow an event; each path of which it says what cannot be."""
+        """Follow the changes of an event; give a sentence for each that cannot be."""
         changed: dict[str, State] = {}
         for path, before, after in changes:
             there = self.states.get(path)
@@ -349,7 +352,7 @@ class Files:
         return (*one[:3], *one[4:]) == (*other[:3], *other[4:])
 
     def leave(self, paths: Sequence[str], *, inside: bool = False) -> None:
-        """Let paths leave with all below them, or only what is inside."""
+        """Let paths leave the tree with all below each, or only what is inside of each."""
         named = set(paths)
         for path in [*self.states]:
             if not named.isdisjoint(above(path)) or (path in named and not inside):
@@ -358,22 +361,22 @@ class Files:
         if not inside:
             self.gone |= named
 
-    def list_anew(self, changes: Sequence[Change], fact: Mapping[str, Any]) -> Iterator[str]:
-        """Follow a part of a whole listing, which begins the files anew when it is the last."""
+    def relist(self, changes: Sequence[Change], fact: Mapping[str, Any]) -> Iterator[str]:
+        """Follow a part of a whole listing; the last part begins the files anew."""
         part = fact.get("part", 1)
         if part == 1:
-            self.listed, self.parts = [], 0
-        if part != self.parts + 1:
-            self.parts = -1
+            self.listed, self.last_part = [], 0
+        if part != self.last_part + 1:
+            self.last_part = -1
             return
         self.listed += changes
-        self.parts = part
+        self.last_part = part
         if fact.get("last", True):
             self.states, self.inside, self.gone = {}, Counter(), set()
             for path, _, after in self.listed:
                 self._put(path, after)
             self.leave([text_of(path) for path, *_ in fact.get("untracked", ())])
-            self.known, self.listed, self.parts = True, [], 0
+            self.known, self.listed, self.last_part = True, [], 0
             for path in sorted(self.states):
                 yield from self._check_folder(path)
 
@@ -401,7 +404,7 @@ class Check:
 
     def __init__(self, rows: sqlite3.Connection, contents: Contents, heads: Sequence[str]) -> None:
         self.rows, self.contents = rows, contents
-        self.found: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self.heads = [(log, int(size), root) for _, _, log, size, root in map(str.split, heads)]
         self.dictionaries = {1: DICTIONARY_1}
         self.intended: dict[tuple[int, str], object] = {}
@@ -416,8 +419,8 @@ class Check:
         self.listings: dict[int, str | None] = {}
 
     def tell(self, sort: str, where: str, what: object) -> None:
-        """Print what is `erased` or `wrong` in one line, whatever characters it holds."""
-        self.found[sort] += 1
+        """Print one line on what is `erased` or `wrong`, with all but ASCII escaped."""
+        self.counts[sort] += 1
         if isinstance(what, Exception) and not isinstance(what, Wrong):
             what = f"it cannot be read: {what!r}"
         print(f"{sort}: {ascii(f'{where}: {what}')[1:-1]}")
@@ -442,7 +445,7 @@ class Check:
             self.tell("wrong", f"content number {number}", "its bytes are stored, it has no row")
         query = "SELECT number, hex(sha256), encoding = 'absent' FROM blob ORDER BY number"
         for number, digest, absent in self.rows.execute(query):
-            self.found["contents"] += not absent
+            self.counts["contents"] += not absent
             try:
                 self.contents.check(number)
                 if absent:
@@ -470,7 +473,7 @@ class Check:
             if seq != tree.size + 1:
                 self.tell("wrong", where, f"event {tree.size + 1} is missing")
                 return
-            self.found["events"] += 1
+            self.counts["events"] += 1
             hashed, shown = stored, f"{where} event {seq}"
             try:
                 leaf = unpack(packed, self.dictionaries, MAX_LEAF)
@@ -496,7 +499,7 @@ class Check:
                     anchored = size
         if any(size == 0 and root != Tree().root() for size, root in heads):
             self.tell("wrong", where, "the head of no events does not match")
-        self.found["unanchored"] += tree.size - anchored
+        self.counts["unanchored"] += tree.size - anchored
         self._check_ends(tree.size, where, number, max(heads, default=(0, ""))[0])
         print(f"{HEAD} {ascii(log)[1:-1]} {tree.size} {tree.root()}")
 
@@ -517,7 +520,7 @@ class Check:
         query = "SELECT hash FROM tree_node WHERE log = ? AND level = ? AND position = ?"
         for level, position, node in tree.append(hashed):
             if level % STORED_LEVELS == 0:
-                self.found["nodes"] += 1
+                self.counts["nodes"] += 1
                 if self.rows.execute(query, (number, level, position)).fetchone() != (node,):
                     self.tell("wrong", where, f"node {position} of level {level}")
 
@@ -587,7 +590,7 @@ class Check:
         elif kind == "scope.accepted":
             files.leave([text_of(path) for path in fact.get("untracked", ())])
         elif kind == "tree.relisted":
-            for problem in files.list_anew(self.changes or [], {"part": 0} if self.lost else fact):
+            for problem in files.relist(self.changes or [], {"part": 0} if self.lost else fact):
                 if files.of_folder:
                     self.tell("inconsistent", shown, problem)
         elif kind == "tree.listed" and fact.get("continuous"):
@@ -645,7 +648,7 @@ class Check:
                 self.tell("erased", where, f"payload {role} {n}")
                 self.lost = self.lost or role in ("fact", "manifest")
                 continue
-            self.found["payloads"] += 1
+            self.counts["payloads"] += 1
             made = sha256(salt, role.encode(), sha256(content))
             if item["commit"] not in (base64url(made), made.hex()) or item["size"] != len(content):
                 yield f"payload {role} {n} is not the one on record"
@@ -678,7 +681,7 @@ class Check:
                 sides.append(without_identity(state, None))
                 if state is None or state[0] not in ("f", "l"):
                     continue
-                self.found["files"] += 1
+                self.counts["files"] += 1
                 shown = f"the content of {json.dumps(path)}"
                 key, left = (bytes(width), None) if left is None else (left[:width], left[width:])
                 salt, digest = key[:salt_bytes], key[salt_bytes:]
@@ -695,6 +698,7 @@ class Check:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Check the store that the arguments name, print what was found, and give the exit code."""
     parser = argparse.ArgumentParser(prog="verify_alone", description="Check a loom-audit store.")
     parser.add_argument("store", type=lambda text: Path(text).absolute(), help="the database file")
     parser.add_argument("--head", action="append", default=[], metavar="HEAD")
@@ -716,8 +720,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check.store()
     except DAMAGED as error:
         check.tell("wrong", "store", error)
-    print(", ".join(f"{count} {what}" for what, count in sorted(check.found.items())))
-    return 1 if check.found["wrong"] else 3 if check.found["inconsistent"] else 0
+    print(", ".join(f"{count} {what}" for what, count in sorted(check.counts.items())))
+    return 1 if check.counts["wrong"] else 3 if check.counts["inconsistent"] else 0
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def told_alone(file: Path, folder: TreeFold) -> None:
         check = verify_alone.Check(rows, verify_alone.Contents(rows, file.parent / "blobs"), [])
         check.store()
         found: Mapping[str, verify_alone.State] = check.files.states
-        assert (found.keys(), check.found["inconsistent"]) == (folder.states.keys(), 0)
+        assert (found.keys(), check.counts["inconsistent"]) == (folder.states.keys(), 0)
         kinds = {path: str(state[0]) for path, state in found.items() if state}
         assert kinds == {path: state.kind[0] for path, state in folder.states.items()}
     finally:
