@@ -23,7 +23,6 @@ NOT_YET = (
     "history/",
     "mcp_server/",
     "ports/",
-    "sandbox/",
     "sql/",
     "web/",
     "wiring/",

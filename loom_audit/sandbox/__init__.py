@@ -31,13 +31,13 @@ CONFINING: Mapping[str, Callable[[Sequence[str]], Runner]] = {
     "bubblewrap": _bubblewrap,
     "landlock": _landlock,
 }
-"""The best first."""
+"""The backends that confine, the one that closes most first."""
 
 BACKENDS = (*CONFINING, "plain")
 
 
 def open_runner(name: str = "plain") -> Runner:
-    """The backend of that name. InvalidArguments for a name that is not known here."""
+    """The backend of a name. InvalidArguments for a name that is not known here."""
     if name not in BACKENDS:
         raise InvalidArguments(
             f"No sandbox is called {name}",
@@ -48,5 +48,5 @@ def open_runner(name: str = "plain") -> Runner:
 
 
 def confining_runner(hidden: Sequence[str] = ()) -> ConfiningRunner:
-    """What confines each command as it asks; confined ones never see the `hidden` folders."""
+    """The runner that confines commands as they ask; no confined one sees the `hidden` folders."""
     return ConfiningRunner(_plain, lambda: [make(hidden) for make in CONFINING.values()])

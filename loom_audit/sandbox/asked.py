@@ -10,9 +10,9 @@ from loom_audit.errors import ExecutionFailed
 def first_answer(
     words: Sequence[str], told: bytes, is_wanted: Callable[[bytes], bool], cwd: str, seconds: float
 ) -> bytes:
-    """The first line that is wanted of those it prints; its input stays open until then.
+    """The first line that is wanted of those that a program prints; until then its input is open.
 
-    ExecutionFailed when it cannot be run, or gives none within so many seconds.
+    ExecutionFailed when the program cannot be run, or prints no such line within so many seconds.
     """
     try:
         asked = subprocess.Popen(

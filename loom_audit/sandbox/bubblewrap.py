@@ -23,7 +23,7 @@ PROGRAMS = "/usr/bin:/bin:/usr/local/bin:/run/wrappers/bin:/run/current-system/s
 """Where bwrap is looked for. PATH may lead into a workspace, where an agent could put its own."""
 
 HOME = "/tmp/home"
-ROOM = 1 << 30
+TMPFS_BYTES = 1 << 30
 """Bytes of each temporary file system a command gets; they are in memory."""
 
 KERNEL_FOLDERS = ("acpi", "bus", "fs", "irq", "mtrr", "pressure", "scsi", "sys", "sysrq-trigger")
@@ -39,7 +39,10 @@ class BubblewrapRunner:
         self._hidden = [os.path.realpath(path) for path in hidden]
 
     def run(self, root: str, command: Command, moments: Moments = Moments()) -> CommandResult:
-        """See `loom_audit.ports.Runner.run`. ExecutionFailed when the sandbox does not start."""
+        """Run a command as `loom_audit.ports.Runner.run` says.
+
+        ExecutionFailed when bubblewrap is not installed, or does not start the command.
+        """
         program = shutil.which("bwrap", path=PROGRAMS)
         if program is None:
             raise ExecutionFailed(
@@ -72,21 +75,21 @@ class BubblewrapRunner:
         options = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         options += ["--share-net"] * command.network
         options += ["--hostname", "confined", "--seccomp", str(filter)]
-        options += ["--size", str(ROOM), "--tmpfs", "/"]
+        options += ["--size", str(TMPFS_BYTES), "--tmpfs", "/"]
         options += _mount_arguments(_mounts(root, command, self._hidden))
         options += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", root]
         return options
 
 
 def _mounts(root: str, command: Command, hidden: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Where something is mounted, and how."""
+    """Each mount point of the new file tree, with the options of bwrap(1) that mount it."""
     yield "/dev", ["--dev", "/dev"]
-    yield "/dev/shm", ["--size", str(ROOM), "--tmpfs", "/dev/shm"]
+    yield "/dev/shm", ["--size", str(TMPFS_BYTES), "--tmpfs", "/dev/shm"]
     yield "/proc", ["--proc", "/proc"]
     for name in KERNEL_FOLDERS:
         if os.path.exists(f"/proc/{name}"):
             yield f"/proc/{name}", ["--ro-bind", f"/proc/{name}", f"/proc/{name}"]
-    yield "/tmp", ["--size", str(ROOM), "--tmpfs", "/tmp", "--dir", HOME]
+    yield "/tmp", ["--size", str(TMPFS_BYTES), "--tmpfs", "/tmp", "--dir", HOME]
     shown = system_paths.readable(command, root, hidden)
     for path in shown:
         if path in system_paths.SYSTEM and os.path.islink(path):
@@ -95,14 +98,14 @@ def _mounts(root: str, command: Command, hidden: Sequence[str]) -> Iterator[tupl
             yield path, ["--ro-bind", os.path.realpath(path), path]
     for path in hidden:
         if os.path.isdir(path) and system_paths.is_within(path, (*shown, root)):
-            yield path, ["--size", str(ROOM), "--tmpfs", path]
+            yield path, ["--size", str(TMPFS_BYTES), "--tmpfs", path]
     yield root, ["--ro-bind" if command.read_only else "--bind", root, root]
     for path in command.writable:
         yield path, ["--bind", os.path.realpath(path), path]
 
 
 def _mount_arguments(mounts: Iterator[tuple[str, list[str]]]) -> list[str]:
-    """Outer mount points first, so that an inner one lies on top; of two mounts the later."""
+    """Outer mount points first, so that inner ones lie on top; of two mounts the later."""
     ordered = sorted(dict(mounts).items(), key=lambda mount: mount[0].rstrip("/").count("/"))
     return [word for _, words in ordered for word in words]
 

@@ -14,7 +14,7 @@ from loom_audit.ports import Command, CommandResult, Moments, Runner
 
 
 class ProbeResult(Struct, frozen=True):
-    """A backend and why it does not work on this machine; empty when it does."""
+    """A backend, and the reason why it does not work on this machine; empty when it works."""
 
     runner: Runner
     flaw: str
@@ -24,7 +24,7 @@ class ProbeResult(Struct, frozen=True):
 class ConfiningRunner:
     """Runs a command in the first of the backends that works, the best one first.
 
-    Each is probed once, when first needed. When one that works cannot start a command, that
+    Each backend is probed once, when first needed. When one that works cannot start a command, that
     is an error and no weaker one is tried: what an agent does must not choose the backend.
     Backends are made when the first command comes: most processes run none.
     """
@@ -47,11 +47,11 @@ class ConfiningRunner:
 
     @property
     def name(self) -> str:
-        """The backend of a command that is preferably confined."""
+        """The name of the backend that a preferably confined command gets."""
         return next((one.runner.name for one in self.backends() if not one.flaw), self._plain.name)
 
     def backends(self) -> Iterator[ProbeResult]:
-        """The confining backends, as far as they work here, each probed when it is its turn."""
+        """The confining backends with their probes, each probed when it is its turn."""
         for runner in self._confining:
             with self._mutex:
                 if runner.name not in self._results:
@@ -59,7 +59,7 @@ class ConfiningRunner:
             yield self._results[runner.name]
 
     def run(self, root: str, command: Command, moments: Moments = Moments()) -> CommandResult:
-        """See `loom_audit.ports.Runner.run`.
+        """Run a command as `loom_audit.ports.Runner.run` says.
 
         ExecutionFailed, and nothing ran, when confinement is required and not to be had.
         """
@@ -77,7 +77,7 @@ class ConfiningRunner:
 
 
 def probe(runner: Runner) -> None:
-    """Run `true` in it; ExecutionFailed when this machine does not let the backend work."""
+    """Run `true` in a backend; ExecutionFailed when this machine does not let the backend work."""
     with tempfile.TemporaryDirectory(prefix="loom-audit-") as folder:
         done = runner.run(folder, Command(("sh", "-c", "true"), timeout=20.0))
     if done.exit_code != 0:

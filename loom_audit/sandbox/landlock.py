@@ -1,9 +1,9 @@
 """Commands that the kernel lets touch only some files: Landlock, with a filter of system calls.
 
-For machines whose users may not make namespaces. It is less than bubblewrap: the command sees
-the machine's processes, and of a file whose path it knows that it is there, its size and times;
-it can change modes, owners, times and attributes of its user's files anywhere. Contents and
-names are closed; without network no socket can be made, and with it none of a local service.
+For machines whose users may not make namespaces. Landlock closes less than bubblewrap: a command
+sees the machine's processes, and of a file whose path it knows that it is there, its size and
+times; it can change modes, owners, times and attributes of its user's files anywhere. Contents
+and names are closed; without network no socket can be made, and with it none of a local service.
 """
 
 import ctypes
@@ -54,7 +54,10 @@ class LandlockRunner:
         self._newest = newest
 
     def run(self, root: str, command: Command, moments: Moments = Moments()) -> CommandResult:
-        """See `loom_audit.ports.Runner.run`. ExecutionFailed where the kernel has too little."""
+        """Run a command as `loom_audit.ports.Runner.run` says.
+
+        ExecutionFailed where the kernel has no Landlock, or one that is too old.
+        """
         version = min(_kernel_version(), self._newest)
         root = os.path.realpath(root)
         with _home() as home:
@@ -91,7 +94,11 @@ def _allow(access: int, path: str) -> str:
 
 
 def ruleset(version: int, *, network: bool) -> str:
-    """What is not allowed by a rule is refused, as far as this version of Landlock knows it."""
+    """The step of `restrict` that refuses what no rule allows, as far as a version knows it.
+
+    Versions and the sizes of struct landlock_ruleset_attr are of linux/landlock.h: devices' ioctl
+    came with version 5, TCP ports with 4, scopes with 6.
+    """
     files = ALL if version >= 5 else ALL & ~IOCTL_DEVICE
     ports = 0 if network or version < 4 else TCP
     scopes = SCOPES if version >= 6 else 0
@@ -100,18 +107,18 @@ def ruleset(version: int, *, network: bool) -> str:
 
 
 def _kernel_version() -> int:
-    """What the kernel has. Asked of the call itself: the list of modules may not be mounted."""
+    """The version of the kernel's Landlock; the list of security modules may not be mounted."""
     if sys.platform != "linux":
         raise ExecutionFailed(f"Landlock is not there on {platform.system()}")
     libc = ctypes.CDLL(None, use_errno=True)
-    found = int(libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), VERSION))
-    if found < OLDEST:
-        reason = f"it has version {found}" if found > 0 else os.strerror(ctypes.get_errno())
+    version = int(libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), VERSION))
+    if version < OLDEST:
+        reason = f"it has version {version}" if version > 0 else os.strerror(ctypes.get_errno())
         raise ExecutionFailed(
             f"Landlock is too old or switched off in this kernel: {reason}",
             hint="Use Linux 6.2 or newer, with `landlock` among its `lsm=`.",
         )
-    return found
+    return version
 
 
 @contextmanager

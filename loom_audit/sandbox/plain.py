@@ -1,6 +1,6 @@
 """Commands without confinement: everything the user may do, the command may do.
 
-What it does promise: bounded output, and that the whole process tree is dead on return, also
+The runner promises bounded output, and that the whole process tree is dead on return, also
 what called setsid or forked twice. A process started for the command by another service (a
 systemd unit, a container, `at`) is not of this tree, nor is what the command may not be
 signalled for (setuid programs: these are named as not killed). Where there is no subreaper
@@ -27,9 +27,9 @@ from loom_audit.sandbox.supervised import FOLDER, SUPERVISOR
 class LaunchOptions(Struct, frozen=True):
     """How a supervisor is started, and how its command is restricted.
 
-    `wrap` goes before its argument vector, and it gets these descriptors and this environment
-    (ours when None). `steps` is the text of `restrict`. A `private` one has process ids of its
-    own, and nothing of it is shown to the command.
+    `wrap` goes before the supervisor's argument vector; the supervisor gets these descriptors and
+    this environment (ours when None). `steps` is the text of `restrict`. A `private` supervisor has
+    process ids of its own, and the command is shown nothing of it.
     """
 
     wrap: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class PlainRunner:
         self._whole_tree = whole_tree
 
     def run(self, root: str, command: Command, moments: Moments = Moments()) -> CommandResult:
-        """See `loom_audit.ports.Runner.run`.
+        """Run a command as `loom_audit.ports.Runner.run` says.
 
         The details of ExecutionFailed hold `exit_code`: 127 or 126, as a shell would exit.
         """
@@ -82,7 +82,8 @@ def supervise(
 ) -> CommandResult:
     """Run a command under a supervisor that is started as `launch` says.
 
-    The supervisor knows nothing of the command until `moments.start` has returned.
+    The supervisor knows nothing of the command until `moments.start` has returned. ExecutionFailed
+    when supervisor or command cannot be started, InvalidArguments for a malformed command.
     """
     inherit = command.stdio == "inherit"
     mode, owner, forwarded = terminal.terminal_mode() if inherit else ("g", 0, ())
@@ -148,8 +149,8 @@ def _launch(command: Command, launch: LaunchOptions) -> Run:
     feed = subprocess.DEVNULL if command.stdin is None else subprocess.PIPE
     keep = None if inherit else subprocess.PIPE
     their_control, control = os.pipe()
-    report, their_report = os.pipe()
-    pipes = (str(their_control), str(their_report))
+    messages, their_messages = os.pipe()
+    pipes = (str(their_control), str(their_messages))
     try:
         process = subprocess.Popen(
             [*launch.wrap, sys.executable, "-ISc", SUPERVISOR, *pipes, FOLDER],
@@ -157,24 +158,24 @@ def _launch(command: Command, launch: LaunchOptions) -> Run:
             stdout=keep,
             stderr=keep,
             bufsize=0,
-            pass_fds=(their_control, their_report, *launch.descriptors),
+            pass_fds=(their_control, their_messages, *launch.descriptors),
             start_new_session=not inherit,
             env=own_environment() if launch.environment is None else launch.environment,
             cwd="/",
         )
     except OSError as error:
         os.close(control)
-        os.close(report)
+        os.close(messages)
         raise ExecutionFailed(
             f"No process could be started: {error.strerror}", hint="Run `loom-audit doctor`."
         ) from error
     finally:
         os.close(their_control)
-        os.close(their_report)
+        os.close(their_messages)
     run = Run(
         process,
         control,
-        report,
+        messages,
         time.monotonic(),
         HeadAndTail(command.limit),
         HeadAndTail(command.limit),

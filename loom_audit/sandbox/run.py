@@ -1,4 +1,4 @@
-"""One running command: its streams and its supervisor's reports, until every process ended."""
+"""One running command: its streams and the messages of its supervisor, to the last process."""
 
 import contextlib
 import os
@@ -30,6 +30,7 @@ class HeadAndTail:
         self.total = 0
 
     def feed(self, chunk: bytes) -> None:
+        """Take the next bytes of the stream, in memory of at most about two limits."""
         self.total += len(chunk)
         room = self._half - len(self._head)
         if room > 0:
@@ -44,11 +45,13 @@ class HeadAndTail:
             del self._tail[: len(self._tail) - self._tail_limit]
 
     def content(self) -> bytes:
+        """The bytes that were kept, head and tail one behind the other."""
         self._trim()
         return bytes(self._head + self._tail)
 
     @property
     def truncated(self) -> bool:
+        """Whether bytes between the head and the tail were left out."""
         return self.total > self._half + self._tail_limit
 
 
@@ -60,11 +63,16 @@ KILL = b"\0"
 
 
 class Run(Struct):
-    """One running command."""
+    """A command that runs under its supervisor, and what was read of it until now.
+
+    `control` and `messages` are our ends of the pipes to the supervisor, `started` and `killed_at`
+    are of time.monotonic(). `child` is the pid of the command, `private` whether it is a number of
+    another namespace; `status` is as waitpid(2) gives it, `failure` a stage with its errno.
+    """
 
     process: subprocess.Popen[bytes]
     control: int
-    report: int
+    messages: int
     started: float
     stdout: HeadAndTail
     stderr: HeadAndTail
@@ -83,18 +91,18 @@ class Run(Struct):
 
 
 def run_to_end(run: Run, timeout: float | None, cancelled: Callable[[], bool] | None) -> None:
-    """Copy the streams and read the reports until every process of the command has ended."""
+    """Copy the streams and read the messages until every process of the command has ended."""
     deadline = None if timeout is None else run.started + timeout
     poll = select.poll()
-    poll.register(run.report, select.POLLIN)
+    poll.register(run.messages, select.POLLIN)
     for fd in run.streams:
         poll.register(fd, select.POLLIN)
     if run.stdin is not None:
         poll.register(run.stdin, select.POLLOUT)
     while not run.ended:
         for fd, _ in poll.poll(_poll_timeout(run, deadline, cancelled is not None)):
-            if fd == run.report:
-                _read_report(run)
+            if fd == run.messages:
+                _read_messages(run)
             elif fd == run.stdin:
                 if not _write_stdin(run):
                     poll.unregister(fd)
@@ -114,7 +122,7 @@ def run_to_end(run: Run, timeout: float | None, cancelled: Callable[[], bool] | 
 
 
 def _poll_timeout(run: Run, deadline: float | None, polling: bool) -> float | None:
-    """Milliseconds to sleep at most."""
+    """Milliseconds to sleep at most; None to sleep until something is to be read."""
     waits = [] if not polling else [POLL_CANCELLED]
     if run.killed_at is not None:
         waits.append(KILL_SECONDS / 10)
@@ -149,7 +157,7 @@ def _write_stdin(run: Run) -> bool:
 
 
 def send(control: int, message: bytes) -> None:
-    """To the supervisor; one that is gone is noticed at the report pipe."""
+    """Write to the supervisor; the end of one that is gone is noticed at the pipe of messages."""
     while message:
         try:
             message = message[os.write(control, message) :]
@@ -157,8 +165,8 @@ def send(control: int, message: bytes) -> None:
             return
 
 
-def _read_report(run: Run) -> None:
-    data = os.read(run.report, 65536)
+def _read_messages(run: Run) -> None:
+    data = os.read(run.messages, 65536)
     if not data:
         _kill_session(run)
         return
@@ -215,16 +223,17 @@ def close(run: Run) -> None:
         _wait(run.process)
     except subprocess.TimeoutExpired:
         _kill_session(run)
-    os.close(run.report)
+    os.close(run.messages)
     for pipe in (run.process.stdout, run.process.stderr):
         if pipe is not None:
             pipe.close()
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:
-    """Wait for its end. TimeoutExpired after KILL_SECONDS.
+    """Wait for the end of a process. TimeoutExpired after KILL_SECONDS.
 
-    By its descriptor where there is one: Popen.wait sleeps a millisecond and more in between.
+    A descriptor of the process (pidfd_open(2)) tells the end at once, where there is one:
+    Popen.wait asks again and again, and sleeps a millisecond and more in between.
     """
     seconds = KILL_SECONDS
     with contextlib.suppress(AttributeError, OSError):
@@ -246,8 +255,8 @@ def _close_stdin(run: Run) -> None:
 
 
 def exit_code(status: int | None) -> int:
-    """As a shell says it; a command whose supervisor was killed was killed with it."""
-    if status is None:
+    """The exit code as a shell says it: 128 + the signal for a command that a signal ended."""
+    if status is None:  # the supervisor was killed, and its command with it
         return 128 + signal.SIGKILL
     if os.WIFSIGNALED(status):
         return 128 + os.WTERMSIG(status)

@@ -86,10 +86,10 @@ def _delete_abandoned() -> None:
 
 
 def remove_tree(folder: str) -> None:
-    """Delete it with all below it: however deep, unreadable ones too, links not followed.
+    """Delete a folder with all below it: however deep, unreadable folders too, links not followed.
 
     Inner directories are moved to the top one by one, so that depth takes neither stack nor
-    descriptors. Nobody else may be changing it meanwhile. OSError.
+    descriptors. Nobody else may be changing the folder meanwhile. OSError.
     """
     Path(folder).chmod(stat.S_IRWXU)
     top = os.open(folder, _FLAGS)

@@ -1,9 +1,10 @@
-"""A filter of system calls, built as the BPF program that seccomp(2) takes.
+"""A filter of system calls, built as the classic BPF program that seccomp(2) takes.
 
-It closes what a confined command must not reach in the kernel whatever files it sees: mounts,
-namespaces, other processes' memory, keys, BPF, io_uring (which opens sockets past any filter)
-and pushing input into a terminal. What is refused fails with EPERM; `clone3` with ENOSYS, so
-that the C library falls back to `clone`, whose flags can be checked.
+The filter closes what a confined command must not reach in the kernel whatever files it sees:
+mounts, namespaces, other processes' memory, keys, BPF, io_uring (which opens sockets past any
+filter) and pushing input into a terminal. A call that is refused fails with EPERM; `clone3` with
+ENOSYS, so that the C library falls back to `clone`: the flags of `clone3` lie in memory, where a
+filter cannot look, those of `clone` are an argument.
 """
 
 import errno
@@ -156,6 +157,9 @@ def filter_program(families: tuple[int, ...] | None = None, machine: str | None 
     """The program (struct sock_filter[]); with `families` only sockets of these can be made.
 
     `machine` is what `uname -m` says here. ExecutionFailed for one whose calls are not known.
+
+    An instruction is (code, jump when true, jump when false, value); jumps are counted in
+    instructions that are passed over.
     """
     name = machine or platform.machine()
     if name not in MACHINES:
@@ -164,8 +168,10 @@ def filter_program(families: tuple[int, ...] | None = None, machine: str | None 
             hint=f"Commands can be confined on {' and '.join(sorted(MACHINES))}.",
         )
     machine_calls = MACHINES[name]
+    # Numbers mean other calls in another architecture: seccomp(2) says to check it first.
     steps = [(LOAD, 0, 0, MACHINE), (EQUAL, 1, 0, machine_calls.audit), (RETURN, 0, 0, KILL)]
     steps += [(LOAD, 0, 0, NUMBER)]
+    # The numbers of the x32 interface name the same calls past this list (seccomp(2), caveats).
     if machine_calls.x32:
         steps += [(AT_LEAST, 0, 1, 0x40000000), _refuse(errno.ENOSYS)]
     steps += [(EQUAL, 0, 1, machine_calls.numbers["clone3"]), _refuse(errno.ENOSYS)]
@@ -184,6 +190,7 @@ def filter_program(families: tuple[int, ...] | None = None, machine: str | None 
 
 
 def _refuse(number: int) -> tuple[int, int, int, int]:
+    """The instruction that ends the call with an errno (SECCOMP_RET_ERRNO)."""
     return (RETURN, 0, 0, REFUSE | number)
 
 

@@ -1,4 +1,4 @@
-"""How a supervisor is started, and so what its process is known by."""
+"""How a supervisor is started, by which its process is known, too."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Runs one command and leaves nothing of it behind: `main()` with CONTROL and REPORT in argv.
+"""Runs one command and leaves nothing of it behind: `main()` with CONTROL and MESSAGES in argv.
 
 A process of its own, because it adopts every orphan of the command (PR_SET_CHILD_SUBREAPER)
 and reaps all its children, which a program with children of its own must not do. It imports
@@ -7,7 +7,7 @@ only what the interpreter has built in: `os`, `signal` and `ctypes` would double
 CONTROL is a pipe from the owner: the order (see `Order`), then one byte per request: 0 kills
 everything, any other is a signal for the command. Its end means that the owner is gone, and
 everything is killed; PR_SET_PDEATHSIG says the same when a fork of the owner holds the pipe.
-REPORT is a pipe to the owner, one line each:
+MESSAGES is a pipe to the owner, one line each:
 `failed STAGE ERRNO` | `started PID` | `stopped SIGNAL` | `outlived PID NAME` |
 `unkillable PID NAME` | `ended WAITSTATUS`.
 """
@@ -69,7 +69,7 @@ def read_order(control: int) -> Order | None:
 
 
 def prctl(option: int, value: int) -> bool:
-    """The Linux system call; False where there is none."""
+    """Whether prctl(2) with this option succeeded; False where there is no such call."""
     try:
         import _ctypes
 
@@ -81,7 +81,7 @@ def prctl(option: int, value: int) -> bool:
 
 
 def processes(pid: int) -> list[int]:
-    """Every descendant of a process, zombies included; empty when /proc does not say."""
+    """The pids of all descendants of a process, zombies included; empty where /proc is silent."""
     found: list[int] = []
     waiting = [pid]
     while waiting:
@@ -99,6 +99,7 @@ def processes(pid: int) -> list[int]:
 
 
 def read_file(path: bytes) -> bytes:
+    """The whole content of a file, such as those of /proc, whose size is not known before."""
     fd = posix.open(path, posix.O_RDONLY)
     try:
         data = b""
@@ -120,7 +121,7 @@ def process_name(pid: int) -> bytes | None:
 
 
 def signal(pid: int, number: int) -> bool:
-    """Whether we may signal it; a process that is gone counts as yes."""
+    """Send a signal; False when this user may not, True also when the process is gone."""
     try:
         posix.kill(pid, number)
     except ProcessLookupError:
@@ -131,10 +132,12 @@ def signal(pid: int, number: int) -> bool:
 
 
 class Supervisor:
-    """One command from its start to the death of the last process it left."""
+    """One command from its start to the death of the last process that it left."""
 
-    def __init__(self, control: int, report: int, order: Order, previous: "dict[int, Any]") -> None:
-        self.control, self.report, self.order, self.previous = control, report, order, previous
+    def __init__(
+        self, control: int, messages: int, order: Order, previous: "dict[int, Any]"
+    ) -> None:
+        self.control, self.messages, self.order, self.previous = control, messages, order, previous
         self.wakeups, self.waker = posix.pipe()
         posix.set_blocking(self.waker, False)
         self.reaper = "w" in order.mode and prctl(SET_SUBREAPER, 1)
@@ -143,14 +146,15 @@ class Supervisor:
         self.status: int | None = None
 
     def tell(self, line: bytes) -> None:
+        """Write one line to the owner; nothing when the owner is gone."""
         try:
-            posix.write(self.report, line + b"\n")
+            posix.write(self.messages, line + b"\n")
         except OSError as error:
             if error.errno != errno.EPIPE:  # the owner is gone, and nobody is left to tell
                 raise
 
     def listen(self) -> None:
-        """Wake up for children and our owner."""
+        """Let the deaths of children and SIGTERM wake up `watch`, and open the terminal."""
         for number in (_signal.SIGCHLD, _signal.SIGTERM):
             _signal.signal(number, lambda *_: None)
         _signal.set_wakeup_fd(self.waker, warn_on_full_buffer=False)
@@ -163,7 +167,7 @@ class Supervisor:
                 self.tty = -1
 
     def start(self) -> bool:
-        """Fork and exec; False, and reported, when it could not be started."""
+        """Fork and exec; False, and the owner is told, when the command could not be started."""
         failure, failed = posix.pipe()
         self.child = posix.fork()
         if self.child == 0:
@@ -182,7 +186,7 @@ class Supervisor:
         return True
 
     def become_command(self, failed: int) -> None:
-        """In the child: take our place in the terminal, restore signals, exec."""
+        """Be the command, in the child: take its place in the terminal, restore signals, exec."""
         order = self.order
         prctl(SET_DEATH_SIGNAL, _signal.SIGKILL)
         _signal.set_wakeup_fd(-1)
@@ -213,7 +217,7 @@ class Supervisor:
         posix.write(failed, b"exec %d" % self.execute())
 
     def execute(self) -> int:
-        """execvp(3): the errno of the most telling failure."""
+        """Execute the program as execvp(3) does; the errno of the most telling failure."""
         argv, environment = self.order.argv, self.order.environment
         if b"/" in argv[0]:
             candidates = [argv[0]]
@@ -235,7 +239,7 @@ class Supervisor:
         return worst
 
     def watch(self) -> bool:
-        """Until the command ends; True when it is to be killed instead."""
+        """Wait until the command ends; True when it is to be killed instead."""
         poll = select.poll()
         poll.register(self.control, select.POLLIN)
         poll.register(self.wakeups, select.POLLIN)
@@ -255,6 +259,7 @@ class Supervisor:
                         self.forward(number)
 
     def forward(self, number: int) -> None:
+        """Send a signal to the command; one that it goes on by gives it the terminal again."""
         if (
             number == _signal.SIGCONT
             and "t" in self.order.mode
@@ -265,7 +270,7 @@ class Supervisor:
         signal(-self.child if "g" in self.order.mode else self.child, number)
 
     def reap(self) -> bool:
-        """Collect the dead; False when no child is left."""
+        """Collect the processes that died; False when no child is left."""
         flags = posix.WNOHANG | (posix.WUNTRACED if "s" in self.order.mode else 0)
         while True:
             try:
@@ -282,6 +287,7 @@ class Supervisor:
                 self.status = status
 
     def give_terminal_back(self) -> None:
+        """Make the owner's process group the one that the terminal's keyboard is for."""
         if "t" in self.order.mode and self.tty >= 0:
             try:
                 if posix.tcgetpgrp(self.tty) != self.order.owner:
@@ -292,10 +298,12 @@ class Supervisor:
                     raise
 
     def survivors(self) -> list[tuple[int, bytes]]:
+        """The pids and names of the descendants that run."""
         named = [(pid, process_name(pid)) for pid in processes(posix.getpid())]
         return [(pid, name) for pid, name in named if name is not None]
 
     def wait_for_survivors(self) -> None:
+        """Let what outlives the command end within GRACE, then name to the owner what did not."""
         if not self.reaper:
             return
         end = time.monotonic() + GRACE
@@ -307,7 +315,10 @@ class Supervisor:
             self.tell(b"outlived %d %s" % (pid, name))
 
     def kill_all(self) -> None:
-        """Stop every process first, so that none forks away, then kill; until none is left."""
+        """Kill every descendant; those that cannot be killed are named to the owner.
+
+        A round stops every process before one is killed, so that none forks away from the list.
+        """
         if not self.reaper:
             self.kill_group()
             return
@@ -332,7 +343,7 @@ class Supervisor:
             self.tell(b"unkillable %d %s" % (pid, name))
 
     def kill_group(self) -> None:
-        """All that can be done without a subreaper: until the group is gone, or ours no more."""
+        """Kill the process group, which is all that can be done without a subreaper."""
         end = time.monotonic() + 1.0
         while time.monotonic() < end:
             self.reap()
@@ -344,6 +355,7 @@ class Supervisor:
         self.reap()
 
     def run(self) -> None:
+        """Start the command, wait for its end, kill what is left, and tell the owner of the end."""
         self.listen()
         if not self.start():
             self.give_terminal_back()
@@ -358,7 +370,7 @@ class Supervisor:
 
 
 def ignore_terminal_signals() -> "dict[int, Any]":
-    """Ignore the terminal's signals, and die with our owner, also while no order is there yet.
+    """Ignore the signals of the terminal, and die with the owner, also before the order is read.
 
     Returns what was done with signals before, for the command.
     """
@@ -370,11 +382,12 @@ def ignore_terminal_signals() -> "dict[int, Any]":
 
 
 def main() -> None:
-    control, report = int(sys.argv[1]), int(sys.argv[2])
+    """Read the order from the pipe in argv, run the command, and exit."""
+    control, messages = int(sys.argv[1]), int(sys.argv[2])
     posix.set_inheritable(control, False)
-    posix.set_inheritable(report, False)
+    posix.set_inheritable(messages, False)
     previous = ignore_terminal_signals()
     order = read_order(control)
     if order is not None:
-        Supervisor(control, report, order, previous).run()
+        Supervisor(control, messages, order, previous).run()
     posix._exit(0)

@@ -105,7 +105,7 @@ _INTERPRETER = re.compile(r"(python|pypy|node)[0-9.]*")
 
 
 def environment(command: Command, home: str) -> dict[str, str]:
-    """The whole environment of a confined command, whose home is `home`."""
+    """The whole environment of a confined command, whose home directory is `home`."""
     given = command.environment
     if given is None:
         ours = {k: v for k, v in os.environ.items() if k in PASSED_VARIABLES or k.startswith("LC_")}
@@ -115,15 +115,15 @@ def environment(command: Command, home: str) -> dict[str, str]:
 
 
 def bare_environment() -> dict[str, str]:
-    """What this interpreter needs to start, and nothing else of ours."""
+    """The variables that this interpreter needs to start, and none other of ours."""
     path = os.environ.get("LD_LIBRARY_PATH")
     return {"PATH": os.defpath, **({"LD_LIBRARY_PATH": path} if path else {})}
 
 
 def readable(command: Command, root: str, hidden: Sequence[str]) -> list[str]:
-    """Existing paths outside the workspace that it may read, parents first, none twice.
+    """The existing paths outside the workspace that a command may read, outermost only, sorted.
 
-    What `command.readable` names in a hidden folder is left out.
+    A path that `command.readable` names in a hidden folder is left out.
     """
     # not of command.variables, which a call's arguments may set
     path = (os.environ if command.environment is None else command.environment).get("PATH", "")
@@ -137,7 +137,7 @@ def readable(command: Command, root: str, hidden: Sequence[str]) -> list[str]:
 
 
 def configuration() -> Iterator[str]:
-    """What is shown of /etc."""
+    """The paths of /etc that a confined command sees."""
     for name in CONFIGURATION:
         yield f"/etc/{name}"
     try:
@@ -147,7 +147,7 @@ def configuration() -> Iterator[str]:
 
 
 def interpreter() -> list[str]:
-    """What this interpreter needs to run, and the supervisor."""
+    """The paths that this interpreter needs to run, and the folder of the supervisor."""
     needed = [str(Path(__file__).parent)]
     for prefix in (sys.prefix, sys.base_prefix, sys.base_exec_prefix):
         needed += (
@@ -202,7 +202,7 @@ def _is_too_wide(path: str) -> bool:
 
 
 def is_within(path: str, folders: Iterable[str]) -> bool:
-    """Whether it is one of the folders or below one."""
+    """Whether a path is one of the folders or below one."""
     return any(path == f or path.startswith(f.rstrip("/") + "/") for f in folders)
 
 

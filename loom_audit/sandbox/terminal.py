@@ -33,9 +33,9 @@ def terminal_mode() -> tuple[str, int, tuple[str, ...]]:
 
 @contextlib.contextmanager
 def forward_signals(names: tuple[str, ...], send: Callable[[int], None]) -> Iterator[None]:
-    """Hand signals that we get to the command; possible in the main thread only.
+    """Send the signals that we get on to the command; possible in the main thread only.
 
-    What was ignored stays ignored. In a pipeline Ctrl-C is the command's to answer.
+    A signal that was ignored stays ignored. In a pipeline Ctrl-C is the command's to answer.
     """
 
     def forward(number: int, _frame: FrameType | None) -> None:
@@ -61,7 +61,7 @@ def forward_signals(names: tuple[str, ...], send: Callable[[int], None]) -> Iter
 
 
 def stop_ourselves(number: int) -> None:
-    """Stop as the command did, so that the shell takes its terminal back; until continued."""
+    """Stop our process group until continued, so that the shell takes its terminal back."""
     stop = number if number in (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU) else signal.SIGTSTP
     before = None
     with contextlib.suppress(ValueError):
