@@ -22,7 +22,6 @@ NOT_YET = (
     "disk/",
     "history/",
     "mcp_server/",
-    "ports/",
     "sql/",
     "web/",
     "wiring/",

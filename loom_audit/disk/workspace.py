@@ -12,7 +12,7 @@ from typing import BinaryIO, TypeVar, cast
 from loom_audit.disk.access import system
 from loom_audit.disk.access.identity import born_at, identity_at
 from loom_audit.disk.access.letter_case import folds_case
-from loom_audit.disk.access.opening import close_left_open
+from loom_audit.disk.access.opening import close_opened
 from loom_audit.disk.access.paths import (
     audit_errors,
     kind_of,
@@ -351,13 +351,13 @@ class DiskWorkspace:
         writable = [step for step in steps if self._is_writable(step.change.path)]
         return DiskReservation(self._beneath, writable, moves)
 
-    def close_left_open(self, left: OpenedFolder, mode: int) -> bool:
+    def close_opened(self, opened: OpenedFolder, mode: int) -> bool:
         try:
-            return close_left_open(self._beneath, left, mode)
+            return close_opened(self._beneath, opened, mode)
         except OSError as error:
             if error.errno in walking.GONE:
                 return False
-            raise to_audit_error(error, left.path) from error
+            raise to_audit_error(error, opened.path) from error
 
     def _is_writable(self, path: str) -> bool:
         try:
@@ -385,14 +385,14 @@ class DiskWorkspace:
         steps: Sequence[Replacement],
         done: dict[int, Displaced] | None = None,
         reserved: Reservation | None = None,
-        report: Report | None = None,
+        progress: Report | None = None,
     ) -> Sequence[Displaced]:
         for step in steps:
             self._check_writable(step.change.path)
         self._beneath.check_present()
         slots = reserved if isinstance(reserved, DiskReservation) else None
         done = {} if done is None else done
-        return bulk.replace_all(self._beneath, steps, done, slots, report)
+        return bulk.replace_all(self._beneath, steps, done, slots, progress)
 
     def rename(self, source: str, target: str, identity: str) -> None:
         for path in (source, target):

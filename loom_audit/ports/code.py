@@ -22,7 +22,7 @@ class FoundCode(Struct, frozen=True):
 
 
 class ReadCode(Struct, frozen=True):
-    """What can be found in a content; nothing when it is not text."""
+    """The definitions and lines of a content by which it is found; none when it is not text."""
 
     blob: BlobId
     language: str
@@ -45,14 +45,20 @@ class CodeIndex(Protocol):
     def update_listing(
         self, changes: Mapping[str, BlobId | None], *, after: int, head: int
     ) -> None:
-        """Change the listing where it is of `after`, an empty one for 0; None takes a path away."""
+        """Change which content is at which path, from the listing of `after` to that of `head`.
+
+        Nothing changes where the listing is not of `after`; 0 begins an empty one. A path with None
+        is taken away.
+        """
         ...
 
     def unread(self, limit: int) -> Sequence[tuple[BlobId, str]]:
-        """Listed contents that are not in the index yet, with their languages; at most `limit`."""
+        """The listed contents that are not indexed, with their languages; at most `limit`."""
         ...
 
-    def count_unread(self) -> int: ...
+    def count_unread(self) -> int:
+        """How many listed contents are not indexed yet."""
+        ...
 
     def add_contents(self, contents: Sequence[ReadCode]) -> None:
         """Add contents to the index, as one transaction."""

@@ -7,11 +7,12 @@ from loom_audit.model.files import BlobId
 
 
 class BlobStore(Protocol):
-    """Content by its SHA-256. Putting the same bytes twice is a no-op. Safe in any thread.
+    """Content by its SHA-256; safe in any thread. Putting the same bytes twice changes nothing.
 
     What was put can be read at once through the same store; it becomes durable with the next
     `append` of a log opened on it, in the same transaction. Content over the inline limit is
-    written, fsynced and renamed into the large-object store before `put` returns.
+    written, fsynced and renamed into the large-object store before `put` returns. StorageFailed
+    where the store cannot be read or written.
     """
 
     def put(self, content: bytes | BinaryIO, *, similar_to: BlobId | None = None) -> BlobId:
@@ -34,7 +35,7 @@ class BlobStore(Protocol):
         ...
 
     def open(self, blob: BlobId) -> BinaryIO:
-        """The content as a stream in bounded memory, checked when it is read to the end."""
+        """The content as a stream in bounded memory, checked at its end. NotFound, Corrupt."""
         ...
 
     def __contains__(self, blob: BlobId) -> bool: ...

@@ -72,15 +72,15 @@ class Evidence(Protocol):
         ...
 
     def events(self, after: int = 0, until: int | None = None) -> Iterator[Sequence[EventRow]]:
-        """The rows with `after < seq <= until` in order of seq, a few hundred at a time."""
+        """Batches of a few hundred rows, by seq, with `after < seq <= until`."""
         ...
 
     def payloads(self, after: int = 0, until: int | None = None) -> Iterator[PayloadRow]:
-        """The payloads of these events, in order of seq."""
+        """The payloads of the events with `after < seq <= until`, in order of seq."""
         ...
 
     def nodes(self) -> Iterator[Node]:
-        """Every stored node of the Merkle tree."""
+        """Every stored node of the Merkle tree, in any order."""
         ...
 
     def add_references(self, contents: Mapping[bytes, tuple[int, int]]) -> None:
@@ -99,7 +99,7 @@ class Evidence(Protocol):
         """
         ...
 
-    def differences(self, report: Report | None = None) -> Iterator[tuple[int | None, str]]:
+    def differences(self, progress: Report | None = None) -> Iterator[tuple[int | None, str]]:
         """Where projections differ from the log, as (seq if known, message)."""
         ...
 
@@ -113,11 +113,13 @@ class Evidence(Protocol):
         ...
 
     def damage(self) -> Iterator[str]:
-        """What is wrong with the database that holds the log, also in its other tables."""
+        """A sentence for each thing that is wrong with the database, whichever log it is of."""
         ...
 
     def empty_logs(self) -> Iterator[str]:
-        """The ids of other logs that have no events, as a kill while one is made leaves it."""
+        """The ids of other logs without events, which a kill at the making of a log leaves."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the database; no other method may be called after it."""
+        ...

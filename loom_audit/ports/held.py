@@ -1,4 +1,4 @@
-"""What a hook of another program reads when no process of ours answers it."""
+"""The sessions that are held, as a hook reads them when no process of ours answers it."""
 
 from typing import Protocol
 
@@ -6,17 +6,17 @@ from typing import Protocol
 class HeldSessions(Protocol):
     """The sessions that are held, as files that a hook finds by the client's id of its session.
 
-    A copy of what the log says, and never evidence.
+    The files are a copy of what the log says, and never evidence. StorageFailed, PermissionDenied.
     """
 
     def keep(self, session: str, text: str) -> None:
-        """Say why a session is held, durably. Nothing is written where that is said already."""
+        """Keep the reason why a session is held, durably; nothing is written where it is kept."""
         ...
 
     def get(self, session: str) -> str | None:
-        """What is said of a session; None for nothing."""
+        """The reason why a session is held; None when it is not."""
         ...
 
     def discard(self, session: str) -> None:
-        """Say nothing of a session any more."""
+        """Forget a session that is held no more, durably."""
         ...

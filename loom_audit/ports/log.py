@@ -16,6 +16,8 @@ Wanted = Callable[[Mapping[str, Any]], bool]
 
 
 class Clock(Protocol):
+    """The time of day, as events are stamped with it."""
+
     def now(self) -> datetime:
         """The present, in UTC, with microseconds."""
         ...
@@ -62,8 +64,8 @@ class EventLog(Protocol):
     def read(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
         """The events that match, in order of seq, with whole facts. Corrupt names the event.
 
-        Each is checked: its leaf by its hash, its payloads by the commitments in the leaf, and
-        the intention it names. That none is passed over is not: `stretch` checks that too.
+        Each event is checked: its leaf by its hash, its payloads by the commitments in the leaf,
+        and the intention that it names. That no event is passed over is checked by `stretch` alone.
         """
         ...
 
@@ -88,18 +90,21 @@ class EventLog(Protocol):
         ...
 
     def newest(self, kinds: Sequence[str], after: int) -> tuple[int, int]:
-        """The seq of the last event, and that of the last of these kinds behind `after`.
+        """The seq of the last event, and that of the last one of these kinds behind `after`.
 
-        0 for none. As listed: who goes by it reads that event.
+        0 for none. The rows are not checked: who goes by the result reads that event.
         """
         ...
 
     def tree_head(self) -> TreeHead:
-        """The Merkle root over all events."""
+        """The Merkle root over all events, and how many they are (RFC 9162 section 2.1)."""
         ...
 
     def listed_before(self, at: datetime) -> int:
-        """An event up to which none is listed as later than this; 0 when there is none."""
+        """A seq up to which no event is listed as later than a time; 0 when there is none.
+
+        The times are those of the rows, which are not checked.
+        """
         ...
 
 
@@ -107,11 +112,11 @@ class Heads(Protocol):
     """The tree heads of one log that are kept outside its store."""
 
     def kept(self) -> Sequence[TreeHead]:
-        """Oldest first. StorageFailed when they cannot be read."""
+        """The heads that were kept, oldest first. StorageFailed when they cannot be read."""
         ...
 
     def keep(self, head: TreeHead) -> None:
-        """Add one, durably, unless it is the last. StorageFailed when that fails."""
+        """Add a head, durably, unless it is the last. StorageFailed when that fails."""
         ...
 
 
@@ -119,11 +124,11 @@ class CallFilter(Struct, frozen=True):
     """Which calls to list, by the seq of their request: `after < requested < before`.
 
     `path` matches a changed path exactly or below it as a folder; `typed` is what a person types
-    of one, and matches also what only names it (`model.naming`). `failed_only` are those that
-    ended and not well; `since`/`until` are on the
-    time of the request; `ended_after` bounds the call's number. `partial_only` are those whose
-    coverage is not full. `words` are those that the call's tool, arguments, result and paths say,
-    all of them and in any order; the last may be the beginning of one.
+    of a path, and matches also what only names it (`model.naming`). `failed_only` are calls that
+    ended and not well; `since`/`until` are on the time of the request; `ended_after` bounds the
+    call's number. `partial_only` are calls whose coverage is not full. `words` are those that the
+    call's tool, arguments, result and paths say, all of them and in any order; the last may be the
+    beginning of one.
     """
 
     after: int = 0
@@ -149,33 +154,35 @@ class Projections(Protocol):
     """Tables derived from the log, written in the same transaction as the event. Read only."""
 
     def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
-        """Newest first, by the seq of their start."""
+        """The sessions that began before a seq, newest first."""
         ...
 
     def session(self, id: str) -> Session:
-        """One session by its id. NotFound."""
+        """The session of this id. NotFound."""
         ...
 
     def open_sessions(self) -> Sequence[Session]:
-        """Sessions that have not ended, oldest first."""
+        """The sessions that have not ended, oldest first."""
         ...
 
     def scope(self) -> Scope:
         """The scope as last accepted; the default one before the workspace is attached."""
         ...
 
-    def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]: ...
+    def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
+        """The calls that match, by the seq of their request."""
+        ...
 
     def call_at(self, seq: int) -> Call:
         """The call that the event of this seq belongs to. NotFound for an event without one."""
         ...
 
     def call(self, session: str, call_id: str) -> Call:
-        """One call by its session and id. NotFound."""
+        """The call of this session and call id. NotFound."""
         ...
 
     def open_calls(self) -> Sequence[Call]:
-        """Calls requested and not finished, oldest first."""
+        """The calls that were requested and are not finished, oldest first."""
         ...
 
     def changes(
@@ -207,7 +214,7 @@ class Projections(Protocol):
         typed: str | None = None,
         limit: int = 100,
     ) -> Sequence[OutsideChange]:
-        """What changed without a call, newest first; of paths that are meant by what was typed."""
+        """The changes without a call, newest first; with `typed` of paths that it means."""
         ...
 
     def tree(self, at: int | None = None) -> dict[str, FileState]:
@@ -215,18 +222,18 @@ class Projections(Protocol):
         ...
 
     def state(self, path: str, at: int | None = None) -> FileState | None:
-        """One path of that tree."""
+        """The state of one path in the tree after event `at`; None when absent."""
         ...
 
     def tree_since(self, point: int, paths: Collection[str]) -> dict[str, FileState | None]:
-        """What the tree at the head has at these paths, and where it is not as listed at a point.
+        """The states of these paths at the head, where the path changed since a point's listing.
 
-        None for what it does not have. At point 0 nothing is listed.
+        None for a path that the tree does not have. At point 0 nothing is listed.
         """
         ...
 
     def followed(self) -> int:
-        """The last event that any of the tables tells of; 0 for none."""
+        """The seq of the last event that any of the tables tells of; 0 for none."""
         ...
 
     def untracked(self, at: int | None = None) -> set[str]:
@@ -238,11 +245,11 @@ class Projections(Protocol):
         ...
 
     def keyframe(self, point: int) -> tuple[dict[str, FileState], set[str]]:
-        """What is listed there, and what is untracked there. NotFound where none is kept."""
+        """The tree that is listed at a point, and what is untracked then. NotFound."""
         ...
 
     def checkpoints(self) -> Sequence[Checkpoint]:
-        """Newest first; a name marked again appears once, with its newest point."""
+        """The checkpoints, newest first; a name marked again stands once, with its newest point."""
         ...
 
     def reverted(self) -> Mapping[int, int]:
@@ -250,5 +257,5 @@ class Projections(Protocol):
         ...
 
     def lowered(self, number: int) -> Sequence[int]:
-        """The events that lowered the coverage of the call of this number, in order."""
+        """The seqs of the events that lowered the coverage of a call, in order."""
         ...

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from loom_audit.model.events import Lease
 
 Confinement = Literal["required", "preferred", "off"]
-"""Run it confined or not at all; confined if this machine can; not confined."""
+"""Whether a command runs confined or not at all; confined if this machine can; unconfined."""
 
 
 class Limits(Struct, frozen=True):
@@ -62,10 +62,10 @@ class Command(Struct, frozen=True):
 class CommandResult(Struct, frozen=True):
     """How a command ended: exit code (128+n by signal n), streams, surviving processes.
 
-    `stdout_bytes` and `stderr_bytes` count what was written, kept or not. `survivors` are
-    processes that were still alive at its end and were killed, as `pid name`, and `kept` the
-    pids of those that were left alive. `sandbox` is the
-    backend that ran it; `unconfined` is why it was not confined though that was preferred.
+    `duration` is in microseconds. `stdout_bytes` and `stderr_bytes` count what was written, kept or
+    not. `survivors` are processes that were still alive at its end and were killed, as `pid name`,
+    and `kept` the pids of those that were left alive. `sandbox` is the backend that ran it;
+    `unconfined` is why it was not confined though that was preferred.
     """
 
     exit_code: int
@@ -83,7 +83,7 @@ class CommandResult(Struct, frozen=True):
 
 
 class Moments(Struct, frozen=True):
-    """What a runner asks, at two moments of a command, of whoever waits for the command.
+    """The two moments of a command at which a runner asks whoever waits for the command.
 
     `start` is called once, while the helper processes are starting; the command starts after it,
     and its time counts from then. When it raises, the command does not run. `cancelled` is polled;
@@ -104,7 +104,7 @@ class Runner(Protocol):
         ...
 
     def run(self, root: str, command: Command, moments: Moments = Moments()) -> CommandResult:
-        """Run in `root`.
+        """Run a command with the directory `root` as its workspace.
 
         ExecutionFailed when it cannot be started. When our own process dies the tree dies.
         """
@@ -115,11 +115,11 @@ class Lock(Protocol):
     """OS locks by name: across processes and threads, released when the holder's process dies."""
 
     def hold(self, name: str, *, timeout: float = 30.0) -> AbstractContextManager[None]:
-        """Wait for it, then hold it to the end of the block. Conflict when the time is up.
+        """Wait for a lock, then hold it to the end of the block. Conflict when the time is up.
 
-        Not re-entrant. AuditUnavailable where locks cannot be made, so nothing can be recorded.
-        Within the block, as in one that is `uninterrupted`, no signal interrupts; one that comes
-        while it is waited for ends the wait with Conflict.
+        Not re-entrant; `timeout` in seconds. AuditUnavailable where locks cannot be made, so
+        nothing can be recorded. Within the block, as in one that is `uninterrupted`, no signal
+        interrupts; a signal that comes while the lock is waited for ends the wait with Conflict.
         """
         ...
 
@@ -132,18 +132,21 @@ class Lock(Protocol):
         ...
 
     def answer_signals(self, *, whole: bool = False) -> None:
-        """Answer one that was kept back, unless something `uninterrupted` was done in the block.
+        """Answer a signal that was kept back, unless the block holds an `uninterrupted` step.
 
         What was done may be said to be `whole`: nothing is lost when the block ends here.
         """
         ...
 
     def acquire(self, name: str) -> Callable[[], None]:
-        """Take it at once and keep it until the returned function is called. Conflict if held."""
+        """Take a lock at once and keep it until the returned function is called.
+
+        Conflict when it is held, AuditUnavailable as in `hold`.
+        """
         ...
 
     def is_held(self, name: str) -> bool:
-        """Whether a running process or thread holds it."""
+        """Whether a running process or thread holds the lock."""
         ...
 
 
@@ -151,9 +154,10 @@ class Processes(Protocol):
     """Processes of other programs, as far as they can be seen from here."""
 
     def lease(self, pid: int | None, seconds: int) -> Lease:
-        """A lease for a process that runs now, or None for one that is not known.
+        """A lease for a process that runs now, or for one that is not known (None).
 
-        What cannot be found out of it is left empty. NotFound when it does not run.
+        What cannot be found out of it is left empty; `seconds` is for how long the lease holds
+        where the process cannot be seen. NotFound when it does not run.
         """
         ...
 
@@ -169,25 +173,25 @@ class Processes(Protocol):
     def asker(self, pid: int) -> tuple[int | None, Sequence[int]]:
         """The program that started a process, None when it is not known.
 
-        And that process, with the shells between the two.
+        The second value is that process, with the shells between the two.
         """
         ...
 
     @property
     def place(self) -> str:
-        """Where pids are those of the same processes: a boot and a namespace; empty: unknown."""
+        """The boot and the namespace within which a pid names one process; "" where unknown."""
         ...
 
     def running(self) -> Collection[int]:
         """The pids of all processes that can be seen."""
         ...
 
-    def left_behind(
+    def left_running(
         self, before: Collection[int], folder: str, *, by: int | None = None
     ) -> tuple[Sequence[str], Collection[int]]:
         """The processes that a program, by default ours, started since and that still run.
 
-        And the pids of those that were there and ended before it was seen whose they are.
+        The second value are the pids of those that ended before it was seen whose they are.
 
         `before` were running then. They are its descendants, and of what lost its parent
         what is of the program's process group or session, or works in the folder. Not those
@@ -198,25 +202,25 @@ class Processes(Protocol):
     def beside(self, tasks: Iterable[str], asking: Collection[int]) -> Collection[str]:
         """Those of these processes that are a program's hooks beside the one that asks.
 
-        `asking` is that one with its shells. They are the program's, too, and began when it did
-        or later; so did what they started.
+        `asking` is the hook that asks with its shells. The others are the program's, too, and began
+        when it did or later; so did what they started.
         """
         ...
 
     def thread(self, number: int) -> str:
-        """A thread of our own process, by the number that the system gave it."""
+        """The task `PID/TID` of a thread of our own process, by the number of the system."""
         ...
 
     def activity(self, tasks: Iterable[str]) -> Mapping[str, Any]:
         """What processes and threads did until now, and what they started, as JSON.
 
         A task is a process `PID` or a thread `PID/TID`. Where it is the same later, the task did
-        not run. None of one that cannot be seen; one that has ended is left out.
+        not run. The value is None for a task that cannot be seen; one that has ended is left out.
         """
         ...
 
     def title(self, task: str) -> str:
-        """A task for people: its pid and name."""
+        """The pid and name of a task, for people."""
         ...
 
 
@@ -230,3 +234,4 @@ class Progress(Struct, frozen=True):
 
 
 Report = Callable[[Progress], None]
+"""What is told of the progress of long work, now and then."""

@@ -1,4 +1,4 @@
-"""Replacing what is at a path: what is to be done, what is displaced, and under which names."""
+"""Replacing what is at a path: the steps, what each displaces, and the names of temporaries."""
 
 from collections.abc import Callable
 from typing import BinaryIO, Protocol
@@ -10,7 +10,7 @@ from loom_audit.model.files import FileChange, FileState
 
 
 class Displaced(Protocol):
-    """What a replace displaced, still on disk under a temporary name."""
+    """What a replacement displaced, still on disk under a temporary name."""
 
     @property
     def state(self) -> FileState | None:
@@ -23,22 +23,25 @@ class Displaced(Protocol):
         ...
 
     def open(self) -> BinaryIO:
-        """Its content (a symlink's target), for putting into the blob store."""
+        """The displaced content (of a symlink its target), for putting into the blob store.
+
+        FileNotFound when what was displaced has no content.
+        """
         ...
 
     def discard(self) -> None:
-        """Delete it; the replacement stands."""
+        """Delete what was displaced; the replacement stands."""
         ...
 
     def discard_unchanged(self) -> bool:
-        """Delete it if its content is still that of `state`; else nothing, and False.
+        """Delete what was displaced if its content is still that of `state`; False when it is not.
 
-        Its content is read once more for that, after a short wait for who still writes into it.
+        The content is read once more for that, after a short wait for who still writes into it.
         """
         ...
 
     def put_back(self) -> None:
-        """Exchange it with the replacement again and delete the replacement.
+        """Exchange what was displaced with the replacement again, and delete the replacement.
 
         Conflict, with nothing changed, when the replacement has been changed or replaced
         itself; what was displaced can still be read by `open`.
@@ -61,11 +64,11 @@ class Replacement(Struct, frozen=True):
 
 
 class Reservation(Protocol):
-    """What some changes need on disk: temporaries, most of them made already, and empty."""
+    """The temporaries that some changes need on disk, most of them made already, and empty."""
 
     @property
     def temporaries(self) -> tuple[Temporary, ...]:
-        """What may be found under these names: the new file, and later the one it displaces."""
+        """The names of the temporaries, with the new file and later the one that it displaces."""
         ...
 
     @property
@@ -77,5 +80,5 @@ class Reservation(Protocol):
         ...
 
     def release(self) -> None:
-        """Delete those that were not used."""
+        """Delete the temporaries that were not used."""
         ...

@@ -5,17 +5,19 @@ from typing import Protocol
 
 
 class TranscriptFile(Protocol):
-    """One such file, which need not be there yet, read as it grows."""
+    """A transcript, whose file need not be there yet, read as it grows."""
 
     def read(self) -> Sequence[bytes]:
         """The whole lines written since the last read, without their ends.
 
-        From the beginning when another file has its place; none while it cannot be read.
+        The lines begin anew when another file has the place; none while the file cannot be read.
         """
         ...
 
     def wait(self, seconds: float) -> bool:
-        """Whether something may have been written, as soon as it is, at most so long."""
+        """Wait for a line for at most so many seconds; whether something may have been written."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release what watches the file."""
+        ...

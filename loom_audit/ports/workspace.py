@@ -35,9 +35,9 @@ OPAQUE = 0o170000
 
 
 def opaque_stamp(identity: str, inode: int) -> Stamp:
-    """The stamp of what is an opaque entry: which one it is, and nothing of its times.
+    """The stamp of an opaque entry: which one it is, and nothing of its times.
 
-    Two of one inode and of different identities differ.
+    Two entries of one inode and of different identities have different stamps.
     """
     if not identity:
         return Stamp(OPAQUE, 0, 0, 0, inode)
@@ -52,7 +52,7 @@ class Stamps:
     """The stamps last seen, the files' by folder so that a folder is compared in one step.
 
     `files` maps a folder to its names, `unsettled` are the paths whose stamp has no mode and so
-    equals none that is seen. They are not to be changed from outside.
+    equals none that is seen. The three are not to be changed from outside.
     """
 
     __slots__ = ("directories", "files", "unsettled")
@@ -64,7 +64,7 @@ class Stamps:
 
     @classmethod
     def of(cls, seen: Iterable[tuple[str, Stamp]]) -> "Stamps":
-        """The stamps of these paths, each of which comes once."""
+        """The stamps of these paths, of which no path comes twice."""
         stamps = cls()
         files, directories, unsettled = stamps.files, stamps.directories, stamps.unsettled
         for path, stamp in seen:
@@ -96,6 +96,7 @@ class Stamps:
             self.directories.pop(path, None)
 
     def get(self, path: str) -> Stamp | None:
+        """The stamp of a path; None when none was seen there."""
         folder, _, name = path.rpartition("/")
         return self.files.get(folder, {}).get(name) or self.directories.get(path)
 
@@ -103,6 +104,7 @@ class Stamps:
         return isinstance(path, str) and self.get(path) is not None
 
     def forget(self, path: str) -> None:
+        """Take a path out, so that it is as if it had not been seen."""
         folder, _, name = path.rpartition("/")
         self.directories.pop(path, None)
         self.unsettled.discard(path)
@@ -119,7 +121,7 @@ class Stamps:
 
 
 class StampedPaths:
-    """Paths with their stamps, which are packed: there may be as many as there are files."""
+    """Paths with their stamps, packed: there may be as many as there are files."""
 
     def __init__(self) -> None:
         self._paths: list[str] = []
@@ -135,21 +137,23 @@ class StampedPaths:
                 yield path, _unpacked(stamp)
 
     def add(self, path: str, stamp: Stamp) -> None:
+        """Add a path with its stamp behind the others."""
         self._paths.append(path)
         self._stamps.append(marshal.dumps((*stamp,)))
 
     def copy(self) -> "StampedPaths":
-        """The same paths, of which none is taken with these."""
+        """A copy, from which taking takes nothing away here."""
         copied = StampedPaths()
         copied.extend(self)
         return copied
 
     def extend(self, others: "StampedPaths") -> None:
+        """Add the paths of others behind these, with those of them that were taken."""
         self._paths += others._paths
         self._stamps += others._stamps
 
     def take(self) -> Iterator[tuple[str, Stamp]]:
-        """Each in turn; it is taken when the next one is asked for."""
+        """Each path with its stamp in turn; it is taken when the next one is asked for."""
         for n, path in enumerate(self._paths):
             yield path, _unpacked(self._stamps[n])
             self._stamps[n] = b""
@@ -221,21 +225,26 @@ class Workspace(Protocol):
         ...
 
     def make_again(self) -> None:
-        """Make the directory where it was deleted; nothing where it is there."""
+        """Make the directory anew where it was deleted; nothing happens where it is there."""
         ...
 
     def is_mounted(self, folder: str) -> bool:
-        """Whether a folder is, or lies in, what is mounted inside: `walk` does not go there."""
+        """Whether a folder is, or lies in, what is mounted inside, where `walk` does not go."""
         ...
 
-    def mtime(self, path: str) -> datetime: ...
+    def mtime(self, path: str) -> datetime:
+        """When a content was last modified; symlinks inside are followed. FileNotFound."""
+        ...
 
     def open(self, path: str) -> BinaryIO:
-        """A regular file's content, symlinks inside followed. FileNotFound, PermissionDenied."""
+        """The content of a regular file, symlinks inside followed.
+
+        FileNotFound, PermissionDenied; InvalidPath for what is not a regular file.
+        """
         ...
 
     def read(self, path: str, limit: int | None = None) -> bytes:
-        """At most `limit` bytes of it."""
+        """At most `limit` bytes of a regular file, all of them by default. Errors as of `open`."""
         ...
 
     def identity(self, path: str) -> str:
@@ -247,9 +256,9 @@ class Workspace(Protocol):
         ...
 
     def changed_at(self, path: str) -> int | None:
-        """When what is at the path was last changed in any way (ctime), in ns since 1970.
+        """When what is at a path was last changed in any way (ctime), in ns since 1970.
 
-        Of a folder, when a name in it came or went, too. None when it is absent.
+        A folder changes also when a name in it comes or goes. None when nothing is at the path.
         """
         ...
 
@@ -280,19 +289,19 @@ class Workspace(Protocol):
         ...
 
     def read_link(self, path: str) -> bytes:
-        """The bytes of a symlink's target."""
+        """The target of a symlink, as bytes. InvalidPath when something else is there."""
         ...
 
     def list(self, path: str = "") -> Sequence[tuple[str, Stamp]]:
-        """Names and stamps in a directory, sorted by name."""
+        """The names in a directory with their stamps, sorted by name. NotADirectory."""
         ...
 
     def walk(
         self, scope: Scope, known: Container[str], path: str = "", *, opaque: bool = False
     ) -> Iterator[tuple[str, Stamp | str]]:
-        """Every path in scope below `path`, parents before children; with `opaque` also entries
-        that are not entered, as `differences` has them.
+        """Every path in scope below `path`, parents before children.
 
+        With `opaque` also those of the entries that are not entered, as `differences` has them.
         A str instead of a stamp is the reason why the path (and all below it) cannot be
         recorded: `unreadable`, `not a file: fifo`, `mount`, `store`.
 
@@ -301,7 +310,7 @@ class Workspace(Protocol):
         ...
 
     def watch(self) -> Watch:
-        """A watch, with which nothing was looked at yet."""
+        """A watch of this workspace, with which nothing was looked at yet."""
         ...
 
     def differences(
@@ -311,12 +320,12 @@ class Workspace(Protocol):
         left_out: LeftOutFiles | None = None,
         watch: Watch | None = None,
     ) -> Iterator[tuple[str, Stamp | str | None]]:
-        """As `walk`, but without the paths whose stamp is the known one, and with opaque entries.
+        """The paths of `walk` whose stamp is not the known one, and the opaque entries.
 
-        These are the folders that are out of scope in a folder that is not, and `.git` whatever
-        it is, but not our temporaries; their stamp is an `opaque_stamp`. None for a known path
-        that was not found, also when a folder above it cannot be read. `left_out` is given how many
-        files are left out and their bytes; it is complete once the iteration has ended.
+        Opaque entries are the folders that are out of scope in a folder that is not, and `.git`
+        whatever it is, but not our temporaries; their stamp is an `opaque_stamp`. None for a known
+        path that was not found, also when a folder above it cannot be read. `left_out` is given how
+        many files are left out and their bytes; it is complete once the iteration has ended.
         """
         ...
 
@@ -328,10 +337,11 @@ class Workspace(Protocol):
         """
         ...
 
-    def close_left_open(self, left: OpenedFolder, mode: int) -> bool:
+    def close_opened(self, opened: OpenedFolder, mode: int) -> bool:
         """Give a folder that a crash left open this mode; False where it is not there so.
 
-        It is the one that was opened, still has the mode that this gave it, and is of this account.
+        The folder is the one that was opened, still has the mode that opening gave it, and is of
+        this account.
         """
         ...
 
@@ -362,15 +372,15 @@ class Workspace(Protocol):
         steps: Sequence[Replacement],
         done: dict[int, Displaced] | None = None,
         reserved: Reservation | None = None,
-        report: Report | None = None,
+        progress: Report | None = None,
     ) -> Sequence[Displaced]:
-        """Many in two phases: all temporaries, one sync, all exchanges, one sync.
+        """Carry out many steps in two phases: all temporaries, one sync, all exchanges, one sync.
 
         Order: deletions of files, directories deepest first, then directories made outermost
         first, then files, then links. What is displaced is handed back in the order of `steps`.
         When a step fails, those already exchanged stay, and the error's details name it as `path`,
         and how many were done as `done`; the dict `done` then holds what each of them
-        displaced, by the step's number. `report` is told of each phase now and then.
+        displaced, by the step's number. `progress` is told of each phase now and then.
         """
         ...
 
@@ -386,13 +396,13 @@ class Workspace(Protocol):
         ...
 
     def leftovers(self) -> Sequence[str]:
-        """Temporary files of ours that a crash left behind, as workspace paths."""
+        """The temporary files of ours that a crash left behind, as workspace paths, sorted."""
         ...
 
     def remove_leftover(self, path: str, identity: str) -> None:
-        """Delete such a file while it is the one of this identity; a folder only when empty.
+        """Delete a leftover while it is the one of this identity; a folder only when empty.
 
-        InvalidPath for what is not named like a temporary, Conflict for another one.
+        InvalidPath for what is not named like a temporary, Conflict for another file.
         """
         ...
 
@@ -412,7 +422,7 @@ class IndexEntry(NamedTuple):
 class ChangeIndex(Protocol):
     """A cache beside the workspace: what a path looked like when its content was last recorded.
 
-    Losing it costs one full hash and nothing else. `head` is the seq up to which it knows;
+    Losing it costs one full hash and nothing else. `head` is the seq up to which the index knows;
     it advances only after the commit that recorded the content. Racy stamps are stored like others:
     they differ from every later one (see Stamp). `update` with nothing new writes nothing.
     """
@@ -421,27 +431,33 @@ class ChangeIndex(Protocol):
         """All entries; the caller may keep and mutate the dict."""
         ...
 
-    def get(self, path: str) -> IndexEntry | None: ...
+    def get(self, path: str) -> IndexEntry | None:
+        """The entry of one path; None when there is none."""
+        ...
 
     def update(self, entries: Mapping[str, IndexEntry | None], *, head: int) -> None:
         """Set entries (None deletes) and the head, as one transaction; not durable."""
         ...
 
-    def head(self) -> int: ...
+    def head(self) -> int:
+        """The seq of the last event that the index has followed; 0 for an empty index."""
+        ...
 
-    def clear(self) -> None: ...
+    def clear(self) -> None:
+        """Forget every entry and the head."""
+        ...
 
-    def set_aside(self) -> None:
-        """As `clear`, for one that is ahead of the log: how far it had followed stays known."""
+    def displace(self) -> None:
+        """Clear an index that is ahead of the log; how far it had followed stays known."""
         ...
 
     def most_seen(self) -> int:
-        """The largest head that it has, or had when it was set aside."""
+        """The largest head that the index has, or had when it was displaced."""
         ...
 
 
 class Looks(Protocol):
-    """What was seen when a call began that may be ended by another process, until it ends.
+    """What was seen when a call began that another process may end, kept until that end.
 
     A cache on the machine that has the workspace: losing it lowers the call's coverage.
     """
@@ -454,4 +470,6 @@ class Looks(Protocol):
         """What is kept under the name; None when nothing is, or it cannot be read."""
         ...
 
-    def discard(self, name: str) -> None: ...
+    def discard(self, name: str) -> None:
+        """Forget what is kept under the name; nothing happens when nothing is."""
+        ...

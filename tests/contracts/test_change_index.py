@@ -65,7 +65,7 @@ def test_an_index_set_aside_is_empty_and_how_far_it_had_followed_is_known(
     index: ChangeIndex,
 ) -> None:
     index.update({"a": ONE}, head=9)
-    index.set_aside()
+    index.displace()
     assert (index.load(), index.head(), index.most_seen()) == ({}, 0, 9)
     index.update({"a": ONE}, head=3)
     assert (index.head(), index.most_seen()) == (3, 9)

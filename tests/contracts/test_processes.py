@@ -229,13 +229,13 @@ def test_what_is_left_behind_was_started_since_and_is_of_the_program(
     )
     daemon = int(detached.stdout)
     try:
-        found, _ = processes.left_behind(before, str(tmp_path))
+        found, _ = processes.left_running(before, str(tmp_path))
         assert sorted(map(int, found)) == sorted([mine.pid, daemon])
-        assert [*processes.left_behind(before, "/elsewhere")[0]] == [str(mine.pid)]
-        assert [*processes.left_behind(before, "/elsewhere", by=mine.pid)[0]] == []
-        assert [*processes.left_behind(processes.running(), str(tmp_path))[0]] == []
+        assert [*processes.left_running(before, "/elsewhere")[0]] == [str(mine.pid)]
+        assert [*processes.left_running(before, "/elsewhere", by=mine.pid)[0]] == []
+        assert [*processes.left_running(processes.running(), str(tmp_path))[0]] == []
         supervised = LinuxProcesses(supervised="sleep")
-        assert [*supervised.left_behind(before, "/elsewhere")[0]] == []
+        assert [*supervised.left_running(before, "/elsewhere")[0]] == []
     finally:
         os.kill(daemon, signal.SIGKILL)
 
@@ -244,4 +244,4 @@ def test_what_ended_while_it_was_read_is_told_and_what_is_hidden_is_not(tmp_path
     """A process is listed, and when it is looked at it is not there; or it is another user's."""
     (tmp_path / "1").mkdir()
     (tmp_path / str(2**30)).mkdir()
-    assert LinuxProcesses(tmp_path).left_behind((), "/") == ([], [2**30])
+    assert LinuxProcesses(tmp_path).left_running((), "/") == ([], [2**30])

@@ -35,7 +35,7 @@ class MemoryChangeIndex:
     def clear(self) -> None:
         self._entries, self._head = {}, 0
 
-    def set_aside(self) -> None:
+    def displace(self) -> None:
         self._set_aside = self._head
         self.clear()
 

@@ -299,7 +299,7 @@ class MemoryWorkspace:
     def reserve(self, steps: Sequence[Replacement], moves: Sequence[Move] = ()) -> Reservation:
         return _NothingReserved()
 
-    def close_left_open(self, left: OpenedFolder, mode: int) -> bool:
+    def close_opened(self, opened: OpenedFolder, mode: int) -> bool:
         return False
 
     def replace(
@@ -373,7 +373,7 @@ class MemoryWorkspace:
         steps: Sequence[Replacement],
         done: dict[int, Displaced] | None = None,
         reserved: Reservation | None = None,
-        report: Report | None = None,
+        progress: Report | None = None,
     ) -> Sequence[Displaced]:
         done = {} if done is None else done
         for step in steps:

@@ -55,7 +55,7 @@ def close_folder(beneath: RootDirectory, folder: str, was: os.stat_result) -> No
             _close(descriptor, was)
 
 
-def close_left_open(beneath: RootDirectory, left: OpenedFolder, mode: int) -> bool:
+def close_opened(beneath: RootDirectory, left: OpenedFolder, mode: int) -> bool:
     """Give a folder that was left open this mode; False where it is another one, or not open."""
     with closing_fd(beneath.open_folder(left.path, readable=False)) as descriptor:
         found = os.fstat(descriptor)

@@ -103,7 +103,7 @@ class DiskChangeIndex:
             self._reset()
             self._rewrite()
 
-    def set_aside(self) -> None:
+    def displace(self) -> None:
         with self._mutex, audit_errors(self._path), self._open_for_writing():
             with suppress(FileNotFoundError):
                 os.replace(self._path, self._path + _AHEAD)

@@ -92,7 +92,7 @@ class LinuxProcesses:
             return {int(name) for name in os.listdir(self._proc) if name.isdigit()}
         return ()
 
-    def left_behind(
+    def left_running(
         self, before: Collection[int], folder: str, *, by: int | None = None
     ) -> tuple[Sequence[str], Collection[int]]:
         new = {*self.running()}.difference(before)

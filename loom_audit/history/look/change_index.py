@@ -22,7 +22,7 @@ def catch_up(attachment: Attachment) -> Stamps:
     """
     seen, head = attachment.process.last_seen, attachment.on_disk.index.head()
     if head != seen.head and head > attachment.log.head():
-        attachment.on_disk.index.set_aside()  # verification tells of it
+        attachment.on_disk.index.displace()  # verification tells of it
         head, seen.head = 0, -1
     elif seen.head < 0 and head and not _is_of_this_log(attachment):
         attachment.on_disk.index.clear()

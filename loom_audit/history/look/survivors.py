@@ -214,7 +214,7 @@ class Running(Struct, frozen=True):
     ) -> tuple[Activity, Collection[str]]:
         """What is left at this moment, and all that was seen of it, also what ended meanwhile."""
         attachment, processes = self.attachment, self.attachment.on_disk.processes
-        started, gone = processes.left_behind(before, attachment.on_disk.workspace.root, by=by)
+        started, gone = processes.left_running(before, attachment.on_disk.workspace.root, by=by)
         own = [task for task in started if all(int(task) in others for others in beside)]
         if own:
             of_others = self.activity(self.kept()).values()

@@ -98,7 +98,7 @@ def close_opened(attachment: Attachment, call: Call) -> bool:
         closed = is_directory(wanted) and (wanted == recorded or recorded is None)
         mode = wanted.mode if wanted and closed else one.mode
         if not (is_directory(wanted) and wanted and wanted.mode == one.mode | OPENED):
-            attachment.on_disk.workspace.close_left_open(one, mode)
+            attachment.on_disk.workspace.close_opened(one, mode)
     return bool(folders)
 
 
