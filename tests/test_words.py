@@ -19,7 +19,6 @@ NOT_YET = (
     "api/",
     "cli/",
     "clients/",
-    "disk/",
     "history/",
     "mcp_server/",
     "sql/",

@@ -61,8 +61,8 @@ _CHUNK = 1 << 20
 class DiskWorkspace:
     """A `ports.Workspace` on disk. Usable from any thread; writers hold the workspace lock.
 
-    `exclude` are absolute paths (the store, other workspaces) that are never recorded nor
-    written; `calls` are the system calls to use, by default all this kernel has. One that was
+    `exclude` are absolute paths (the store, other workspaces) that are never recorded nor written;
+    `calls` are the system calls to use, by default all this kernel has. A workspace that was
     `deleted` is empty until it is made again.
     """
 
@@ -88,6 +88,7 @@ class DiskWorkspace:
 
     @property
     def root(self) -> str:
+        """The real path of the directory, as it was when it was opened."""
         return self._beneath.real
 
     def close(self) -> None:
@@ -97,6 +98,7 @@ class DiskWorkspace:
     # --- paths ----------------------------------------------------------------------------
 
     def relative(self, path: str) -> str:
+        """The workspace path of a path as written, by its text alone. InvalidPath."""
         if path.startswith("/"):
             inside = self._beneath.relative_to_root("/" + os.path.normpath(path).lstrip("/"))
             if inside is None:
@@ -107,6 +109,7 @@ class DiskWorkspace:
         return normalize(path)
 
     def resolve(self, path: str) -> str:
+        """The workspace path behind the links of a path. InvalidPath where one leads outside."""
         with audit_errors(path):
             return normalize(self._beneath.resolve(normalize(path)))
 
@@ -138,6 +141,7 @@ class DiskWorkspace:
     # --- reading --------------------------------------------------------------------------
 
     def stamp(self, path: str) -> Stamp | None:
+        """The stamp of an lstat(2), None when absent or when a folder on the way is a link."""
         try:
             found = lstat(self._beneath, path)
         except (FileNotFoundError, NotADirectoryError):
@@ -147,22 +151,27 @@ class DiskWorkspace:
         return None if found is None else stamp_of(found)
 
     def stamps(self, paths: Sequence[str]) -> Sequence[Stamp | None]:
+        """The stamps of many paths; a folder is opened once for paths that follow each other."""
         seen = lstat_each(self._beneath, paths)
         return [None if found is None else stamp_of(found) for found in seen]
 
     def is_deleted(self) -> bool:
+        """Whether the open directory has no name any more, and nothing is in its place."""
         with audit_errors(""):
             return self._beneath.is_deleted
 
     def make_again(self) -> None:
+        """Make the directory, and those above it, where it was deleted; durably."""
         with audit_errors(""):
             self._beneath.make_again()
 
     def is_mounted(self, folder: str) -> bool:
+        """Whether openat2(2) finds a mount on the way to a folder, or /proc lists one there."""
         with audit_errors(folder):
             return self._beneath.is_mounted(normalize(folder))
 
     def mtime(self, path: str) -> datetime:
+        """The st_mtime of what a path leads to, in UTC. FileNotFound."""
         with audit_errors(path):
             descriptor = self._beneath.open(normalize(path), system.O_PATH)
             try:
@@ -198,9 +207,11 @@ class DiskWorkspace:
         return found.st_mode
 
     def open(self, path: str) -> BinaryIO:
+        """A stream of a regular file, whose descriptor was checked to be one."""
         return cast(BinaryIO, os.fdopen(self._open(path)[0], "rb"))
 
     def read(self, path: str, limit: int | None = None) -> bytes:
+        """At most `limit` bytes of a regular file, read by as few calls as its size takes."""
         descriptor, seen = self._open(path)
         parts = []
         rest = sys.maxsize if limit is None else limit
@@ -216,15 +227,18 @@ class DiskWorkspace:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def identity(self, path: str) -> str:
+        """The identity by the kernel's file handle, else by inode and time of birth; "" without."""
         return self._ask(path, identity_at) or ""
 
     def changed_at(self, path: str) -> int | None:
+        """The st_ctime of what is at a path, in ns; None when absent or out of reach."""
         with suppress(OSError):
             found = lstat(self._beneath, path)
             return None if found is None else found.st_ctime_ns
         return None
 
     def born(self, path: str) -> int | None:
+        """The time of birth of statx(2), in ns; None where it is not known."""
         return self._ask(path, born_at)
 
     def _ask(self, path: str, question: Callable[[int, bytes], T]) -> T | None:
@@ -242,6 +256,7 @@ class DiskWorkspace:
             os.close(folder)
 
     def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp, Attributes]:
+        """At most `size` bytes, then stamp and attributes by the same descriptor."""
         descriptor, _ = self._open(path)
         try:
             with audit_errors(path):
@@ -256,6 +271,7 @@ class DiskWorkspace:
             os.close(descriptor)
 
     def links(self, path: str) -> int:
+        """The st_nlink of what is at a path; 0 when absent."""
         with audit_errors(path):
             try:
                 found = lstat(self._beneath, normalize(path))
@@ -264,15 +280,18 @@ class DiskWorkspace:
         return 0 if found is None else found.st_nlink
 
     def attributes(self, path: str) -> Attributes:
+        """The attributes of a file or folder, a symlink not followed. FileNotFound."""
         with audit_errors(path):
             return attributes.attributes_at(location_of(OpenFolders(self._beneath), path))
 
     def attributes_of_new(self, path: str, mode: int) -> Attributes:
+        """The attributes by the default access control list of the folder above a path."""
         with audit_errors(path):
             acl = inherited_acl(OpenFolders(self._beneath), split(path)[0], mode)
         return Attributes(own_mode(mode, acl), acl is not None, 1, "")
 
     def read_link(self, path: str) -> bytes:
+        """The target of a symlink, as bytes. InvalidPath when something else is there."""
         parent, name = split(path)
         with audit_errors(path):
             folder = self._beneath.open_folder(parent, readable=False)
@@ -289,6 +308,7 @@ class DiskWorkspace:
                 os.close(folder)
 
     def list(self, path: str = "") -> Sequence[tuple[str, Stamp]]:
+        """The names in a directory with their stamps, sorted; what vanishes is left out."""
         found = []
         with audit_errors(path):
             self._beneath.check()
@@ -308,11 +328,13 @@ class DiskWorkspace:
     def walk(
         self, scope: Scope, known: Container[str], path: str = "", *, opaque: bool = False
     ) -> Iterator[tuple[str, Stamp | str]]:
+        """Every path in scope below a path, folders before what is in them."""
         self._beneath.check()
         scan = walking.Scan(self._beneath, scope, known, self._unrecordable(), opaque=opaque)
         return walking.walk(scan, path)
 
     def watch(self) -> DiskWatch:
+        """A watch by inotify(7), with which nothing was looked at yet."""
         return DiskWatch(self._beneath)
 
     def differences(
@@ -322,6 +344,7 @@ class DiskWorkspace:
         left_out: LeftOutFiles | None = None,
         watch: Watch | None = None,
     ) -> Iterator[tuple[str, Stamp | str | None]]:
+        """The paths whose stamp is not the known one, by the folders that a watch tells of."""
         self._beneath.check()
         watched = watch if isinstance(watch, DiskWatch) else None
         if self._beneath.is_deleted:
@@ -348,10 +371,12 @@ class DiskWorkspace:
     # --- writing --------------------------------------------------------------------------
 
     def reserve(self, steps: Sequence[Replacement], moves: Sequence[Move] = ()) -> DiskReservation:
+        """Make the empty temporaries of the steps that may be written at all."""
         writable = [step for step in steps if self._is_writable(step.change.path)]
         return DiskReservation(self._beneath, writable, moves)
 
     def close_opened(self, opened: OpenedFolder, mode: int) -> bool:
+        """Give a folder that a crash left open this mode; False where it is not there so."""
         try:
             return close_opened(self._beneath, opened, mode)
         except OSError as error:
@@ -373,6 +398,10 @@ class DiskWorkspace:
         reserved: Reservation | None = None,
         link: str | None = None,
     ) -> Displaced:
+        """Replace one path by an exchange of names, durably.
+
+        InvalidPath for a path that is never written, NoWorkspace where the directory is not there.
+        """
         self._check_writable(change.path)
         self._beneath.check_present()
         slot = reserved.take(change.path) if isinstance(reserved, DiskReservation) else None
@@ -387,6 +416,7 @@ class DiskWorkspace:
         reserved: Reservation | None = None,
         progress: Report | None = None,
     ) -> Sequence[Displaced]:
+        """Replace many paths between two flushes of the filesystem; errors as of `replace`."""
         for step in steps:
             self._check_writable(step.change.path)
         self._beneath.check_present()
@@ -395,6 +425,7 @@ class DiskWorkspace:
         return bulk.replace_all(self._beneath, steps, done, slots, progress)
 
     def rename(self, source: str, target: str, identity: str) -> None:
+        """Rename a folder, or `.git`, of this identity to an absent name. Conflict."""
         for path in (source, target):
             self._check_writable(f"{path}_" if split(path)[1] in NEVER else path)
         self._beneath.check_present()
@@ -402,14 +433,20 @@ class DiskWorkspace:
             rename.rename(OpenFolders(self._beneath), source, target, identity)
 
     def renames_folders(self) -> bool:
+        """Whether renameat2(2) can be called, which refuses to replace what may have come."""
         return self._beneath.calls.renameat2
 
     def leftovers(self) -> Sequence[str]:
+        """The paths of temporaries in every folder but `.git` and other filesystems, sorted."""
         self._beneath.check()
         with audit_errors(""):
             return sorted(walking.find_leftovers(self._beneath, TEMPORARY))
 
     def remove_leftover(self, path: str, identity: str) -> None:
+        """Delete a temporary that has this identity, also in a folder whose mode forbids it.
+
+        InvalidPath for another name than one of a temporary, Conflict for another file.
+        """
         location = location_of(OpenFolders(self._beneath), path)
         if not location.name.startswith(TEMPORARY):
             raise InvalidPath(f"not a temporary of ours: {printable(path)}")
@@ -420,6 +457,7 @@ class DiskWorkspace:
                 remove(location)
 
     def folds_case(self) -> bool:
+        """Whether names that differ only in case are one file; asked of the disk once."""
         if self._folds is None:
             with audit_errors(""):
                 self._folds = folds_case(self._beneath)

@@ -16,13 +16,13 @@ from loom_audit.errors import Conflict
 
 STEP = """
 import os, signal, sys
-from loom_audit.disk.machine.signals import held
+from loom_audit.disk.machine.signals import deferred
 {before}
 def send(name):
     os.kill(os.getpid(), getattr(signal, name))
 try:
-    with held():
-        with held():
+    with deferred():
+        with deferred():
             for name in sys.argv[1:]:
                 send(name)
         print("whole", flush=True)
@@ -129,7 +129,7 @@ def test_a_step_in_another_thread_leaves_signals_to_the_main_one(answered: list[
     begun, end = threading.Event(), threading.Event()
 
     def work() -> None:
-        with signals.held():
+        with signals.deferred():
             begun.set()
             end.wait(60)
 
@@ -143,7 +143,7 @@ def test_a_step_in_another_thread_leaves_signals_to_the_main_one(answered: list[
 
 
 def test_a_step_that_another_thread_ends_leaves_nothing_kept_back(answered: list[int]) -> None:
-    step = signals.held()
+    step = signals.deferred()
     step.__enter__()
     ending = threading.Thread(target=step.__exit__, args=(None, None, None))
     ending.start()

@@ -66,7 +66,7 @@ if _HAS_STATX := _LINUX and hasattr(_libc, "statx"):
 def identity_at(folder: int, name: bytes = b"") -> str:
     """The identity of what has this name in an open folder, or of what is open itself.
 
-    A symlink's own. "" when it is absent or cannot be told from other files.
+    A symlink has one of its own. "" when nothing has the name, or it cannot be told from others.
     """
     found = _by_handle(folder, name) or _by_birth(folder, name)
     if found is None:
@@ -107,7 +107,7 @@ def _by_birth(folder: int, name: bytes) -> tuple[int, bytes] | None:
 def born_at(folder: int, name: bytes) -> int | None:
     """When a file was made, in ns since 1970; None when it has other names, or it is not known.
 
-    A rename does not change it.
+    A rename does not change the time (stx_btime of statx(2)).
     """
     seen = _statx(folder, name)
     if seen is None or (seen.links > 1 and not stat.S_ISDIR(seen.mode)):

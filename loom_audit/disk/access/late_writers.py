@@ -19,7 +19,7 @@ _HAS_LEASES = hasattr(fcntl, "F_SETLEASE") and hasattr(fcntl, "F_SETSIG")
 
 
 def is_open_for_writing(descriptor: int) -> bool:
-    """Whether some program could still write into a file; False where that cannot be told."""
+    """Whether a program could still write into a file; False where that cannot be told."""
     if not _HAS_LEASES:
         return False
     try:
@@ -35,10 +35,10 @@ def is_open_for_writing(descriptor: int) -> bool:
 
 
 class Patience(Struct):
-    """How many seconds are waited for whoever writes.
+    """The seconds for which is waited for whoever writes into a file.
 
-    Half as long after each time in vain, and longer again by and by: some keep a file open for
-    ever, and some filesystems grant no lease at all.
+    Half as long after each time in vain, and longer again by and by: some programs keep a file open
+    for ever, and some filesystems grant no lease at all.
     """
 
     seconds: float = MOST

@@ -8,7 +8,8 @@ from loom_audit.disk.access.root_directory import OpenFolders, RootDirectory
 def folds_case(beneath: RootDirectory) -> bool:
     """Whether names that differ only in case are one file in a root; leaves no trace.
 
-    Asks for a name that is there in another case, and makes one only when there is none.
+    A name that is there is asked for in another case; a folder is made only when there is no such
+    name. Case folding may be of one directory alone (ext4: chattr(1), +F): it is the root's here.
     """
     descriptor = beneath.fd
     with os.scandir(descriptor) as entries:

@@ -17,7 +17,7 @@ from loom_audit.model.files import parents
 
 
 def on_the_way(folder: str) -> Iterator[tuple[str, int]]:
-    """A folder that is worked in, after those above it, each with what its owner needs there."""
+    """A folder that is worked in, after those above it, each with the bits that its owner needs."""
     if folder:
         yield "", stat.S_IXUSR
         yield from ((above, stat.S_IXUSR) for above in parents(folder))
@@ -25,7 +25,7 @@ def on_the_way(folder: str) -> Iterator[tuple[str, int]]:
 
 
 def closed_among(beneath: RootDirectory, folders: Iterable[str]) -> Iterator[OpenedFolder]:
-    """The folders that are opened for work in these, each once, outermost first."""
+    """The folders that are opened for work in these, each once, outermost first. OSError."""
     if os.geteuid() == 0:
         return
     needs: dict[str, int] = {}
@@ -35,33 +35,39 @@ def closed_among(beneath: RootDirectory, folders: Iterable[str]) -> Iterator[Ope
     for path, need in sorted(needs.items()):
         # what cannot be opened is made later, or is reached once one above it is opened
         with suppress(OSError), closing_fd(beneath.open_folder(path, readable=False)) as descriptor:
-            found = os.fstat(descriptor)
-            if _is_closed(found, need):
-                mode = stat.S_IMODE(found.st_mode)
+            seen = os.fstat(descriptor)
+            if _is_closed(seen, need):
+                mode = stat.S_IMODE(seen.st_mode)
                 yield OpenedFolder(path, mode, identity_at(descriptor))
 
 
 def open_folder(beneath: RootDirectory, folder: str, need: int = OPENED) -> os.stat_result | None:
-    """Open a folder of ours where it has not what is needed; what it was then, else None."""
+    """Open a folder of ours that lacks the needed bits; its stat before, None where it has them.
+
+    OSError, also where a link is on the way.
+    """
     with closing_fd(beneath.open_folder(folder, readable=False)) as descriptor:
         return _open(descriptor, need)
 
 
 def close_folder(beneath: RootDirectory, folder: str, was: os.stat_result) -> None:
-    """Close a folder again; another one, or one whose mode was changed since, stays as it is."""
+    """Close a folder again; another folder, or one whose mode was changed since, stays as it is."""
     with closing_fd(beneath.open_folder(folder, readable=False)) as descriptor:
-        found = os.fstat(descriptor)
-        if (found.st_dev, found.st_ino) == (was.st_dev, was.st_ino):
+        seen = os.fstat(descriptor)
+        if (seen.st_dev, seen.st_ino) == (was.st_dev, was.st_ino):
             _close(descriptor, was)
 
 
-def close_opened(beneath: RootDirectory, left: OpenedFolder, mode: int) -> bool:
-    """Give a folder that was left open this mode; False where it is another one, or not open."""
-    with closing_fd(beneath.open_folder(left.path, readable=False)) as descriptor:
-        found = os.fstat(descriptor)
-        is_open = stat.S_IMODE(found.st_mode) == left.mode | OPENED != mode
-        same = not left.identity or is_same_file(identity_at(descriptor), left.identity)
-        if is_open and same and found.st_uid == os.geteuid():
+def close_opened(beneath: RootDirectory, folder: OpenedFolder, mode: int) -> bool:
+    """Give a folder that a crash left open this mode; False where it is another one, or not open.
+
+    OSError, also where it is gone.
+    """
+    with closing_fd(beneath.open_folder(folder.path, readable=False)) as descriptor:
+        seen = os.fstat(descriptor)
+        is_open = stat.S_IMODE(seen.st_mode) == folder.mode | OPENED != mode
+        same = not folder.identity or is_same_file(identity_at(descriptor), folder.identity)
+        if is_open and same and seen.st_uid == os.geteuid():
             _set_mode(descriptor, mode)
             return True
         return False
@@ -69,7 +75,7 @@ def close_opened(beneath: RootDirectory, left: OpenedFolder, mode: int) -> bool:
 
 @contextmanager
 def opened(beneath: RootDirectory, folders: Iterable[str]) -> Iterator[None]:
-    """Let us work in these few folders for the block, wherever they are at its end."""
+    """Let us work in these few folders for the block, wherever each is at its end. OSError."""
     held: list[tuple[int, os.stat_result]] = []
     try:
         for folder, need in (one for each in folders for one in on_the_way(each)):
@@ -88,17 +94,17 @@ def opened(beneath: RootDirectory, folders: Iterable[str]) -> Iterator[None]:
                 os.close(descriptor)
 
 
-def _is_closed(found: os.stat_result, need: int) -> bool:
+def _is_closed(seen: os.stat_result, need: int) -> bool:
     """Whether a folder is this account's and its mode forbids this; root is forbidden nothing."""
-    return found.st_uid == os.geteuid() != 0 and found.st_mode & need != need
+    return seen.st_uid == os.geteuid() != 0 and seen.st_mode & need != need
 
 
 def _open(descriptor: int, need: int) -> os.stat_result | None:
-    found = os.fstat(descriptor)
-    if not _is_closed(found, need):
+    seen = os.fstat(descriptor)
+    if not _is_closed(seen, need):
         return None
-    _set_mode(descriptor, stat.S_IMODE(found.st_mode) | OPENED)
-    return found
+    _set_mode(descriptor, stat.S_IMODE(seen.st_mode) | OPENED)
+    return seen
 
 
 def _close(descriptor: int, was: os.stat_result) -> None:

@@ -46,7 +46,7 @@ def join(parent: str, name: str) -> str:
 
 
 def split(path: str) -> tuple[str, str]:
-    """The parent ("" for the root) and the name."""
+    """The parent of a path, "" for the root, and the name in it."""
     parent, _, name = path.rpartition("/")
     return parent, name
 
@@ -121,7 +121,7 @@ def conflict(path: str, message: str, *, hint: str) -> Conflict:
 
 
 def to_audit_error(error: OSError, path: str) -> AuditError:
-    """The system's error as one of ours, naming the path."""
+    """The error of ours that says what the system's error says, with the path."""
     number = error.errno or 0
     where = printable(path) or "the workspace's root"
     details = {"path": printable(path), "errno": errno.errorcode.get(number, str(number))}

@@ -72,11 +72,11 @@ class RootDirectory:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether it was deleted, and is neither moved, unmounted nor covered by a mount."""
+        """Whether the root was deleted, and is neither moved, unmounted nor covered by a mount."""
         return os.fstat(self.fd).st_nlink == 0 and not os.path.lexists(self.real)
 
     def make_again(self) -> None:
-        """Make it where it was deleted; nothing where it is there. OSError."""
+        """Make the root where it was deleted; nothing where it is there. OSError."""
         if self.is_deleted:
             os.makedirs(self.real)
             system.sync_folder(os.path.dirname(self.real))
@@ -89,7 +89,7 @@ class RootDirectory:
         before()
 
     def check_present(self) -> None:
-        """NoWorkspace when nothing can be written: as `check`, and when it was deleted."""
+        """Raise NoWorkspace when nothing can be written: as `check`, and for a deleted root."""
         self.check()
         if self.is_deleted:
             raise NoWorkspace(
@@ -99,9 +99,9 @@ class RootDirectory:
             )
 
     def check(self) -> None:
-        """NoWorkspace when the directory is no longer where it was.
+        """Raise NoWorkspace when the directory is no longer where it was.
 
-        One that was deleted is empty; what was made in its place is the workspace then.
+        A root that was deleted is empty; what was made in its place is the workspace then.
         """
         if os.fstat(self.fd).st_nlink == 0:
             if not os.path.lexists(self.real):
@@ -125,7 +125,7 @@ class RootDirectory:
             )
 
     def relative_to_root(self, absolute: str) -> str | None:
-        """An absolute path relative to the root, None when it lies elsewhere."""
+        """The path of an absolute path from the root, None when it lies elsewhere."""
         for root in (self.real, self.given):
             if absolute == root:
                 return ""
@@ -135,7 +135,10 @@ class RootDirectory:
         return None
 
     def open_folder(self, path: str, *, readable: bool = True) -> int:
-        """A descriptor of a directory on whose path there is no link (ELOOP or ENOTDIR)."""
+        """A descriptor of a directory on whose path there is no link; else ELOOP or ENOTDIR.
+
+        Without openat2(2) each folder is opened in the one above: no name is resolved twice.
+        """
         flags = (os.O_RDONLY if readable else O_PATH) | _FOLDER
         if not path:
             return os.open(".", flags, dir_fd=self.fd)
@@ -178,7 +181,10 @@ class RootDirectory:
         return device != self.device and self.is_mounted(path)
 
     def open(self, path: str, flags: int) -> int:
-        """Open a path, following links that stay inside, its last one too unless O_NOFOLLOW."""
+        """Open a path, following links that stay inside, its last one too unless O_NOFOLLOW.
+
+        OSError; EXDEV where the path leads outside. EAGAIN of openat2(2) is tried again.
+        """
         if self.calls.openat2:
             for _ in range(_RETRIES):
                 try:
@@ -201,7 +207,7 @@ class RootDirectory:
         raise _oserror(errno.ELOOP, path)
 
     def resolve(self, path: str) -> str:
-        """The path without links: what is not there yet is left as it is written."""
+        """The path without links; what is not there yet is left as it is written. OSError."""
         if not path:
             return path
         if self.calls.openat2:
@@ -311,7 +317,7 @@ class _PathWalk:
 
 
 class OpenFolders:
-    """Descriptors of folders, opened when asked for and kept while there is room.
+    """Descriptors of folders, opened when asked for; the least used are closed beyond `capacity`.
 
     For work on many paths by one thread. A folder that cannot be listed is opened for
     passing through.
@@ -327,12 +333,12 @@ class OpenFolders:
         self._token = ""
 
     def fresh_name(self) -> str:
-        """A name for a temporary that nobody else makes."""
+        """A name for a temporary that nobody else makes: 64 random bits and a count."""
         self._token = self._token or secrets.token_hex(8)
         return f"{TEMPORARY}{self._token}-{next(self._names):x}"
 
     def fd(self, path: str) -> int:
-        """The folder's descriptor; it stays open until others have been asked for twice."""
+        """The descriptor of a folder, open until many others have been asked for. OSError."""
         found = self._open.get(path)
         if found is not None:
             if path != self._newest:
@@ -352,7 +358,7 @@ class OpenFolders:
         return found
 
     def sync(self, path: str) -> None:
-        """Make the folder's names durable."""
+        """Make the names in a folder durable (fsync(2) of the folder itself). OSError."""
         descriptor = self.fd(path)
         if path in self._unlistable:
             sync_filesystem(self.beneath)
@@ -366,7 +372,7 @@ class OpenFolders:
             os.close(self._open.pop(known))
 
     def close(self) -> None:
-        """Close all descriptors."""
+        """Close all descriptors that are kept."""
         while self._open:
             os.close(self._open.popitem()[1])
 
@@ -375,7 +381,7 @@ class OpenFolders:
 
 
 def sync_filesystem(beneath: RootDirectory) -> None:
-    """Flush the whole filesystem of the root."""
+    """Flush the whole filesystem of the root, or all of the machine where there is no syncfs(2)."""
     if beneath.calls.syncfs:
         system.syncfs(beneath.fd)
     else:

@@ -86,7 +86,7 @@ class System(Struct, frozen=True):
 
 @functools.cache
 def probe() -> System:
-    """Ask this kernel, through its seccomp filter, which calls it lets us make."""
+    """Which calls this kernel lets us make, asked through the process's seccomp filter, once."""
     if not _LINUX:
         return System()
     return System(_has_openat2(), _has_renameat2(), hasattr(_libc, "syncfs"))
@@ -104,6 +104,7 @@ def _has_openat2() -> bool:
 
 
 def _has_renameat2() -> bool:
+    """Whether a call with descriptors that are none says EBADF, as one that is there does."""
     if not hasattr(_libc, "renameat2") and platform.machine() not in _RENAMEAT2:
         return False
     try:
@@ -119,7 +120,7 @@ def _raise_errno(path: bytes) -> None:
 
 
 def openat2(directory: int, path: bytes, flags: int, resolve: int) -> int:
-    """Open a path so that resolving it keeps the `resolve` promise; OSError.
+    """Open a path so that resolving it keeps the `resolve` promise (openat2(2)); OSError.
 
     EAGAIN means that a rename somewhere made the kernel doubt: try again.
     """
@@ -155,7 +156,7 @@ def syncfs(descriptor: int) -> None:
 
 def fsync(descriptor: int) -> None:
     """Make a file or a folder durable, through the drive's cache where the system can."""
-    if sys.platform == "darwin":
+    if sys.platform == "darwin":  # where fsync(2) leaves the content in the cache of the drive
         import fcntl
 
         with suppress(OSError):
@@ -165,7 +166,7 @@ def fsync(descriptor: int) -> None:
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write all of a content at the descriptor's place; OSError."""
+    """Write all of a content at the place of the descriptor; OSError."""
     written = os.write(descriptor, content)
     while written < len(content):
         written += os.write(descriptor, memoryview(content)[written:])
@@ -174,7 +175,8 @@ def write_all(descriptor: int, content: bytes) -> None:
 def put_file(file: Path, content: bytes, *, mode: int = 0o600, durable: bool = False) -> None:
     """Put a small file in place whole; a private folder is made where there is none. OSError.
 
-    It is written beside its place, under a name that ends in this process's number.
+    The content is written beside the place, under a name that ends in this process's number, and
+    renamed: a reader sees the old file or the new one (rename(2)).
     """
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     written = file.with_suffix(f".{os.getpid()}")
@@ -232,9 +234,7 @@ def mounts_in_table(table: bytes, root: str) -> frozenset[str]:
 def mapped_below(root: str) -> dict[int, str]:
     """The files below an absolute path that we may write as memory; none off Linux.
 
-    By their inodes a path of each, relative to it.
-
-    StorageFailed when they cannot be listed.
+    A path of each, relative to the root, by its inode. StorageFailed when they cannot be listed.
     """
     table = _listed(_MAPS)
     prefix = os.fsencode(root).rstrip(b"/") + b"/"

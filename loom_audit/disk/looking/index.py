@@ -44,7 +44,7 @@ _MOST = (1 << 63) - 1
 
 
 class DiskChangeIndex:
-    """A `ports.ChangeIndex` in one file. What is not an index is taken for an empty one."""
+    """A `ports.ChangeIndex` in one file; a file that is no index is taken for an empty one."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = os.fspath(path)
@@ -59,22 +59,29 @@ class DiskChangeIndex:
         self._read_identity = (0, 0, 0)
 
     def load(self) -> dict[str, IndexEntry]:
+        """All entries, after the batches that other processes have appended were read."""
         with self._mutex:
             self._refresh()
             self._read_batches()
             return dict(self._entries)
 
     def get(self, path: str) -> IndexEntry | None:
+        """The entry of one path; the first few are looked up in the batches as they lie there."""
         with self._mutex:
             self._refresh()
             return self._get(path)
 
     def head(self) -> int:
+        """The seq of the newest batch; 0 for an empty index."""
         with self._mutex:
             self._refresh()
             return self._head
 
     def update(self, entries: Mapping[str, IndexEntry | None], *, head: int) -> None:
+        """Append what changed as one batch, or write the file anew when most rows are outdated.
+
+        StorageFailed where the file cannot be written.
+        """
         with self._mutex, audit_errors(self._path), self._open_for_writing() as descriptor:
             current = _identity(os.fstat(descriptor)) == self._read_identity
             if not current:
@@ -99,11 +106,13 @@ class DiskChangeIndex:
             self._read_identity = _identity(os.fstat(descriptor))
 
     def clear(self) -> None:
+        """Write the file anew, empty. StorageFailed."""
         with self._mutex, audit_errors(self._path), self._open_for_writing():
             self._reset()
             self._rewrite()
 
     def displace(self) -> None:
+        """Rename the file, so that its head stays known, and begin an empty one. StorageFailed."""
         with self._mutex, audit_errors(self._path), self._open_for_writing():
             with suppress(FileNotFoundError):
                 os.replace(self._path, self._path + _AHEAD)
@@ -111,8 +120,11 @@ class DiskChangeIndex:
             self._rewrite()
 
     def most_seen(self) -> int:
-        aside = self._path + _AHEAD
-        return max(self.head(), DiskChangeIndex(aside).head() if os.path.exists(aside) else 0)
+        """The larger of the heads of the file and of the displaced one."""
+        displaced = self._path + _AHEAD
+        return max(
+            self.head(), DiskChangeIndex(displaced).head() if os.path.exists(displaced) else 0
+        )
 
     # --- the file -------------------------------------------------------------------------
 

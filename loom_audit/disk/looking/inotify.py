@@ -40,22 +40,26 @@ if _HAS_FSTATFS := sys.platform.startswith("linux") and hasattr(_libc, "fstatfs"
 
 
 def open_queue() -> int:
-    """A descriptor on which nothing is watched yet; OSError."""
+    """A new queue (inotify_init1(2)) on whose descriptor nothing is watched yet; OSError."""
     return _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
 
 
 def add(queue: int, folder: int) -> int:
-    """Watch an open folder; the number that its events have, the same as before; OSError."""
+    """Watch an open folder; the number that its events have, the same as before; OSError.
+
+    The call takes a path only: the one of /proc leads to the folder that is open, whatever its
+    name.
+    """
     return _checked(_libc.inotify_add_watch(queue, b"/proc/self/fd/%d" % folder, WANTED | _ONLYDIR))
 
 
 def remove(queue: int, watch: int) -> None:
-    """Watch it no more; nothing when that is so already."""
+    """Stop a watch; nothing when it was stopped already, as with its folder."""
     _libc.inotify_rm_watch(queue, watch)
 
 
 def events(queue: int) -> Iterator[tuple[int, int, str]]:
-    """All that is queued, oldest first: the watch, what happened, the name in the folder."""
+    """All queued events, oldest first: the watch, what happened, the name in the folder."""
     while True:
         try:
             data = os.read(queue, _READ_BYTES)
@@ -76,7 +80,7 @@ def most_watches() -> int | None:
 
 
 def filesystem_type(descriptor: int) -> int:
-    """The number of the kind of filesystem on which something open is; 0 when it is not told."""
+    """The f_type of statfs(2) of something open; 0 where it is not told."""
     told = ctypes.create_string_buffer(256)
     if not _HAS_FSTATFS or _libc.fstatfs(descriptor, told):
         return 0

@@ -11,7 +11,10 @@ from loom_audit.disk.looking.walk import GONE
 
 
 def lstat(beneath: RootDirectory, path: str) -> os.stat_result | None:
-    """None when a folder on the way is absent or a link: then there is no such path. OSError."""
+    """The lstat(2) of a path; None when a folder on the way is absent or a link.
+
+    OSError, FileNotFoundError where the folder is there and the name is not.
+    """
     if not path:
         beneath.check()
         return None if beneath.is_deleted else os.fstat(beneath.fd)
@@ -31,9 +34,10 @@ def lstat(beneath: RootDirectory, path: str) -> os.stat_result | None:
 
 
 def lstat_each(beneath: RootDirectory, paths: Sequence[str]) -> Iterator[os.stat_result | None]:
-    """None for each that is absent. A folder is opened once for paths in it that follow each other.
+    """The lstat(2) of each path in turn, None for one that is absent.
 
-    Our own errors for the others.
+    A folder is opened once for paths in it that follow each other. An error of the system comes as
+    one of ours.
     """
     for parent, named in groupby(map(split, paths), key=itemgetter(0)):
         names = [name for _, name in named]

@@ -1,4 +1,4 @@
-"""A look at the folders in which something happened, with what a look at everything would find."""
+"""A look at the folders in which something happened, which finds what a look at all finds."""
 
 from collections.abc import Iterator
 from stat import S_ISDIR
@@ -11,11 +11,11 @@ from loom_audit.disk.looking.watch import DiskWatch
 from loom_audit.model.files import parents
 from loom_audit.ports import Stamp
 
-Found = Iterator[tuple[str, Stamp | str | None]]
+Differences = Iterator[tuple[str, Stamp | str | None]]
 
 
-def find_watched_differences(scan: Scan, watch: DiskWatch) -> Found:
-    """As `find_differences`, of the folders in which something happened where the watch knows."""
+def find_watched_differences(scan: Scan, watch: DiskWatch) -> Differences:
+    """The differences by the folders in which something happened; of all where unknown."""
     if watch.begin(scan.scope, scan.excluded):
         yield from _TouchedFolders(scan, watch).differences()
     else:
@@ -56,7 +56,7 @@ class _TouchedFolders:
         }
         watch.touched, watch.renewed = set(), set()
 
-    def differences(self) -> Found:
+    def differences(self) -> Differences:
         scan = self._scan
         waiting = self._first
         while waiting:
@@ -69,7 +69,7 @@ class _TouchedFolders:
             if folder not in scan.visited and not self._is_lost(folder):
                 scan.left_out[folder, why] = counted
 
-    def _look_at(self, folder: str) -> Found:
+    def _look_at(self, folder: str) -> Differences:
         scan = self._scan
         above = (folder, *parents(folder))
         if folder in scan.visited or not self._closed.isdisjoint(above):
@@ -113,7 +113,7 @@ class _TouchedFolders:
             if any(stamp.ino in new for stamp in names.values())
         }
 
-    def _missing(self) -> Found:
+    def _missing(self) -> Differences:
         """What was known in folders that are not there any more, and in read ones."""
         scan, watch = self._scan, self._watch
         missing = scan.missing

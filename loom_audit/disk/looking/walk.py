@@ -25,7 +25,7 @@ _SECOND = 1_000_000_000
 
 
 def is_fresh(ctime_ns: int, now: int) -> bool:
-    """Whether a change after `now` could leave this ctime as it is."""
+    """Whether a change after `now` could leave this ctime as it is; both in ns since 1970."""
     return ctime_ns >= now - COARSE and (ctime_ns >= now - TICK or ctime_ns % _SECOND == 0)
 
 
@@ -88,7 +88,7 @@ class Scan(Struct, frozen=True):
 
 
 def find_differences(scan: Scan) -> Iterator[tuple[str, Stamp | str | None]]:
-    """What is not as expected; None for what is expected and was not found."""
+    """The paths that are not as expected; None for one that is expected and was not found."""
     reported = set()
     for path, stamp in walk(scan, ""):
         reported.add(path)

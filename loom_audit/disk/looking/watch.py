@@ -41,14 +41,13 @@ _FULL = {
 class DiskWatch:
     """A `ports.Watch` of one root.
 
-    It has no thread, and its descriptor is read in `read` only, to the end of what is queued. It is
-    used under the workspace lock, by the process that made it: a forked one has the same queue and
-    would take events away, so that it begins with a queue of its own.
-    `touched` are the folders in which something happened, `renewed` the paths at which there may
-    be another folder than before. `linked` are the files with several names, by folder and name
-    with their inodes: written by one name, another is told nothing. Once there they stay for as
-    long as they exist: what has a deleted name open may write on. `left_out` and `excluded` are
-    those of the last look.
+    A watch has no thread; its descriptor is read in `read` only, to the end of what is queued. It
+    is used under the workspace lock, by the process that made it: a forked process has the same
+    queue and would take events away, so that it begins with a queue of its own. `touched` are the
+    folders in which something happened, `renewed` the paths at which there may be another folder
+    than before. `linked` are the files with several names, by folder and name with their inodes:
+    written by one name, another is told nothing. Once there they stay for as long as they exist:
+    what has a deleted name open may write on. `left_out` and `excluded` are those of the last look.
     """
 
     def __init__(self, beneath: RootDirectory) -> None:
@@ -74,7 +73,7 @@ class DiskWatch:
     def begin(self, scope: Scope, excluded: Mapping[str, str]) -> bool:
         """Begin a look, by reading what is queued; whether it is of what was touched only.
 
-        Until `end` the next look would be of everything.
+        Until `end` is called the next look would be of everything.
         """
         self.read()
         if scope != self._scope:
@@ -89,7 +88,7 @@ class DiskWatch:
         return not self.why_whole
 
     def end(self, left_out: LeftOutFiles) -> None:
-        """The look has seen all that it was of."""
+        """End a look that has seen all that it was of, with the files that it left out."""
         self.left_out = dict(left_out)
         self.doubt = ""
 
@@ -110,7 +109,7 @@ class DiskWatch:
             self._paths[watch], self.folders[path] = path, watch
 
     def forget(self, gone: Iterable[str]) -> None:
-        """These folders are not there any more: they are not watched where they may be now."""
+        """Stop watching folders that are not at these paths any more, wherever each may be now."""
         for path in gone:
             self._forget(path)
             self.linked.pop(path, None)
@@ -118,7 +117,7 @@ class DiskWatch:
     # --- what happened ----------------------------------------------------------------------
 
     def read(self) -> None:
-        """Take all that the kernel has queued."""
+        """Take all that the kernel has queued, and doubt where it lost some (IN_Q_OVERFLOW)."""
         if self._queue < 0 or self._owner != os.getpid():
             self.distrust("this process has watched nothing yet")
             return
@@ -150,21 +149,24 @@ class DiskWatch:
                     self.touched.add(child)
 
     def touch(self, path: str) -> None:
+        """Let the next look be of a path, and of what is below it, whatever the kernel tells."""
         self.touched.add(split(path)[0])
         self.renewed.add(path)
 
     def happened_at(self, path: str) -> bool:
+        """Whether something happened in the folder of a path or above; True where unknown."""
         if self.doubt or split(path)[0] in self.touched:
             return True
         return not self.renewed.isdisjoint((path, *parents(path)))
 
     def distrust(self, why: str) -> None:
+        """Let the next look be of everything; the first reason is kept."""
         self.doubt = self.doubt or why
 
     # --- the queue --------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Close the queue: nothing is watched any more."""
         self._close()
         self._queue = -1
         self._paths, self.folders = {}, {}

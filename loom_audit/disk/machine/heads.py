@@ -16,7 +16,7 @@ PREFIX = "loom-audit-head v1"
 
 
 def head_line(head: TreeHead) -> str:
-    """`loom-audit-head v1 LOG SIZE ROOT`, ROOT in hex."""
+    """The line of a head: `loom-audit-head v1 LOG SIZE ROOT`, ROOT in hex."""
     return f"{PREFIX} {head.log} {head.size} {head.root.hex()}"
 
 
@@ -45,14 +45,19 @@ class DiskHeads:
         self._log = log
 
     def kept(self) -> Sequence[TreeHead]:
+        """The heads in the file of the log, oldest first. StorageFailed."""
         return read_heads(self._folder, self._log)
 
     def keep(self, head: TreeHead) -> None:
+        """Add a line to the file of the log, durably, unless it is the last. StorageFailed."""
         append_head(self._folder, head)
 
 
 def append_head(folder: Path, head: TreeHead) -> None:
-    """Add a line to the log's file of heads, durably, unless it is the last. IO when that fails."""
+    """Add a line to the log's file of heads, durably, unless it is the last.
+
+    StorageFailed when that fails.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -74,14 +79,18 @@ def append_head(folder: Path, head: TreeHead) -> None:
 
 
 def read_heads(folder: Path, log: str) -> Sequence[TreeHead]:
-    """The heads kept of a log, oldest first; none when there is no file. IO when not to be read."""
+    """The heads kept of a log, oldest first; none when there is no file.
+
+    StorageFailed when the file cannot be read.
+    """
     return parse_heads(_text_of(folder / f"{log}.heads"))
 
 
 def damaged_lines(folder: Path, log: str) -> Sequence[str]:
-    """Which lines of a log's file of heads are none, as `line N of FILE`. IO as `read_heads`.
+    """The lines of a log's file of heads that are no heads, as `line N of FILE`.
 
     What a full disk or a power cut leaves of a line, its beginning or zeros, is no damage.
+    StorageFailed when the file cannot be read.
     """
     file = folder / f"{log}.heads"
     own = f"{PREFIX} {log} "
@@ -115,7 +124,10 @@ class LastVerified(NamedTuple):
 
 
 def keep_verified(folder: Path, log: str, done: LastVerified) -> None:
-    """Keep when the log was verified last, in `LOG.verified`. IO when that fails."""
+    """Keep when the log was verified last, in the file `LOG.verified`.
+
+    StorageFailed when that fails.
+    """
     file = folder / f"{log}.verified"
     try:
         said = f"{done.at.isoformat()} {done.size} {done.code}\n"

@@ -18,6 +18,7 @@ class DiskHeldSessions:
         self._folder = folder
 
     def keep(self, session: str, text: str) -> None:
+        """Write the reason into the file of a session, durably. StorageFailed."""
         if self.get(session) == text:
             return
         with audit_errors(str(self._folder)):
@@ -25,11 +26,13 @@ class DiskHeldSessions:
             put_file(self._file(session), content, durable=True)
 
     def get(self, session: str) -> str | None:
+        """The reason in the file of a session; None where there is no file. StorageFailed."""
         with audit_errors(str(self._folder)), suppress(FileNotFoundError):
             return self._file(session).read_text("utf-8", "backslashreplace")
         return None
 
     def discard(self, session: str) -> None:
+        """Delete the file of a session, durably; nothing where there is none. StorageFailed."""
         with audit_errors(str(self._folder)), suppress(FileNotFoundError):
             self._file(session).unlink()
             sync_folder(self._folder)

@@ -35,7 +35,7 @@ class DiskLock:
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = os.fspath(folder)
-        self._held: dict[int, int] = {}
+        self._descriptors: dict[int, int] = {}
         self._tokens = itertools.count()
         # Where it cannot be made, a store can still be read, and taking a lock says why.
         with suppress(OSError):
@@ -45,11 +45,15 @@ class DiskLock:
         _close_in_children(weakref.ref(self))
 
     def hold(self, name: str, *, timeout: float = 30.0) -> AbstractContextManager[None]:
+        """Wait for a lock, in uneven steps of at most 50 ms, and hold it to the end of the block.
+
+        Conflict when the time is up or a signal asked for an end; AuditUnavailable without a file.
+        """
         return self._hold(name, timeout)
 
     @contextmanager
     def _hold(self, name: str, timeout: float) -> Iterator[None]:
-        with signals.held(step=False) as is_first:
+        with signals.deferred(step=False) as is_first:
             token = self._take(name, timeout, is_first)
             try:
                 yield
@@ -57,16 +61,20 @@ class DiskLock:
                 self._release(token)
 
     def uninterrupted(self) -> AbstractContextManager[object]:
-        return signals.held()
+        """Keep signals that ask for an end back to the end of the block, which is a step."""
+        return signals.deferred()
 
     def answer_signals(self, *, whole: bool = False) -> None:
+        """Answer a signal that was kept back, where no step is under way."""
         signals.answer(whole=whole)
 
     def acquire(self, name: str) -> Callable[[], None]:
+        """Take a lock at once, until the returned function is called. Conflict if it is held."""
         token = self._take(name, None)
         return lambda: self._release(token)
 
     def is_held(self, name: str) -> bool:
+        """Whether flock(2) refuses the file even shared; False where there is no file."""
         path = self._file(name)
         with audit_errors(path):
             try:
@@ -101,7 +109,7 @@ class DiskLock:
                 os.close(descriptor)
                 raise
         token = next(self._tokens)
-        self._held[token] = descriptor
+        self._descriptors[token] = descriptor
         return token
 
     def _open(self, path: str) -> int:
@@ -143,7 +151,7 @@ class DiskLock:
         )
 
     def _release(self, token: int) -> None:
-        descriptor = self._held.pop(token, None)
+        descriptor = self._descriptors.pop(token, None)
         if descriptor is not None:
             with suppress(OSError):
                 # Unlocked by name, since a child forked without exec may still have a copy.
@@ -151,8 +159,8 @@ class DiskLock:
             os.close(descriptor)
 
     def close_copies(self) -> None:
-        """In a forked child: close what the parent holds, which stays locked there."""
-        held, self._held = self._held, {}
+        """Close, in a forked child, what its parent holds, which stays locked there."""
+        held, self._descriptors = self._descriptors, {}
         for descriptor in held.values():
             with suppress(OSError):
                 os.close(descriptor)

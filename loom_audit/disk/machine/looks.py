@@ -17,16 +17,19 @@ class DiskLooks:
         self._folder = folder
 
     def keep(self, name: str, seen: Any) -> None:
+        """Write JSON into the file of a name, in the place of what was there. StorageFailed."""
         with audit_errors(str(self._folder)):
             # escaped, since a path may hold bytes that no encoding takes
             put_file(self._file(name), json.dumps(seen).encode("ascii"), mode=0o666)
 
     def get(self, name: str) -> Any:
+        """The JSON in the file of a name; None where none can be read. StorageFailed."""
         with audit_errors(str(self._folder)), suppress(FileNotFoundError, ValueError):
             return json.loads(self._file(name).read_text("ascii"))
         return None
 
     def discard(self, name: str) -> None:
+        """Delete the file of a name; nothing where there is none. StorageFailed."""
         with audit_errors(str(self._folder)):
             self._file(name).unlink(missing_ok=True)
 

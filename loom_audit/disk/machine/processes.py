@@ -40,7 +40,7 @@ class _Seen(Struct, frozen=True):
 
 
 class LinuxProcesses:
-    """A `ports.Processes`.
+    """A `ports.Processes` by /proc (proc(5)); elsewhere nothing can be seen.
 
     `supervised` is what stands in the arguments of a runner's helper, `reporting` in those of a
     hook that reports a client's calls.
@@ -52,6 +52,10 @@ class LinuxProcesses:
         self._reporting = os.fsencode(reporting)
 
     def lease(self, pid: int | None, seconds: int) -> Lease:
+        """A lease with boot, namespace and start of a process; NotFound when it does not run.
+
+        `started` is field 22 of /proc/PID/stat, in clock ticks since boot: pids are used again.
+        """
         boot, namespace = self._boot, self._namespace
         if pid is None or not boot or not namespace:
             return Lease(pid, None, boot, namespace, seconds)
@@ -61,6 +65,7 @@ class LinuxProcesses:
         return Lease(pid, started, boot, namespace, seconds)
 
     def is_alive(self, lease: Lease) -> bool | None:
+        """Whether the process of a lease runs: one of this boot, namespace, pid and start."""
         here = (self._boot, self._namespace)
         if lease.pid is None or "" in here or (lease.boot, lease.namespace) != here:
             return None
@@ -85,9 +90,11 @@ class LinuxProcesses:
 
     @property
     def place(self) -> str:
+        """The boot and the pid namespace of this process; "" where /proc does not show both."""
         return f"{self._boot} {self._namespace}" if self._boot and self._namespace else ""
 
     def running(self) -> Collection[int]:
+        """The pids that /proc lists; none where there is no /proc."""
         with suppress(OSError):
             return {int(name) for name in os.listdir(self._proc) if name.isdigit()}
         return ()
@@ -95,6 +102,7 @@ class LinuxProcesses:
     def left_running(
         self, before: Collection[int], folder: str, *, by: int | None = None
     ) -> tuple[Sequence[str], Collection[int]]:
+        """The descendants and orphans of a program that began since and run, as their pids."""
         new = {*self.running()}.difference(before)
         if not new:
             return (), ()
@@ -140,6 +148,7 @@ class LinuxProcesses:
         return False
 
     def asker(self, pid: int) -> tuple[int | None, Sequence[int]]:
+        """The first process above a hook that is no shell, and the hook with the shells between."""
         line = [pid]
         for above in self._parents(pid):
             if above == 1:
@@ -152,6 +161,7 @@ class LinuxProcesses:
         return None, line
 
     def beside(self, tasks: Iterable[str], asking: Collection[int]) -> Collection[str]:
+        """The processes that the program of the asking hook started at the same event, or later."""
         lines = [[pid, *self._parents(pid)] for pid in asking]
         tops = {line[0]: line[1] for line in lines if line[1:] and line[1] not in asking}
         began = [started for top in tops if (started := self._started(top)) is not None]
@@ -187,9 +197,14 @@ class LinuxProcesses:
         return False
 
     def thread(self, number: int) -> str:
+        """The task of a thread of our own process, as `PID/TID`."""
         return f"{os.getpid()}/{number}"
 
     def activity(self, tasks: Iterable[str]) -> Mapping[str, Any]:
+        """For each task and its descendants when its threads started and how long they ran.
+
+        The times are those of /proc/PID/task/TID/schedstat; None for a task that cannot be seen.
+        """
         found: dict[str, Any] = {}
         waiting = [*tasks]
         while waiting:
@@ -233,6 +248,7 @@ class LinuxProcesses:
                     yield from map(int, (folder / name / "children").read_bytes().split())
 
     def title(self, task: str) -> str:
+        """The pid and the `comm` of a task, the pid alone where that cannot be read."""
         pid, _, thread = task.partition("/")
         folder = self._proc / pid / "task" / (thread or pid)
         with suppress(OSError):

@@ -48,7 +48,7 @@ class RootIdentities:
             return []
 
     def keep(self, id: str, identity: str, *, mounted: bool) -> None:
-        """Keep one more, and whether it is a mount point, unless that is known. StorageFailed."""
+        """Keep an identity, and whether it is of a mount point, unless known. StorageFailed."""
         known, was = self.kept(id), self.was_mount_point(id)
         if identity in ("", *known) and was == mounted:
             return

@@ -53,13 +53,13 @@ def is_in_place(root: str) -> bool:
     """Whether there is a folder at the real path of a workspace.
 
     Where a link leads from there, or from a folder above, something else is in its place. A forged
-    path may be none at all.
+    path may be no path at all.
     """
     return "\0" not in root and os.path.realpath(root) == root and os.path.isdir(root)
 
 
 def is_mount_point(root: str) -> bool:
-    """Whether something is mounted at a real path; off Linux it is never known to be."""
+    """Whether something is mounted at a real path; never known off Linux."""
     above, name = os.path.split(root)
     return bool(name) and "\0" not in root and name in mounts_below(above)
 

@@ -16,7 +16,7 @@ _DEVICE = 2
 
 
 def check_own_filesystem(folder: Path, mounts: Path = _MOUNTS) -> None:
-    """InvalidArguments for a folder on a filesystem that other machines may write too."""
+    """Raise InvalidArguments for a folder on a filesystem that other machines may write too."""
     with audit_errors(str(folder)):
         device = os.stat(folder).st_dev
         table = mounts.read_bytes() if mounts.exists() else b""
@@ -29,7 +29,7 @@ def check_own_filesystem(folder: Path, mounts: Path = _MOUNTS) -> None:
 
 
 def kind_in_table(table: bytes, device: bytes) -> str:
-    """The kind of the filesystem of a device, as `8:1`; "" when it is not listed."""
+    """The kind of the filesystem of a device, as `8:1`, in a table like mountinfo; else ""."""
     for line in table.splitlines():
         before, _, after = line.partition(b" - ")
         fields = before.split(b" ")

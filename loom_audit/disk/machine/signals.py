@@ -1,9 +1,9 @@
 """Signals that ask for an end, kept back while something must not be left half done.
 
 Python runs what answers a signal between any two instructions of the main thread, also between a
-record that is durable and the note that it is. Within `held` the first signal is kept and answered
-after the block, by what answered before it; the second ends the process as that signal does, and
-recovery does the rest. What is ignored stays so.
+record that is durable and the note that it is. Within `deferred` the first signal is kept and
+answered after the block, by what answered before it; the second ends the process as that signal
+does, and recovery does the rest. A signal that is ignored stays so.
 """
 
 import os
@@ -75,12 +75,12 @@ _holds: list[_Hold] = []
 """The outermost block that is under way, if there is one."""
 
 
-class held:
+class deferred:
     """Keep back a signal that asks for an end; nothing in a thread that none interrupts.
 
-    `with held() as is_first`: true for the outermost block, of which nothing has been done when it
-    begins. One that is not a `step`, nor has one in it yet, is left where `answer` is called. A
-    write enters a dozen of them, mostly in a thread, so that this is no generator.
+    `with deferred() as is_first`: true for the outermost block, of which nothing has been done when
+    it begins. A block that is not a `step`, nor has one in it yet, is left where `answer` is
+    called. A write enters a dozen of them, mostly in a thread, so that this is no generator.
     """
 
     __slots__ = ("_hold", "_step")

@@ -1,8 +1,8 @@
 """The file in which hooks note what they could not hand over, in space that is reserved for it.
 
-`hook_client.py` appends to it also on a full disk, since the warm process has reserved space behind
-its end. Who takes the lines moves the file aside first: what is written meanwhile goes into
-another, and what was taken and not put on record stays for the next one.
+`hook_client.py` appends to the file also on a full disk, since the warm process has reserved
+space behind its end. Who takes the lines displaces the file first: what is written meanwhile goes
+into another, and what was taken and not put on record stays for the next one.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Spool:
-    """The one of a folder. Several processes may use it at once."""
+    """The spool of a folder, which several processes may use at once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -40,18 +40,18 @@ class Spool:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits; asked often."""
+        """Whether no line waits; asked often, and answered without reading."""
         with suppress(OSError):
-            return not self._file.lstat().st_size and not self._aside()
-        return not self._aside()
+            return not self._file.lstat().st_size and not self._displaced()
+        return not self._displaced()
 
     def waiting(self) -> Sequence[bytes]:
-        """The lines that wait; nothing is changed."""
-        files = [*self._aside(), self._file]
+        """The lines that wait, oldest first; nothing is changed."""
+        files = [*self._displaced(), self._file]
         return [line for file in files for line in _lines(file)]
 
     def reserve(self) -> None:
-        """Let there be a file with space for lines, where there is none."""
+        """Make a file with space for lines, where there is none."""
         with suppress(OSError):  # lines go into a file without it
             if not self._file.lstat().st_blocks:
                 _allocate(self._file)
@@ -62,8 +62,8 @@ class Spool:
     def taken(self) -> Iterator[tuple[Sequence[bytes], list[bytes]]]:
         """The lines that wait, which are gone after the block unless it raises.
 
-        Those that the block adds to the list beside them wait on. While another process takes them
-        there are none.
+        The second list is for lines that are to wait on. While another process takes lines there
+        are none. OSError.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         with closing_fd(os.open(self._folder / f"{NAME}.lock", flags, 0o600)) as lock:
@@ -74,8 +74,8 @@ class Spool:
                 return
             with suppress(OSError):
                 if self._file.lstat().st_size:
-                    self._move_aside()
-            files = self._aside()
+                    self._displace()
+            files = self._displaced()
             again = list[bytes]()
             yield [line for file in files for line in _lines(file)], again
             if again:
@@ -84,39 +84,39 @@ class Spool:
                 with suppress(OSError):
                     file.unlink()
 
-    def _aside(self) -> list[Path]:
-        """What was moved aside and not removed, oldest first; a folder is not ours."""
+    def _displaced(self) -> list[Path]:
+        """The files that were displaced and not removed, oldest first; a folder is not ours."""
         with suppress(OSError):
             found = sorted(self._folder.glob(f"{NAME}-*"))
             return [one for one in found if not stat.S_ISDIR(one.lstat().st_mode)]
         return []
 
-    def _move_aside(self) -> None:
+    def _displace(self) -> None:
         """Let an empty file and this one trade places, so that there is one with space at any time.
 
-        Where the filesystem cannot do that, this one is moved aside first.
+        Where the filesystem cannot do that, this one is renamed first.
         """
-        aside = self._name_aside()
+        displaced = self._displaced_name()
         try:
-            self._make_at(aside)
+            self._make_at(displaced)
             system.renameat2(
                 source_in=_HERE,
-                source=os.fsencode(aside),
+                source=os.fsencode(displaced),
                 target_in=_HERE,
                 target=os.fsencode(self._file),
                 flags=system.RENAME_EXCHANGE,
             )
         except (OSError, KeyError):  # no room, a filesystem or a processor that has none
-            self._file.rename(aside)
+            self._file.rename(displaced)
             self._make()
 
-    def _name_aside(self) -> Path:
+    def _displaced_name(self) -> Path:
         return self._folder / f"{NAME}-{time.time_ns()}-{os.getpid()}"
 
     def _put(self, lines: Sequence[bytes]) -> None:
-        """Put lines aside, durably."""
+        """Put lines into a displaced file, durably."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with os.fdopen(os.open(self._name_aside(), flags, 0o600), "wb") as file:
+        with os.fdopen(os.open(self._displaced_name(), flags, 0o600), "wb") as file:
             file.write(b"".join(line + b"\n" for line in lines))
             file.flush()
             os.fsync(file.fileno())

@@ -18,7 +18,7 @@ _AT_ONCE = 1 << 22
 
 
 class DiskTranscript:
-    """A `ports.TranscriptFile`."""
+    """A `ports.TranscriptFile`, by inotify(7) on its folder, else by looking now and then."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -29,6 +29,7 @@ class DiskTranscript:
         self._folder: tuple[int, int] | None = None
 
     def read(self) -> Sequence[bytes]:
+        """The whole lines since the last read, from the beginning where the file is another one."""
         lines: list[bytes] = []
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
         # one that is not there yet, or not for us, tells nothing
@@ -46,6 +47,7 @@ class DiskTranscript:
             self._identity, self._offset, self._rest = identity, 0, b""
 
     def wait(self, seconds: float) -> bool:
+        """Wait for an event in the folder, which may not be there yet, for at most `seconds`."""
         if self._is_watched():
             return True  # from now on; something may have been written before
         if self._queue is None:
@@ -76,7 +78,7 @@ class DiskTranscript:
         return False
 
     def close(self) -> None:
-        """Watch it no more."""
+        """Close the queue of events."""
         if self._queue is not None:
             os.close(self._queue)
         self._queue = self._folder = None

@@ -40,7 +40,7 @@ SPARSE_FROM = 64 * 1024
 
 
 def names_of(where: int | str) -> list[str]:
-    """The attributes of a descriptor, or of a path that is not followed; none where none are."""
+    """The names of the attributes of a descriptor, or of a path that is not followed (xattr(7))."""
     if not _HAS:
         return []
     try:
@@ -89,7 +89,8 @@ def carried(location: Location) -> Mapping[str, bytes]:
 def inherited_acl(folders: OpenFolders, folder: str, mode: int) -> bytes | None:
     """The list of a new file of this mode in a folder, None where the folder gives it none.
 
-    A folder that is to be made will have what the one above it has.
+    A folder that is to be made will have what the one above it has. The owner's, the mask's and the
+    others' bits are limited by the mode (acl(5), object creation and default ACLs).
     """
     while True:
         try:
@@ -141,7 +142,7 @@ def _packed(entries: Iterator[tuple[int, int, int]]) -> bytes:
 
 
 def attributes_of(descriptor: int, seen: os.stat_result) -> Attributes:
-    """The attributes of what is open."""
+    """The attributes of what is open, with the stat that was seen of it."""
     acl = acl_of(descriptor)
     identity = identity_at(descriptor)
     return Attributes(own_mode(seen.st_mode, acl), acl is not None, seen.st_nlink, identity)
@@ -185,7 +186,7 @@ def _label(descriptor: int, value: bytes) -> None:
 
 
 def change_mode(location: Location, mode: int, *, acl: bool) -> bytes | None:
-    """Change the mode in place, and drop its list unless it keeps one; returns the list it had."""
+    """Change the mode in place, and drop the list unless `acl`; returns the list that was there."""
     had = acl_at(location)
     if had is not None and not acl:
         os.removexattr(_path_of(location), ACL, follow_symlinks=False)
@@ -196,21 +197,21 @@ def change_mode(location: Location, mode: int, *, acl: bool) -> bytes | None:
 
 
 def set_acl(location: Location, acl: bytes) -> None:
-    """Give what is there this list."""
+    """Give what is there this access control list. OSError."""
     os.setxattr(_path_of(location), ACL, acl, follow_symlinks=False)
 
 
 def write_sparsely(descriptor: int, chunk: bytes) -> None:
-    """Write a chunk at the descriptor's place, leaving holes where whole blocks are zeros.
+    """Write a chunk at the place of the descriptor, leaving holes where whole blocks are zeros.
 
-    Not in a chunk shorter than `SPARSE_FROM`. A hole at the end needs `ftruncate` once all is
-    written.
+    A chunk shorter than `SPARSE_FROM` is written whole. A hole at the end needs `ftruncate` once
+    all is written.
     """
     if len(chunk) < SPARSE_FROM:
         write_all(descriptor, chunk)
         return
     at = 0
-    for start, part in _parts_with_data(chunk):
+    for start, part in _runs_with_data(chunk):
         if start > at:
             os.lseek(descriptor, start - at, os.SEEK_CUR)
         write_all(descriptor, part)
@@ -219,8 +220,8 @@ def write_sparsely(descriptor: int, chunk: bytes) -> None:
         os.lseek(descriptor, len(chunk) - at, os.SEEK_CUR)
 
 
-def _parts_with_data(chunk: bytes) -> Iterator[tuple[int, bytes]]:
-    """The parts of a chunk that are not whole blocks of zeros, each with its place in it."""
+def _runs_with_data(chunk: bytes) -> Iterator[tuple[int, bytes]]:
+    """The runs of blocks of a chunk that are not all zeros, each with its place in the chunk."""
     places = range(0, len(chunk), _BLOCK)
     for empty, run in groupby(places, lambda n: chunk[n : n + _BLOCK] == _ZEROS):
         if not empty:

@@ -38,12 +38,15 @@ def replace_all(
     steps: Sequence[Replacement],
     done: dict[int, Displaced],
     reserved: DiskReservation | None = None,
-    report: Report | None = None,
+    progress: Report | None = None,
 ) -> Sequence[Displaced]:
-    """Carry out the steps; `done` is filled as they are, by their number."""
+    """Carry out the steps; `done` is filled as they are, by their number.
+
+    OSError comes as one of our errors; the details of each name the path and how many were done.
+    """
     folders = OpenFolders(beneath, _OPEN_FOLDERS)
     staging = StagingFolders(folders, (step.change for step in steps))
-    batch = _Batch(folders, steps, done, staging, reserved, report or (lambda _: None))
+    batch = _Batch(folders, steps, done, staging, reserved, progress or (lambda _: None))
     try:
         try:
             batch.check()
@@ -78,7 +81,7 @@ class _Batch(Struct):
     done: dict[int, Displaced]
     staging: StagingFolders
     reserved: DiskReservation | None
-    report: Report
+    progress: Report
     path: str = ""
     staged: dict[int, tuple[Location, Identity]] = field(default_factory=dict)
     opened: dict[str, os.stat_result] = field(default_factory=dict)
@@ -123,7 +126,7 @@ class _Batch(Struct):
 
     def _tell(self, stage: str, done: int) -> None:
         if done % _TOLD_AFTER == 0:
-            self.report(Progress(stage, done, len(self.steps)))
+            self.progress(Progress(stage, done, len(self.steps)))
 
     def _attributes_of(self, step: Replacement) -> Location | None:
         source = step.attributes_of

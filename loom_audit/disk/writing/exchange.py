@@ -51,29 +51,33 @@ class Location(Struct, frozen=True):
             return None
 
     def open(self, flags: int, mode: int = 0o600) -> int:
-        """Open it, never through a link."""
+        """Open what has the name, never through a link. OSError."""
         flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         return os.open(self.name, flags, mode, dir_fd=self.fd)
 
     def read_link(self) -> bytes:
-        """The target of the symlink."""
+        """The target of the symlink, as bytes. OSError."""
         return os.fsencode(os.readlink(self.name, dir_fd=self.fd))
 
     def unlink(self) -> None:
-        """Delete the file or link."""
+        """Delete the file or link. OSError."""
         os.unlink(self.name, dir_fd=self.fd)
 
     def rmdir(self) -> None:
-        """Delete the empty folder, and close descriptors in it."""
+        """Delete the empty folder, and close descriptors in it. OSError."""
         self.folders.forget(self.path)
         os.rmdir(self.name, dir_fd=self.fd)
 
     def mkdir(self) -> None:
-        """Make a folder that only its owner may enter."""
+        """Make a folder that only its owner may enter. OSError."""
         os.mkdir(self.name, 0o700, dir_fd=self.fd)
 
     def chmod(self, mode: int) -> None:
-        """Set the exact permission bits of a file or directory, never through a link."""
+        """Set the exact permission bits of a file or directory, never through a link.
+
+        fchmod(2) refuses a descriptor of O_PATH, and a file that may not be read can have no other:
+        the path of /proc leads to what is open.
+        """
         if not os.path.isdir("/proc/self/fd"):
             os.chmod(self.name, mode, dir_fd=self.fd, follow_symlinks=False)
             return
@@ -88,37 +92,37 @@ class Location(Struct, frozen=True):
 
 
 def location_of(folders: OpenFolders, path: str) -> Location:
-    """The location of a path."""
+    """The location that a path names; nothing is opened yet."""
     parent, name = split(path)
     return Location(folders, parent, name)
 
 
 def exchange(one: Location, other: Location) -> None:
-    """Exchange the two; FileNotFoundError when one is absent."""
+    """Exchange what has two names; FileNotFoundError when one of the names is absent."""
     if _renamed_at_once(one, other, system.RENAME_EXCHANGE):
         return
-    aside = other.temporary_sibling()
+    displaced = other.temporary_sibling()
     found = other.stat()
     new = one.lstat()
     if stat.S_ISDIR(found.st_mode) or (new is not None and stat.S_ISDIR(new.st_mode)):
-        _rename(other, aside)
+        _rename(other, displaced)
     else:
         try:
-            link_to(other, aside)
+            link_to(other, displaced)
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            _rename(other, aside)
+            _rename(other, displaced)
     try:
         _rename(one, other)
     except OSError:
-        _rename(aside, other)
+        _rename(displaced, other)
         raise
-    _rename(aside, one)
+    _rename(displaced, one)
 
 
 def move(source: Location, target: Location) -> None:
-    """Move to a name where nothing is; FileExistsError when something is there."""
+    """Move what has a name to a name that nothing has; FileExistsError when something has it."""
     if _renamed_at_once(source, target, system.RENAME_NOREPLACE):
         return
     found = source.lstat()
@@ -154,7 +158,7 @@ def _rename(source: Location, target: Location) -> None:
 
 
 def link_to(source: Location, target: Location) -> None:
-    """Give what is at the source another name; FileExistsError when something has it."""
+    """Give what is at the source another name; FileExistsError when something has that name."""
     os.link(
         source.name,
         target.name,

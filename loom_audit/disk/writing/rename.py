@@ -13,7 +13,10 @@ from loom_audit.errors import Conflict
 
 
 def rename(folders: OpenFolders, source: str, target: str, identity: str) -> None:
-    """Rename what has the identity, durably. OSError; Conflict with nothing changed."""
+    """Rename what has the identity, durably. OSError.
+
+    Conflict, with nothing changed, when something else is there or at the target.
+    """
     old, new = location_of(folders, source), location_of(folders, target)
     if not folders.beneath.calls.renameat2:
         raise conflict(

@@ -51,8 +51,8 @@ def stage(
 ) -> Identity:
     """Make the state under a temporary name, with its exact mode; nothing is left on failure.
 
-    A file's attributes are those of the `source`; a list that it does not have is the one that
-    the `folder` it will be in gives to new files.
+    The attributes of a file are those of the `source`; a list that it does not have is the one that
+    the `folder` it will be in gives to new files. Corrupt when the content has another hash.
     """
     temporary = slot.location(folders)
     waiting, slot.inode = slot.inode, None
@@ -147,13 +147,13 @@ def _open_new(temporary: Location, inode: int | None, mode: int) -> int:
     return descriptor
 
 
-def _check_hash(found: str, after: FileState, temporary: Location) -> None:
-    if after.blob is not None and found != after.blob:
+def _check_hash(hashed: str, after: FileState, temporary: Location) -> None:
+    if after.blob is not None and hashed != after.blob:
         raise Corrupt(
-            f"the content for {printable(temporary.parent) or 'the root'} has hash {found[:12]}, "
+            f"the content for {printable(temporary.parent) or 'the root'} has hash {hashed[:12]}, "
             f"not {after.blob[:12]}",
             hint="Run `loom-audit verify`.",
-            details={"expected": after.blob, "found": found},
+            details={"expected": after.blob, "found": hashed},
         )
 
 
@@ -164,7 +164,7 @@ def take_path(
 
     Its lstat is returned, with the state of a folder; None when the path was free. Anything that
     may not be displaced (a FIFO, a folder with something in it) is put back, and the temporary
-    removed.
+    removed. Conflict when somebody takes what was displaced, or changes the path again and again.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -180,10 +180,10 @@ def take_path(
                 raise
             occupied = False
             continue
-        found = temporary.lstat()
-        if found is None:
+        seen = temporary.lstat()
+        if seen is None:
             raise Conflict(f"somebody took what was displaced from {printable(target.path)}")
-        return found, _accept_displaced(temporary, target, found)
+        return seen, _accept_displaced(temporary, target, seen)
     raise conflict(
         target.path,
         "somebody keeps creating and deleting {}",
@@ -192,26 +192,26 @@ def take_path(
 
 
 def _accept_displaced(
-    temporary: Location, target: Location, found: os.stat_result
+    temporary: Location, target: Location, seen: os.stat_result
 ) -> FileState | None:
     """Delete an empty folder that was displaced; its state."""
-    kind = stat.S_IFMT(found.st_mode)
+    kind = stat.S_IFMT(seen.st_mode)
     if kind in (stat.S_IFREG, stat.S_IFLNK):
         return None
     if kind == stat.S_IFDIR:
         target.folders.forget(target.path)
         try:
-            return _remove_folder(temporary, found, target)
+            return _remove_folder(temporary, seen, target)
         except (OSError, AuditError):
             exchange(temporary, target)
             raise
     exchange(temporary, target)
-    raise not_a_file_error(target.path, found.st_mode)
+    raise not_a_file_error(target.path, seen.st_mode)
 
 
-def _remove_folder(location: Location, found: os.stat_result, target: Location) -> FileState:
+def _remove_folder(location: Location, seen: os.stat_result, target: Location) -> FileState:
     """Delete an empty folder; its state. Conflict, naming the target, when something is in it."""
-    state = folder_state(location, found)
+    state = folder_state(location, seen)
     try:
         location.rmdir()
     except OSError as error:
@@ -238,29 +238,29 @@ def replace(
     """
     slot = slot or Slot(split(change.path)[0], folders.fresh_name())
     target = location_of(folders, change.path)
-    found = target.lstat()
-    if found is not None and stat.S_IFMT(found.st_mode) not in (
+    seen = target.lstat()
+    if seen is not None and stat.S_IFMT(seen.st_mode) not in (
         stat.S_IFREG,
         stat.S_IFLNK,
         stat.S_IFDIR,
     ):
-        raise not_a_file_error(change.path, found.st_mode)
-    if found is not None and link is None:
-        changed = _change_mode(target, found, change, durable=durable)
+        raise not_a_file_error(change.path, seen.st_mode)
+    if seen is not None and link is None:
+        changed = _change_mode(target, seen, change, durable=durable)
         if changed is not None:
             return changed
     temporary = slot.location(folders)
     if change.after is None:
-        displaced = _displace(target, found, temporary)
+        displaced = _displace(target, seen, temporary)
     else:
         if link is None:
-            source = None if found is None else target
+            source = None if seen is None else target
             identity = stage(
                 folders, slot, target.parent, change.after, content, source=source, durable=True
             )
         else:
             identity = _stage_link(temporary, location_of(folders, link), change.after)
-        displaced = put_staged(temporary, target, identity, occupied=found is not None)
+        displaced = put_staged(temporary, target, identity, occupied=seen is not None)
     if durable:
         try:
             folders.sync(target.parent)
@@ -275,7 +275,7 @@ def replace(
 def put_staged(
     temporary: Location, target: Location, identity: Identity, *, occupied: bool
 ) -> PathReversal:
-    """Exchange what was staged with what is at the path."""
+    """Exchange what was staged with what is at the path. OSError, Conflict."""
     try:
         taken = take_path(temporary, target, occupied=occupied)
     except BaseException:
@@ -288,11 +288,11 @@ def put_staged(
     return PathReversal(target, identity, prior, None if state else temporary, state)
 
 
-def _displace(target: Location, found: os.stat_result | None, temporary: Location) -> PathReversal:
-    if found is None:
+def _displace(target: Location, seen: os.stat_result | None, temporary: Location) -> PathReversal:
+    if seen is None:
         return PathReversal(target, None, None, None)
-    if stat.S_ISDIR(found.st_mode):
-        return PathReversal(target, None, found, None, _remove_folder(target, found, target))
+    if stat.S_ISDIR(seen.st_mode):
+        return PathReversal(target, None, seen, None, _remove_folder(target, seen, target))
     try:
         move(target, temporary)
     except FileNotFoundError:
@@ -307,7 +307,7 @@ def _displace(target: Location, found: os.stat_result | None, temporary: Locatio
 
 
 def _change_mode(
-    target: Location, found: os.stat_result, change: FileChange, *, durable: bool
+    target: Location, seen: os.stat_result, change: FileChange, *, durable: bool
 ) -> ModeReversal | None:
     """Change the mode alone where the content stays, so that its inode and mtime stay too.
 
@@ -315,15 +315,15 @@ def _change_mode(
     other names, None is returned and the file is replaced as a whole.
     """
     before, after = change.before, change.after
-    if after is None or after.kind != _FILE_KINDS.get(stat.S_IFMT(found.st_mode)):
+    if after is None or after.kind != _FILE_KINDS.get(stat.S_IFMT(seen.st_mode)):
         return None
     if after.kind == "directory":
-        state = folder_state(target, found)
+        state = folder_state(target, seen)
     else:
         same = before is not None and before.kind == "file" and before.blob == after.blob
-        if not same or after.kind != "file" or after.blob is None or found.st_nlink != 1:
+        if not same or after.kind != "file" or after.blob is None or seen.st_nlink != 1:
             return None
-        state = read_state(target, found)
+        state = read_state(target, seen)
         if state.blob != after.blob:
             return None
     acl = acl_at(target) if state.acl else None
@@ -331,7 +331,7 @@ def _change_mode(
     if changed:
         attributes.change_mode(target, after.mode, acl=after.acl)
     now = target.lstat()
-    if now is None or identity_of(now) != identity_of(found):
+    if now is None or identity_of(now) != identity_of(seen):
         raise conflict(target.path, "somebody else is changing {}", hint="Try again.")
     if durable and changed:
         sync_inode(target)

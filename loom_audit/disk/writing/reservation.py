@@ -37,7 +37,7 @@ class StagingFolders:
 
     def __init__(self, folders: OpenFolders, changes: Iterable[FileChange]) -> None:
         self._folders = folders
-        self._found: dict[str, str] = {}
+        self._staging: dict[str, str] = {}
         self._unstable = {change.path for change in changes if not self._stays(change)}
 
     def _stays(self, change: FileChange) -> bool:
@@ -53,9 +53,9 @@ class StagingFolders:
         return found is not None and stat.S_ISDIR(found.st_mode)
 
     def above(self, path: str) -> str:
-        """The folder for the temporaries of this path."""
+        """The folder in which the temporaries of a path are made."""
         parent = split(path)[0]
-        staging = self._found.get(parent)
+        staging = self._staging.get(parent)
         if staging is None:
             staging = parent
             parts = parent.split("/") if parent else []
@@ -63,7 +63,7 @@ class StagingFolders:
                 if "/".join(parts[: n + 1]) in self._unstable:
                     staging = "/".join(parts[:n])
                     break
-            self._found[parent] = staging
+            self._staging[parent] = staging
         return staging
 
 
@@ -75,7 +75,7 @@ class Slot(Struct):
     inode: int | None = None
 
     def location(self, folders: OpenFolders) -> Location:
-        """Where the temporary is."""
+        """The location of the temporary."""
         return Location(folders, self.folder, self.name)
 
 
@@ -155,11 +155,11 @@ class DiskReservation:
             os.close(descriptor)
 
     def take(self, path: str) -> Slot | None:
-        """The slot of a path."""
+        """The slot of a path; None where the path has none."""
         return self._slots.get(path)
 
     def release(self) -> None:
-        """Delete the empty files that nobody used."""
+        """Delete the empty files that nobody used; recovery finds one that stays."""
         left = [slot for slot in self._slots.values() if slot.inode is not None]
         self._slots.clear()
         if not left:

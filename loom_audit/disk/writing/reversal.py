@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Identity(Struct, frozen=True):
-    """An identity tells our own replacement from any other; size and time count for a file only."""
+    """What tells our own replacement from any other file; size and time count for a file only."""
 
     device: int
     inode: int
@@ -41,23 +41,23 @@ class Identity(Struct, frozen=True):
 
     def is_at(self, location: Location) -> bool:
         """Whether our replacement is still at the location, as we made it."""
-        found = location.lstat()
-        return found is not None and identity_of(found) == self
+        seen = location.lstat()
+        return seen is not None and identity_of(seen) == self
 
 
 def identity_of(seen: os.stat_result) -> Identity:
-    """The identity of what was seen."""
+    """The identity that a stat tells."""
     kind = stat.S_IFMT(seen.st_mode)
     size, time = (seen.st_size, seen.st_mtime_ns) if stat.S_ISREG(kind) else (0, 0)
     return Identity(seen.st_dev, seen.st_ino, kind, size, time)
 
 
 def remove(temporary: Location) -> None:
-    """Delete a temporary, whatever it is, if it is there."""
-    found = temporary.lstat()
-    if found is None:
+    """Delete a temporary, whatever it is, if it is there. OSError."""
+    seen = temporary.lstat()
+    if seen is None:
         return
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(seen.st_mode):
         temporary.rmdir()
     else:
         temporary.unlink()
@@ -75,24 +75,24 @@ def _try_remove(temporary: Location) -> bool:
 
 
 def sync_inode(target: Location) -> None:
-    """Make the mode of a file or folder durable."""
-    found = target.lstat()
-    if found is not None and stat.S_ISDIR(found.st_mode):
+    """Make the mode of a file or folder durable. OSError."""
+    seen = target.lstat()
+    if seen is not None and stat.S_ISDIR(seen.st_mode):
         target.folders.forget(target.path)
         target.folders.sync(target.path)
-    elif found is not None:
-        with closing_fd(open_owned(target, found)) as descriptor:
+    elif seen is not None:
+        with closing_fd(open_owned(target, seen)) as descriptor:
             system.fsync(descriptor)
 
 
-def open_owned(location: Location, found: os.stat_result) -> int:
+def open_owned(location: Location, seen: os.stat_result) -> int:
     """Open a file for reading, also one of ours whose mode forbids even us to read it."""
     try:
         return location.open(os.O_RDONLY)
     except PermissionError:
-        if found.st_uid != os.geteuid() or found.st_mode & stat.S_IRUSR:
+        if seen.st_uid != os.geteuid() or seen.st_mode & stat.S_IRUSR:
             raise
-    mode = stat.S_IMODE(found.st_mode)
+    mode = stat.S_IMODE(seen.st_mode)
     location.chmod(mode | stat.S_IRUSR)
     try:
         return location.open(os.O_RDONLY)
@@ -100,19 +100,19 @@ def open_owned(location: Location, found: os.stat_result) -> int:
         location.chmod(mode)
 
 
-def folder_state(location: Location, found: os.stat_result) -> FileState:
-    """The state of a folder."""
+def folder_state(location: Location, seen: os.stat_result) -> FileState:
+    """The state of a folder, by its stat and its access control list."""
     acl = acl_at(location)
-    mode = own_mode(found.st_mode, acl)
+    mode = own_mode(seen.st_mode, acl)
     return FileState("directory", None, mode, 0, acl=acl is not None)
 
 
-def read_state(location: Location, found: os.stat_result) -> FileState:
+def read_state(location: Location, seen: os.stat_result) -> FileState:
     """The state of a regular file, its content read in bounded memory."""
-    with closing_fd(open_owned(location, found)) as descriptor:
-        blob, size = _hash_of(descriptor, found.st_size)
+    with closing_fd(open_owned(location, seen)) as descriptor:
+        blob, size = _hash_of(descriptor, seen.st_size)
         acl = acl_of(descriptor)
-        mode = own_mode(found.st_mode, acl)
+        mode = own_mode(seen.st_mode, acl)
         return FileState("file", blob, mode, size, acl=acl is not None)
 
 
@@ -145,7 +145,7 @@ def owner_access(*locations: Location | None) -> Iterator[None]:
 class PathReversal(Struct):
     """A replaced path: the file or link that was there lies at `displaced`.
 
-    Of a folder, which is gone, the state is known.
+    A folder that was there is deleted; its state is known.
     """
 
     target: Location
@@ -156,18 +156,20 @@ class PathReversal(Struct):
 
     @property
     def links(self) -> int:
+        """The st_nlink of what was displaced; 0 when the path was free, 1 of a folder."""
         if self.prior is None or stat.S_ISDIR(self.prior.st_mode):
             return 1 if self.prior is not None else 0
         return self.prior.st_nlink
 
     @property
     def state(self) -> FileState | None:
+        """The state of what was displaced, hashed when first asked for."""
         if self._state is None and self.prior is not None:
             self._state = self._reached(partial(self._read_state, self.prior))
         return self._state
 
     def set_state(self, state: FileState) -> None:
-        """Set what was there before we made it accessible for ourselves."""
+        """Set the state that was there before we made the path accessible for ourselves."""
         self._state = state
 
     def _reached(self, work: Callable[[], T]) -> T:
@@ -194,6 +196,7 @@ class PathReversal(Struct):
         return self.displaced
 
     def open(self) -> BinaryIO:
+        """A stream of the displaced content; FileNotFound when it had none."""
         displaced = self._displaced_location()
         with audit_errors(self.target.path), owner_access(displaced):
             if self.prior is None or stat.S_ISLNK(self.prior.st_mode):
@@ -201,11 +204,13 @@ class PathReversal(Struct):
             return cast(BinaryIO, os.fdopen(open_owned(displaced, self.prior), "rb"))
 
     def discard(self) -> None:
+        """Delete what was displaced; the replacement stands."""
         if self.displaced is not None:
             self._reached(self.displaced.unlink)
             self.displaced = None
 
     def discard_unchanged(self) -> bool:
+        """Delete what was displaced if its hash is still the same; whether it was so."""
         if (
             self.displaced is not None
             and self.prior is not None
@@ -223,6 +228,10 @@ class PathReversal(Struct):
             return _hash_of(descriptor, prior.st_size)[0]
 
     def put_back(self) -> None:
+        """Exchange what was displaced with the replacement again, durably.
+
+        Conflict, with nothing changed, when the replacement is not as we made it.
+        """
         with audit_errors(self.target.path), owner_access(self.target, self.displaced):
             if self.prior is None:
                 self._remove_replacement()
@@ -301,33 +310,40 @@ class ModeReversal(Struct):
 
     @property
     def links(self) -> int:
+        """Always 1: a file with other names is replaced as a whole."""
         return 1
 
     def set_state(self, state: FileState) -> None:
-        """Set what was there before we made it accessible for ourselves."""
+        """Set the state that was there before we made the path accessible for ourselves."""
         self.state = state
 
     def open(self) -> BinaryIO:
+        """A stream of the content at the path. FileNotFound for a folder, or when it is gone."""
         if self.state.kind != "file":
             raise FileNotFound(
                 f"nothing with content was displaced from {printable(self.target.path)}"
             )
         with audit_errors(self.target.path):
-            found = self.target.lstat()
-            if found is None:
+            seen = self.target.lstat()
+            if seen is None:
                 raise FileNotFound(f"File not found: {printable(self.target.path)}")
-            return cast(BinaryIO, os.fdopen(open_owned(self.target, found), "rb"))
+            return cast(BinaryIO, os.fdopen(open_owned(self.target, seen), "rb"))
 
     def discard(self) -> None:
-        """Nothing was put aside."""
+        """Do nothing: nothing was displaced."""
 
     def discard_unchanged(self) -> bool:
+        """Do nothing, and say True: nothing was displaced."""
         return True
 
     def put_back(self) -> None:
+        """Set the mode and the access control list that were there, durably.
+
+        Conflict when the file or its mode was changed since.
+        """
         with audit_errors(self.target.path):
-            found = self.target.lstat()
-            if found is None or (identity_of(found), stat.S_IMODE(found.st_mode)) != (
+            seen = self.target.lstat()
+            if seen is None or (identity_of(seen), stat.S_IMODE(seen.st_mode)) != (
                 self.identity,
                 self.mode,
             ):
