@@ -7,6 +7,7 @@ IMPORTED = "import:"
 
 
 def is_imported(root: str) -> bool:
+    """Whether the root of a log names a folder that was imported, and is none that we look at."""
     return root.startswith(IMPORTED)
 
 
@@ -16,7 +17,7 @@ def named_folder(root: str) -> str:
 
 
 def only_read(root: str) -> NoWorkspace:
-    """The error where a log is to be written, or its folder looked at, that was imported."""
+    """The error for whoever would write an imported log, or look at the folder that it names."""
     return NoWorkspace(
         f"{root} is a log that was imported: it can only be read",
         hint="`log`, `show`, `diff`, `cat`, `ls`, `history` and `replay POINT --to DIR` read it. "

@@ -46,9 +46,9 @@ from loom_audit.model.plans.left_out import creation_events, left_out_blocks
 from loom_audit.model.plans.lineage import events_with_moves, events_with_opaque
 from loom_audit.model.plans.link_plans import choices_for_groups, group_holds
 from loom_audit.model.plans.opening import UNREADABLE, seen_when_opened
-from loom_audit.model.plans.placement import EntryStatus
+from loom_audit.model.plans.placement import ProposalStatus
 from loom_audit.model.plans.planning import (
-    MOVED_ASIDE,
+    MOVED_THERE,
     Hold,
     Note,
     PathStep,
@@ -433,7 +433,7 @@ class Planner:
         left = [name for name in names if f"{change.path}/{name}" not in going]
         if not left:
             return None
-        status: EntryStatus = "blocked" if change.after else "kept"
+        status: ProposalStatus = "blocked" if change.after else "kept"
         return Hold(status, f"holds {left[0]}, which stays")
 
     def _is_unreadable(self, change: FileChange) -> bool:
@@ -445,7 +445,7 @@ class Planner:
     def _aside_notes(self, plan: Plan) -> Iterator[Note]:
         """Notes on what is not a file and makes room for what comes back."""
         for path, name in moved_aside(self.attachment, plan.changes):
-            yield Note(name, f"what is at {path} is not a file; {MOVED_ASIDE}")
+            yield Note(name, f"what is at {path} is not a file; {MOVED_THERE}")
 
     def _occupied_paths(self, plan: Plan) -> frozenset[str]:
         """Paths that the plan would create and at which something unrecorded is."""

@@ -9,18 +9,19 @@ Owner = TypeVar("Owner")
 
 
 def in_applicable_order(
-    parts: Mapping[Owner, Sequence[FileChange]],
+    changes_of: Mapping[Owner, Sequence[FileChange]],
 ) -> Iterator[tuple[Owner, list[FileChange]]]:
-    """The changes of each owner, whole where that is possible.
+    """Yields each owner with as many of its changes as apply together, so that all apply in turn.
 
-    A folder is there before what comes into it, and goes after what was in it, whoever does which.
+    An owner comes again where its changes cannot be said at once. A folder is there before what
+    comes into it, and goes after what was in it, whoever does which.
     """
-    if len(parts) < 2:
-        yield from ((owner, [*part]) for owner, part in parts.items())
+    if len(changes_of) < 2:
+        yield from ((owner, [*part]) for owner, part in changes_of.items())
         return
-    needs = _needs([change for part in parts.values() for change in part])
-    waiting = {owner: [*part] for owner, part in parts.items()}
-    pending = {change.path for part in parts.values() for change in part}
+    needs = _needs([change for part in changes_of.values() for change in part])
+    waiting = {owner: [*part] for owner, part in changes_of.items()}
+    pending = {change.path for part in changes_of.values() for change in part}
     while any(waiting.values()):
         for owner, part in waiting.items():
             ready = _ready(part, needs, pending)

@@ -79,22 +79,26 @@ class Lineage(Struct, eq=False):
 
     @property
     def start(self) -> PathState:
+        """Where the file was, and what it was, before its first step."""
         return self.steps[0].before
 
     @property
     def current(self) -> PathState:
+        """Where the file is, and what it is, after its last step."""
         return self.steps[-1].after
 
     @property
     def is_taken(self) -> bool:
+        """Whether any of the steps is to be taken back."""
         return any(step.taken for step in self.steps)
 
     def paths(self) -> list[str]:
-        """Every path it had, the present one first."""
+        """Every path that the file had, the present one first."""
         places = [self.current.path, *(step.before.path for step in self.steps)]
         return list(dict.fromkeys(places))
 
     def calls(self, *, taken: bool) -> tuple[int, ...]:
+        """The numbers of the calls whose steps are taken back, or of those whose steps are kept."""
         return call_numbers(step for step in self.steps if step.taken == taken)
 
     def split_off_older(self) -> "Lineage | None":
@@ -167,6 +171,7 @@ class LineageTrace(Struct):
         self.by_path[path] = lineage
 
     def start_at(self, path: str) -> Lineage:
+        """Begin a lineage, still without steps, of the file that is at this path now."""
         lineage = Lineage()
         self.lineages.append(lineage)
         self.by_path[path] = lineage
@@ -275,22 +280,22 @@ def _trace_event(
         path = step.change.path
         if path in sources or path in targets:
             continue
-        held = trace.by_path.get(path)
+        present = trace.by_path.get(path)
         replaced = path in gone_to or path in came_from
-        if held is None and starts(step) and (step.change.before is not None or not replaced):
-            held = trace.start_at(path)
+        if present is None and starts(step) and (step.change.before is not None or not replaced):
+            present = trace.start_at(path)
         if replaced:
-            _replace_file(trace, held, step, gone_to.get(path, ""), came_from.get(path, ""))
-        elif held is not None:
-            _extend(held, step, step.change.before, step.change.after, arrived=path in arrived)
+            _replace_file(trace, present, step, gone_to.get(path, ""), came_from.get(path, ""))
+        elif present is not None:
+            _extend(present, step, step.change.before, step.change.after, arrived=path in arrived)
 
 
 def _replace_file(
-    trace: LineageTrace, held: Lineage | None, step: PathStep, gone_to: str, came_from: str
+    trace: LineageTrace, present: Lineage | None, step: PathStep, gone_to: str, came_from: str
 ) -> None:
     """End the lineage of the file that was there, and start that of the one that is there now."""
-    if held is not None and step.change.before is not None:
-        _extend(held, step, step.change.before, None, moved=gone_to)
+    if present is not None and step.change.before is not None:
+        _extend(present, step, step.change.before, None, moved=gone_to)
     if step.change.after is not None:
         lineage = Lineage()
         trace.lineages.append(lineage)

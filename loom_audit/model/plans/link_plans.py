@@ -32,12 +32,16 @@ def choices_for_groups(
     return chosen
 
 
-def group_holds(plan: Plan, tree: Tree, held: Mapping[str, Hold]) -> Mapping[str, Hold]:
-    """What else has to stay: names that would be divided, and the other names of what is held."""
+def group_holds(plan: Plan, tree: Tree, holds: Mapping[str, Hold]) -> Mapping[str, Hold]:
+    """The holds that hard links need besides `holds`: all names of a file stay, or none does.
+
+    Blocked are names that the plan would divide; another name of a file that stays has to stay for
+    the same reason.
+    """
     changes, divided = whole_groups(plan.changes, tree)
     found = {path: Hold("blocked", DIVIDED) for path in divided}
     blocked = {note.path: Hold("blocked", note.reason, note.calls) for note in plan.blocked}
-    stays = {**blocked, **held}
+    stays = {**blocked, **holds}
     changed = {change.path: change for change in changes}
     for names in names_by_group(tree, groups_in(changes)).values():
         for path in sorted(names.keys() & stays.keys()):
@@ -45,4 +49,4 @@ def group_holds(plan: Plan, tree: Tree, held: Mapping[str, Hold]) -> Mapping[str
             reason = f"a hard link of {path}: {hold.reason}"
             others = (name for name in names if name in changed and name not in stays)
             found.update({name: Hold(hold.status, reason, hold.calls) for name in others})
-    return {path: hold for path, hold in found.items() if path not in held}
+    return {path: hold for path, hold in found.items() if path not in holds}

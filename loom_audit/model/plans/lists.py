@@ -20,7 +20,7 @@ class PlanList(Struct, frozen=True):
     about: str = ""
 
     def notes(self, plan: Plan) -> Sequence[Note]:
-        """What a plan has in this list."""
+        """The notes of a plan that this list is of."""
         found: Sequence[Note] = getattr(plan, self.name)
         return found
 

@@ -8,7 +8,13 @@ from loom_audit.model.files import BlobId, FileChange, FileState, Move, Tree
 from loom_audit.model.plans.lineage import Lineage, PathStep, call_numbers, trace_lineages
 from loom_audit.model.plans.links import names_written_along, whole_groups
 from loom_audit.model.plans.out_of_scope import recorded_part
-from loom_audit.model.plans.placement import KEPT_BY_CHOICE, Entry, Hold, Placement, place_entries
+from loom_audit.model.plans.placement import (
+    KEPT_BY_CHOICE,
+    Hold,
+    Placement,
+    Proposal,
+    place_proposals,
+)
 from loom_audit.model.plans.rebase import BlobReader, KeptChange, StateMerger, rebase
 from loom_audit.model.plans.request import Choice, PlanRequest, Verb
 from loom_audit.model.plans.verdicts import Category, Note, one_verdict_each
@@ -26,11 +32,11 @@ __all__ = [
 ]
 
 CHANGES_ALONG = "changes with it"
-MOVED_ASIDE = "it is moved there"
+MOVED_THERE = "it is moved there"
 MOVES_ALONG = "moves with it"
 TAKEN_BACK = "is taken back already"
 """What the reason says of a call that nothing is left to do about."""
-_NOT_LEFT = (CHANGES_ALONG, MOVED_ASIDE, MOVES_ALONG)
+_CHANGED_ALONG = (CHANGES_ALONG, MOVED_THERE, MOVES_ALONG)
 """How the reasons end of what is listed with what is kept, and is not left as it is."""
 
 
@@ -82,12 +88,12 @@ class Plan(Struct, frozen=True):
 
     @property
     def provisional(self) -> bool:
-        """Whether it rests on what is on disk and not on record, and so on a guess whose it is."""
+        """Whether the plan rests on what is not on record, and so on a guess whose that is."""
         return self.drifted
 
     @property
     def is_empty(self) -> bool:
-        """Whether it writes nothing and takes nothing back, so that it is not carried out."""
+        """Whether the plan writes nothing and takes nothing back, so that it is not carried out."""
         return not (self.changes or self.reverts)
 
     @property
@@ -99,7 +105,7 @@ class Plan(Struct, frozen=True):
 
     @property
     def keeps_all(self) -> bool:
-        """Whether nobody chose to keep what it keeps, and it takes back nothing else."""
+        """Whether nobody chose to keep what the plan keeps, and it takes back nothing else."""
         return self.verb != "rollback" and self.is_empty and self._keeps_unasked
 
     @property
@@ -107,14 +113,14 @@ class Plan(Struct, frozen=True):
         choices = self.request.choices.items()
         asked = {path for path, choice in choices if choice == "current"}
         return any(
-            KEPT_BY_CHOICE not in note.reason and not note.reason.endswith(_NOT_LEFT)
+            KEPT_BY_CHOICE not in note.reason and not note.reason.endswith(_CHANGED_ALONG)
             for note in self.kept
             if note.path and note.path not in asked
         )
 
 
 def how_to_choose(passed_over: Iterable[Note]) -> str:
-    """The command that takes back what an undo passes over."""
+    """The command that takes back what an undo passes over; at least one note names a call."""
     number = max(number for note in passed_over for number in note.calls)
     return f"`loom-audit revert {number} --choose PATH=old` takes back what it only may have done"
 
@@ -156,14 +162,14 @@ def plan_taking_back(
     trace = trace_lineages(steps, moves or {}, tree, outside=outside, chosen=followed)
     merger = StateMerger(blobs)
     kept: dict[Lineage, tuple[KeptChange, ...]] = {}
-    entries = []
+    proposals = []
     for lineage in trace.lineages:
         holder = trace.by_path.get(lineage.current.path) is lineage
-        entry, kept[lineage] = _entry(lineage, _choice(lineage, chosen), merger, holder)
-        entries.append(recorded_part(entry))
+        proposal, kept[lineage] = _proposal(lineage, _choice(lineage, chosen), merger, holder)
+        proposals.append(recorded_part(proposal))
     by_choice = {path: Hold("kept", KEPT_BY_CHOICE) for path in chosen if chosen[path] == "current"}
-    placement = place_entries(
-        entries, trace, tree, merger, holds={**(holds or {}), **by_choice}, folds_case=folds_case
+    placement = place_proposals(
+        proposals, trace, tree, merger, holds={**(holds or {}), **by_choice}, folds_case=folds_case
     )
     own = [
         FileChange(path, tree.get(path), state)
@@ -173,19 +179,19 @@ def plan_taking_back(
     whole, _ = whole_groups(own, tree)
     changes = tuple(sorted(whole, key=lambda change: change.path))
     along = names_written_along(own, changes)
-    found = [*_found(placement, kept, along), *_by_choice(trace.lineages, chosen)]
+    found = [*_verdicts(placement, kept, along), *_by_choice(trace.lineages, chosen)]
     found += [("kept", note) for note in notes]
     verdicts = one_verdict_each(found, {change.path for change in changes})
     needed = {change.after.blob for change in changes if change.after}
     dealt_with = request.verb in ("undo", "redo") and not changes and "blocked" not in verdicts
-    spared = set() if dealt_with else _calls_kept_by_choice(placement.entries)
+    spared = set() if dealt_with else _calls_kept_by_choice(placement.proposals)
     return Plan(
         request=request,
         head=head,
         target=target,
         changes=changes,
         reverts=tuple(number for number in reverts if number not in spared),
-        moves=_moves(placement.entries, changes),
+        moves=_moves(placement.proposals, changes),
         already=tuple(note.path for note in verdicts.get("already", ())),
         merged=verdicts.get("merged", ()),
         kept=verdicts.get("kept", ()),
@@ -195,9 +201,9 @@ def plan_taking_back(
     )
 
 
-def _calls_kept_by_choice(entries: Iterable[Entry]) -> set[int]:
+def _calls_kept_by_choice(proposals: Iterable[Proposal]) -> set[int]:
     """The taken calls of which a path is kept by choice, so that they are not reverted."""
-    kept = (entry.lineage for entry in entries if entry.reason == KEPT_BY_CHOICE)
+    kept = (proposal.lineage for proposal in proposals if proposal.reason == KEPT_BY_CHOICE)
     return {call for lineage in kept for call in lineage.calls(taken=True)}
 
 
@@ -205,80 +211,80 @@ def _choice(lineage: Lineage, choices: Mapping[str, Choice]) -> Choice | None:
     return next((choices[path] for path in lineage.paths() if path in choices), None)
 
 
-def _entry(
+def _proposal(
     lineage: Lineage, choice: Choice | None, merger: StateMerger, holder: bool
-) -> tuple[Entry, tuple[KeptChange, ...]]:
-    """The entry of a lineage, and the kept changes that show in it.
+) -> tuple[Proposal, tuple[KeptChange, ...]]:
+    """The proposal of a lineage, and the kept changes that show in it.
 
     One that is not the `holder` of its path has been replaced there by another file. When it was
     deleted by a kept change before that, or moved away from outside, it stays so, and nobody has
     to decide.
     """
     if choice == "current":
-        return Entry(lineage, lineage.current, "kept", KEPT_BY_CHOICE), ()
+        return Proposal(lineage, lineage.current, "kept", KEPT_BY_CHOICE), ()
     if choice == "old":
-        return Entry(lineage, lineage.start, forced=True), ()
+        return Proposal(lineage, lineage.start, forced=True), ()
     rebased = rebase(lineage, merger, markers=choice == "merge")
-    entry = Entry(lineage, rebased.result)
+    proposal = Proposal(lineage, rebased.result)
     if rebased.conflict is None:
-        return entry, rebased.kept_changes
+        return proposal, rebased.kept_changes
     last = lineage.steps[-1]
     if last.after.state is None and not last.taken:
         moved = _moved_text(last.moved)
         if holder and last.moved:
-            return entry.left_in_place("kept", moved), ()
+            return proposal.as_it_is("kept", moved), ()
         if not holder:
             gone = moved if last.moved else "what was there before was deleted later, kept"
             change = KeptChange(gone, call_numbers([last]))
-            return Entry(lineage, lineage.current), (change,)
+            return Proposal(lineage, lineage.current), (change,)
     if rebased.conflict.missing:
-        return entry.left_in_place(
+        return proposal.as_it_is(
             "irreversible", "a content to merge was not kept", rebased.calls
         ), ()
-    return entry.left_in_place("blocked", rebased.conflict.reason, rebased.calls), ()
+    return proposal.as_it_is("blocked", rebased.conflict.reason, rebased.calls), ()
 
 
 def _moved_text(target: str) -> str:
     return f"moved outside to {target}, kept"
 
 
-def _moves(entries: Iterable[Entry], changes: Iterable[FileChange]) -> tuple[Move, ...]:
+def _moves(proposals: Iterable[Proposal], changes: Iterable[FileChange]) -> tuple[Move, ...]:
     """The renames among the changes: those of lineages."""
     changed = {change.path for change in changes}
     moves = [
-        Move(entry.lineage.current.path, entry.result.path)
-        for entry in entries
-        if entry.lineage.current.state
-        and entry.result.state
-        and entry.result.path != entry.lineage.current.path
-        and changed.issuperset((entry.lineage.current.path, entry.result.path))
+        Move(proposal.lineage.current.path, proposal.result.path)
+        for proposal in proposals
+        if proposal.lineage.current.state
+        and proposal.result.state
+        and proposal.result.path != proposal.lineage.current.path
+        and changed.issuperset((proposal.lineage.current.path, proposal.result.path))
     ]
     return tuple(sorted(moves, key=lambda move: move.source))
 
 
-def _found(
+def _verdicts(
     placement: Placement,
     kept: Mapping[Lineage, tuple[KeptChange, ...]],
     along: Mapping[str, str],
 ) -> Iterator[tuple[Category, Note]]:
-    """What there is to say about the paths of the entries and folders.
+    """What there is to say about the paths of the proposals and folders.
 
     `along` are names that only change with another one of the file, which is the value.
     """
     for folder in placement.folders:
         yield "kept", Note(folder.path, folder.reason, folder.calls)
-    for entry in placement.entries:
-        if entry.status != "wanted":
-            moved = entry.lineage.steps[-1].moved
-            reason = entry.reason
+    for proposal in placement.proposals:
+        if proposal.status != "wanted":
+            moved = proposal.lineage.steps[-1].moved
+            reason = proposal.reason
             if moved in along and reason == _moved_text(moved):
                 reason = f"moved outside to {moved}, which changes with {along[moved]}"
-            yield entry.status, Note(entry.path, reason, entry.calls)
+            yield proposal.status, Note(proposal.path, reason, proposal.calls)
             continue
-        for change in kept[entry.lineage]:
-            yield "kept", Note(entry.result.path, change.reason, change.calls)
-        if entry.lineage.is_taken:
-            yield "already", Note(entry.path, "")
+        for change in kept[proposal.lineage]:
+            yield "kept", Note(proposal.result.path, change.reason, change.calls)
+        if proposal.lineage.is_taken:
+            yield "already", Note(proposal.path, "")
     for path, other in along.items():
         yield "kept", Note(path, f"a hard link of {other}, {CHANGES_ALONG}")
 

@@ -28,11 +28,13 @@ T = TypeVar("T")
 class BlobReader(Protocol):
     """What a plan asks of the blob store."""
 
-    def get(self, blob: BlobId) -> bytes: ...
+    def get(self, blob: BlobId) -> bytes:
+        """The content of this hash, whole."""
 
     def __contains__(self, blob: BlobId) -> bool: ...
 
-    def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]: ...
+    def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
+        """Those of the contents that are not stored."""
 
 
 class MergeConflict(Struct, frozen=True):
@@ -68,10 +70,11 @@ class StateMerger(Struct):
     merged: dict[BlobId, bytes] = field(default_factory=dict)
 
     def has(self, blob: BlobId | None) -> bool:
+        """Whether a content is merged here or stored; what has no content needs none."""
         return blob is None or blob in self.merged or blob in self.blobs
 
     def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
-        """Those that are neither merged here nor stored."""
+        """Those of the contents that are neither merged here nor stored."""
         return self.blobs.missing(blob for blob in blobs if blob not in self.merged)
 
     def merge(

@@ -20,15 +20,15 @@ class Note(Struct, frozen=True):
 
 
 def one_verdict_each(
-    found: Iterable[tuple[Category, Note]], changed: Collection[str]
+    notes: Iterable[tuple[Category, Note]], changed: Collection[str]
 ) -> Mapping[Category, tuple[Note, ...]]:
-    """The notes by category, at most one per path; ordered by path.
+    """The notes by category, at most one per path, ordered by path.
 
     What is kept at a `changed` path is merged into it. At any other the first of blocked,
     irreversible, kept and already there counts, with all its reasons.
     """
     at: dict[str, dict[Category, list[Note]]] = {}
-    for category, note in found:
+    for category, note in notes:
         at.setdefault(note.path, {}).setdefault(category, []).append(note)
     verdicts: dict[Category, list[Note]] = {}
     for path in sorted(at):
