@@ -176,8 +176,7 @@ def plan_taking_back(
         for path, state in sorted(placement.wanted.items())
         if tree.get(path) != state
     ]
-    whole, _ = whole_groups(own, tree)
-    changes = tuple(sorted(whole, key=lambda change: change.path))
+    changes = tuple(sorted(whole_groups(own, tree)[0], key=lambda change: change.path))
     along = names_written_along(own, changes)
     found = [*_verdicts(placement, kept, along), *_by_choice(trace.lineages, chosen)]
     found += [("kept", note) for note in notes]
