@@ -41,9 +41,9 @@ _DRAIN_SECONDS = 3600.0
 
 
 class HookServer:
-    """Answers hooks on one socket from entering to leaving. `report` is told what went wrong.
+    """Answers hooks on one socket from entering to leaving; `note` takes what went wrong.
 
-    `left` is called once the socket is gone; hooks that are here are answered still.
+    `closed` is called once the socket is gone; hooks that are here are answered still.
     """
 
     def __init__(
@@ -51,17 +51,17 @@ class HookServer:
         store: AuditStore,
         folder: Path,
         name: str,
-        report: Callable[[str], object],
+        note: Callable[[str], object],
         container: Container | None = None,
-        left: Callable[[], object] = lambda: None,
+        closed: Callable[[], object] = lambda: None,
     ) -> None:
-        self._left = left
+        self._closed = closed
         self._leaving = threading.Lock()
         self.path = folder / name
         self.heard = time.monotonic()
         self.ended = threading.Event()
         self._hooks = Hooks(store, container)
-        self._report = report
+        self._note = note
         self._build = build_id()
         self._checked = time.monotonic()
         self._take_up_at = 0.0
@@ -94,7 +94,7 @@ class HookServer:
 
     @property
     def has_heard(self) -> bool:
-        """Whether a hook of a session in a workspace ever came."""
+        """Whether a hook of a session in a workspace ever came to this process."""
         return self._hooks.has_heard
 
     def _make_way(self) -> None:
@@ -108,7 +108,7 @@ class HookServer:
                 with suppress(OSError):
                     listening.shutdown(socket.SHUT_RDWR)
                 listening.close()
-                self._left()
+                self._closed()
 
     @property
     def is_idle(self) -> bool:
@@ -133,7 +133,7 @@ class HookServer:
             with connection:
                 self._answer(connection)
         except Exception as error:  # noqa: BLE001 - the others go on; the hook lets the agent go on
-            self._report(f"{type(error).__name__}: {error}")
+            self._note(f"{type(error).__name__}: {error}")
         finally:
             self._threads.discard(threading.current_thread())
 
@@ -166,7 +166,7 @@ class HookServer:
             connection.sendall(b"=" + answer)
         for folder in self._hooks.outside - self._outside:
             self._outside.add(folder)
-            self._report(f"{folder} is in no workspace: nothing of {client} is recorded there")
+            self._note(f"{folder} is in no workspace: nothing of {client} is recorded there")
 
     def _is_outdated(self) -> bool:
         """Whether another build of this program is on disk by now."""
@@ -184,18 +184,21 @@ class HookServer:
 
     def _settle(self, *, last: bool = False) -> None:
         for error in self._hooks.settle(last=last):
-            self._report(f"{type(error).__name__}: {error}")
+            self._note(f"{type(error).__name__}: {error}")
         if last or time.monotonic() >= self._take_up_at:
             try:
                 self._hooks.take_up(last=last)
             except Exception as error:  # noqa: BLE001 - it stays for the next time
                 self._take_up_at = time.monotonic() + CHECK_SECONDS
-                self._report(f"{type(error).__name__}: {error}")
+                self._note(f"{type(error).__name__}: {error}")
 
 
 @contextmanager
 def only_one(folder: Path, name: str) -> Iterator[Callable[[], None]]:
-    """Be the only process that answers on this socket, until what it gives is called. Conflict."""
+    """Be the only process that answers on this socket, until the yielded function is called.
+
+    Conflict when another process answers there.
+    """
     file = folder / f"{name}.lock"
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -218,11 +221,14 @@ def only_one(folder: Path, name: str) -> Iterator[Callable[[], None]]:
 
 
 def run_daemon(store: AuditStore, folder: Path, name: str = SOCKET) -> None:
-    """Answer hooks until nobody asks for long, or this program is replaced. Conflict."""
-    report = partial(_note, folder / "daemon.log")
+    """Answer hooks until nobody asks for long, or this program is replaced.
+
+    Conflict when another process answers there.
+    """
+    note = partial(_note, folder / "daemon.log")
     with (
-        only_one(folder, name) as left,
-        HookServer(store, folder, name, report, left=left) as server,
+        only_one(folder, name) as let_go,
+        HookServer(store, folder, name, note, closed=let_go) as server,
     ):
         (folder / "failed").unlink(missing_ok=True)
         while not server.ended.wait(1.0):

@@ -32,7 +32,7 @@ AGENT = "demo"
 
 
 class Step(Struct, frozen=True):
-    """A step of the session calls a tool; the demo refers to the call's number by `label`."""
+    """A step of the session calls a tool; the demo refers to the number of the call by `label`."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -343,8 +343,8 @@ def prove(workspace: AuditedWorkspace, demo: Demo) -> Proof:
     compared: dict[str, int] = {}
     differences: dict[str, Sequence[str]] = {}
 
-    def compare(what: str, found: Path, moment: str) -> None:
-        expected, actual = listing(Path(demo.copies[moment])), listing(found)
+    def compare(what: str, rebuilt: Path, moment: str) -> None:
+        expected, actual = listing(Path(demo.copies[moment])), listing(rebuilt)
         compared[what] = len(expected)
         paths = expected.keys() | actual.keys()
         unequal = sorted(path for path in paths if expected.get(path) != actual.get(path))

@@ -67,8 +67,12 @@ class Keys:
 
 
 def read_keys(environment: Mapping[str, str] | None = None) -> Keys:
-    """LOOM_PROXY_GOOGLE_KEY, _GOOGLE_ENGINE, _SERPER_KEY, _ORACLE_URL, _ORACLE_KEY,
-    _ORACLE_MODEL; _GOOGLE_URL and _SERPER_URL for another server of the same protocol."""
+    """The keys that LOOM_PROXY_… variables of the environment hold.
+
+    Those are LOOM_PROXY_GOOGLE_KEY, _GOOGLE_ENGINE, _SERPER_KEY, _ORACLE_URL, _ORACLE_KEY and
+    _ORACLE_MODEL, with _GOOGLE_URL and _SERPER_URL for another server of the same protocol.
+    InvalidArguments for an address that is not one.
+    """
     given = os.environ if environment is None else environment
     found = {
         name: value
@@ -116,7 +120,7 @@ class Question(BaseModel):
 
 
 def create_proxy(keys: Keys, *, port: int = PORT) -> FastAPI:
-    """The application."""
+    """The proxy as an ASGI application that answers with these keys."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

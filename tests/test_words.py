@@ -18,21 +18,10 @@ SECTION = (ROOT / "docs" / "architecture.md").read_text("utf-8").split("## Words
 NOT_YET = (
     "api/",
     "cli/",
-    "clients/",
     "history/",
-    "mcp_server/",
     "sql/",
     "web/",
     "wiring/",
-    "tools/approvals/",
-    "tools/calls/call.py",
-    "tools/calls/context.py",
-    "tools/calls/thread.py",
-    "daemon.py",
-    "demo.py",
-    "names.py",
-    "proxy.py",
-    "public.py",
 )
 """Rooms whose names and docstrings were not gone through yet: this list only becomes shorter."""
 
@@ -123,7 +112,7 @@ def holds(name: str, phrase: str) -> bool:
 
 def is_allowed(name: str, module: str, places: Sequence[str]) -> bool:
     """Whether one of the places is this name, this module or a room of it."""
-    return any(module.startswith(p) if "/" in p else holds(name, p) for p in places)
+    return any(module.startswith(p) if p.endswith(("/", ".py")) else holds(name, p) for p in places)
 
 
 def test_the_tables_name_each_word_once() -> None:

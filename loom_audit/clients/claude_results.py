@@ -153,7 +153,7 @@ def ended(
 
 
 def background_named(arguments: Any) -> str:
-    """What runs in the background that a call is about, or ""."""
+    """The client's name of what runs in the background and a call is about, or ""."""
     asked = arguments if isinstance(arguments, dict) else {}
     return fields.text(asked, "shell_id", "bash_id", "task_id", "agentId")
 
@@ -161,7 +161,7 @@ def background_named(arguments: Any) -> str:
 def ended_in_background(
     session: str, tool: str, name: str, given: Any, at: datetime | None = None
 ) -> Iterator[BackgroundEnded]:
-    """That a call stopped what it named, or found that it had ended."""
+    """Tells that a call stopped what it named, or found that this had ended."""
     if tool in _WATCHERS:
         known = given if isinstance(given, dict) else {}
         found = fields.text(known, "status") or fields.text(fields.mapping(known, "task"), "status")

@@ -161,7 +161,7 @@ def of_mcp(item: Mapping[str, Any]) -> Outcome:
 
 
 def duration(item: Mapping[str, Any]) -> int | None:
-    """Microseconds that something took."""
+    """Microseconds that something took, of seconds and nanoseconds; None where that is not told."""
     took = fields.mapping(item, "duration")
     seconds = fields.microseconds(took.get("secs"), 1_000_000)
     nanos = fields.whole(took.get("nanos"))

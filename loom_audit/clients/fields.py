@@ -103,6 +103,7 @@ def text(source: Mapping[str, Any], *names: str) -> str:
 
 
 def mapping(source: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The object under a name; an empty one for another value."""
     value = source.get(name)
     return value if isinstance(value, dict) else {}
 
@@ -114,7 +115,7 @@ def mappings(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def whole(value: Any) -> int | None:
-    """A whole number, from a float too."""
+    """A whole number, also where it was told as a float; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -167,12 +168,12 @@ def _text_of(block: Any) -> str:
 
 
 def result(output: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What a call gave, as reports hold it."""
+    """The result of a call as reports hold it, of a text and of what else the client tells."""
     return {"output": output, "data": dict(data)}
 
 
 def exit_code(output: str, pattern: re.Pattern[str]) -> int | None:
-    """The number that a text tells in the pattern's first group."""
+    """The exit code that a text tells in the pattern's first group; None where it tells none."""
     found = pattern.search(output)
     return int(found[1]) if found else None
 
@@ -188,7 +189,7 @@ def label(kind: str, name: Any) -> str:
 
 
 def remember(known: OrderedDict[str, str], name: str, value: str = "") -> None:
-    """Keep what a transcript told, and forget what it told longest ago."""
+    """Keep what a transcript told by its name, and forget what it told longest ago."""
     known[name] = value
     if len(known) > REMEMBERED:
         known.popitem(last=False)
@@ -213,11 +214,12 @@ _NUMBERS = ("oldStart", "oldLines", "newStart", "newLines")
 
 
 def answer(value: Mapping[str, Any]) -> bytes:
-    """An answer of a hook as it is written to its standard output."""
+    """An answer of a hook as bytes for its standard output: a line of JSON."""
     return msgspec.json.encode(value)
 
 
 def words(names: str) -> frozenset[str]:
+    """The words of a text, as a set."""
     return frozenset(names.split())
 
 
@@ -231,5 +233,5 @@ _PATCHED = re.compile(r"^\*\*\* (?:Add File|Delete File|Update File|Move to): (.
 
 
 def as_paths(values: Sequence[str]) -> tuple[str, ...]:
-    """Paths once each, in their order."""
+    """The paths without empty ones and without doubles, in their order."""
     return tuple(dict.fromkeys(value for value in values if value))

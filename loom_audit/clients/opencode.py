@@ -227,8 +227,8 @@ def _hook_reports(
                 yield from _of_text(session, part)
         case "chat.message":
             message = fields.mapping(output, "message")
-            parts = [*fields.mappings(output.get("parts"))]
-            yield from _prompt(session, message, parts)
+            pieces = [*fields.mappings(output.get("parts"))]
+            yield from _prompt(session, message, pieces)
         case "session.idle":
             yield TurnEnded(session)
         case "session.error":
@@ -268,11 +268,11 @@ def _of_text(session: str, part: Mapping[str, Any]) -> Iterator[Report]:
 
 
 def _prompt(
-    session: str, message: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]
+    session: str, message: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]
 ) -> Iterator[Report]:
     texts = [
         fields.text(part, "text")
-        for part in parts
+        for part in pieces
         if fields.text(part, "type") == "text" and part.get("synthetic") is not True
     ]
     said = "\n".join(text for text in texts if text)
@@ -291,7 +291,7 @@ def answer(hook: Hook, verdict: Verdict | None) -> bytes:
     return fields.answer(said)
 
 
-_SILENT_PARTS = fields.words(
+_SILENT_KINDS = fields.words(
     "step-start step-finish patch snapshot file agent compaction retry subtask"
 )
 
@@ -318,12 +318,12 @@ class OpencodeExport:
             yield _session(info, session, at, cwd)
         for message in fields.mappings(record.get("messages")):
             about = fields.mapping(message, "info")
-            parts = [*fields.mappings(message.get("parts"))]
+            pieces = [*fields.mappings(message.get("parts"))]
             here = fields.text(fields.mapping(about, "path"), "cwd") or cwd
             if fields.text(about, "role") == "user":
-                yield from _prompt(session, about, parts)
+                yield from _prompt(session, about, pieces)
                 continue
-            for part in parts:
+            for part in pieces:
                 yield from self._part(session, part, here)
 
     def _part(self, session: str, part: Mapping[str, Any], cwd: str) -> Iterator[Report]:
@@ -332,7 +332,7 @@ class OpencodeExport:
                 yield from _of_tool(session, part, cwd, began_too=True)
             case "text" | "reasoning":
                 yield from _of_text(session, part)
-            case _ if kind not in _SILENT_PARTS:
+            case _ if kind not in _SILENT_KINDS:
                 self.unread[fields.label("part", kind)] += 1
 
 

@@ -17,9 +17,10 @@ from loom_audit.model.coverage import Effect, Status
 
 
 class SessionTold(Struct, frozen=True):
-    """That a session began, or goes on; `parent` is the session whose subagent it is.
+    """Tells that a session began, or goes on; `parent` is the session whose subagent it is.
 
-    `transcript` is the path of the file in which the client writes down what happens in it.
+    `transcript` is the path of the file in which the client writes down what happens in the
+    session.
     """
 
     session: str
@@ -47,9 +48,10 @@ class FileTold(Struct, frozen=True):
 
 
 class CallBegan(Struct, frozen=True):
-    """That a call was asked for. `paths` are all that it can change; None when that is not known.
+    """Tells that a call was asked for.
 
-    `call_id` is "" where the client gives none.
+    `paths` are all that the call can change; None when that is not known. `call_id` is "" where the
+    client gives none.
     """
 
     session: str
@@ -63,15 +65,15 @@ class CallBegan(Struct, frozen=True):
 
 
 class CallEnded(Struct, frozen=True):
-    """That a call has ended; `arguments` are those it ran with, UNSET where that is not told.
+    """Tells that a call has ended; `arguments` are those it ran with, UNSET where that is not told.
 
-    `background` are the client's names of what it left running, `duration` is in microseconds.
-    A `status` of None says nothing about how it ended: another report will, or nobody knows.
-    `result` holds `output`, a text, and `data`, an object: there `exit_code` and `background`
-    where the client tells them. `tool` is "" where that is not told. A call may be told to have
-    begun or ended more than once, by a hook and by the transcript. One that did not run at all has
-    `ran` False, where the client leaves no doubt of it; one that is not `final` is told by the
-    transcript as well, and how it ended there holds.
+    `background` are the client's names of what the call left running, `duration` is in
+    microseconds. A `status` of None says nothing about how the call ended: another report will, or
+    nobody knows. `result` holds `output`, a text, and `data`, an object: there `exit_code` and
+    `background` where the client tells them. `tool` is "" where that is not told. A call may be
+    told to have begun or ended more than once, by a hook and by the transcript. One that did not
+    run at all has `ran` False, where the client leaves no doubt of it; one that is not `final` is
+    told by the transcript as well, and how it ended there holds.
     """
 
     session: str
@@ -89,7 +91,7 @@ class CallEnded(Struct, frozen=True):
 
 
 class BackgroundEnded(Struct, frozen=True):
-    """That what a call left running under this name has ended."""
+    """Tells that what a call left running under this name has ended."""
 
     session: str
     name: str
@@ -97,7 +99,7 @@ class BackgroundEnded(Struct, frozen=True):
 
 
 class PromptTold(Struct, frozen=True):
-    """What a person told the agent."""
+    """Tells what a person said to the agent."""
 
     session: str
     text: str
@@ -106,7 +108,7 @@ class PromptTold(Struct, frozen=True):
 
 
 class MessageTold(Struct, frozen=True):
-    """What the agent said; `thinking` when it said it to itself."""
+    """Tells what the agent said; `thinking` when it said it to itself."""
 
     session: str
     text: str
@@ -116,9 +118,9 @@ class MessageTold(Struct, frozen=True):
 
 
 class TurnEnded(Struct, frozen=True):
-    """That the agent has stopped and waits; `background` is what it says still runs.
+    """Tells that the agent has stopped and waits; `background` is what it says still runs.
 
-    `interrupted` when a person stopped it: calls still open were cancelled.
+    `interrupted` when a person stopped the agent: calls still open were cancelled.
     """
 
     session: str
@@ -128,6 +130,8 @@ class TurnEnded(Struct, frozen=True):
 
 
 class SessionOver(Struct, frozen=True):
+    """Tells that a session is over, and why, where the client says so."""
+
     session: str
     at: datetime | None = None
     reason: str = ""
@@ -181,7 +185,8 @@ class Transcript(Protocol):
 
     unread: Counter[str]
 
-    def read(self, line: bytes) -> Sequence[Report]: ...
+    def read(self, line: bytes) -> Sequence[Report]:
+        """The reports of one line, given without its end; raises nothing."""
 
 
 class Place(Struct, frozen=True, kw_only=True):

@@ -33,11 +33,11 @@ def connected(client: Client, text: str, words: Sequence[str]) -> str:
     for event in client.events:
         hooks = _hooks(text)
         assert hooks is not None
-        entries, entry = hooks.member(event), _entry(client, event, words)
-        if entries is None:
-            text = jsonc.with_member(text, hooks, event, [entry])
+        groups, group = hooks.member(event), _hook_group(client, event, words)
+        if groups is None:
+            text = jsonc.with_member(text, hooks, event, [group])
         else:
-            text = jsonc.with_item(text, entries, entry)
+            text = jsonc.with_item(text, groups, group)
     return text
 
 
@@ -67,7 +67,7 @@ def plugin(source: str, words: Sequence[str]) -> str:
     return source.replace('["WORDS"]', json.dumps(list(words)))
 
 
-def _entry(client: Client, event: str, words: Sequence[str]) -> dict[str, Any]:
+def _hook_group(client: Client, event: str, words: Sequence[str]) -> dict[str, Any]:
     timeout = SECONDS * client.place.per_second
     hook = {"type": "command", "command": shlex.join(words), "timeout": timeout}
     hook |= {"name": client.place.shown} if client.place.shown else {}
@@ -81,7 +81,7 @@ def _is_there(client: Client, text: str, words: Sequence[str]) -> bool:
     for event, entries in zip(hooks.names, hooks.items, strict=True) if hooks else ():
         told = jsonc.value(text, entries)
         found[event] = [one for one in told if HOOK_CLIENT in json.dumps(one)]
-    wanted = {event: [_entry(client, event, words)] for event in client.events}
+    wanted = {event: [_hook_group(client, event, words)] for event in client.events}
     return {event: ours for event, ours in found.items() if ours} == wanted
 
 

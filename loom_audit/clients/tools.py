@@ -28,7 +28,7 @@ class Tools(Struct, frozen=True, kw_only=True):
     folders: Mapping[str, Names] = {}
 
     def effect(self, tool: str) -> Effect:
-        """What a tool may do."""
+        """The effect of the client's tool of this name; `execute` for one that is not listed."""
         if tool in self.writes or tool in self.patches:
             return "write"
         if tool in self.read:
@@ -44,7 +44,7 @@ class Tools(Struct, frozen=True, kw_only=True):
         at: datetime | None = None,
         cwd: str = "",
     ) -> CallBegan:
-        """That a call was asked for in a directory, unless its arguments name another."""
+        """The report that a call was asked for in `cwd`, unless its arguments name another one."""
         given = arguments if isinstance(arguments, dict) else {}
         paths: tuple[str, ...] | None = None
         if tool in self.writes:

@@ -45,7 +45,7 @@ class ClientCall:
         self._answer: types.ElicitResult | None = None
 
     async def run(self, work: Callable[[], Awaitable[types.CallToolResult]]) -> None:
-        """Do it, in a task of its own; `next` gives what came of it."""
+        """Make the call, in a task of its own; `next` gives what came of it."""
         _asking.set(self)
         with self._scope:
             await self._said.send(await work())

@@ -49,7 +49,7 @@ class McpServer:
     def __init__(self, workspace: AuditedWorkspace, *, back: bool = False) -> None:
         self._workspace = workspace
         self._back = back
-        self._held = ExitStack()
+        self._opened = ExitStack()
         self._session: Session | None = None
         self._lock = Lock()
         self._tasks: TaskGroup | None = None
@@ -78,7 +78,7 @@ class McpServer:
                 yield {}
                 self._tasks.cancel_scope.cancel()
         finally:
-            await in_thread(self._held.close, shielded=True)
+            await in_thread(self._opened.close, shielded=True)
 
     # --- tools ----------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class McpServer:
                 told = [(context.meta or {}).get(name) for name in _SESSION_IDS]
                 parent = session_of_client(self._workspace, told)
                 session = self._workspace.session(_agent(context), gate=gate, parent=parent)
-                self._session = self._held.enter_context(session)
+                self._session = self._opened.enter_context(session)
             return self._session
 
     async def _take_back(

@@ -46,8 +46,8 @@ POLL = 0.1
 """Seconds between two looks for answers in a log, for all who wait in it."""
 
 
-class _Look:
-    """Looks for answers in one log, now and then for all who wait: none of them holds a thread."""
+class _AnswerPoll:
+    """Asks one log for answers, now and then for all who wait: none of them holds a thread."""
 
     def __init__(self, log: EventLog, *, after: int) -> None:
         self.log = log
@@ -82,7 +82,7 @@ class AskingGate:
         self._ask = ask
         self._wait = wait
         self._timeout = self.policy.timeout if timeout is None else timeout
-        self._looks: dict[str, _Look] = {}
+        self._polls: dict[str, _AnswerPoll] = {}
 
     async def decide(self, tool: Tool, args: Any, ctx: ToolContext, *, asked: str = "") -> Decision:
         """By the first rule that matches, else by the tool's own wish, else yes."""
@@ -127,7 +127,7 @@ class AskingGate:
             answer = await self._first_answer(request, ctx)
             if answer.decision != "allowed":
                 return Decision("denied", answer.by, answer.reason, recorded=True)
-            found = await in_thread(partial(self._look_again, tool, shown, answer, ctx))
+            found = await in_thread(partial(self._after_yes, tool, shown, answer, ctx))
             if isinstance(found, Decision):
                 return found
             shown, why = found
@@ -144,7 +144,7 @@ class AskingGate:
         reason = f"asked {MOST_QUESTIONS} times, and what was shown changed each time"
         return Decision("denied", "gate:asking", reason)
 
-    def _look_again(
+    def _after_yes(
         self, tool: Tool, shown: ShownCall, answer: CallDecided, ctx: ToolContext
     ) -> tuple[ShownCall, str] | Decision:
         """The call as it stands after a yes, and why somebody must be asked once more."""
@@ -203,14 +203,14 @@ class AskingGate:
     async def _watch(self, request: ApprovalRequest, questions: Questions) -> CallDecided:
         """Wait for an answer in the log: that is how other processes give theirs."""
         log, seen = questions.log, request.seq
-        look = self._looks.get(log.id)
-        if look is None or look.log is not log:  # that of a store that was closed meanwhile
-            look = self._looks[log.id] = _Look(log, after=seen)
-        # a look that began after the question may have passed over its answer
+        poll = self._polls.get(log.id)
+        if poll is None or poll.log is not log:  # that of a store that was closed meanwhile
+            poll = self._polls[log.id] = _AnswerPoll(log, after=seen)
+        # a poll that began after the question may have passed over its answer
         found = await in_thread(partial(questions.answer_to, request, after=seen))
         while found is None:
             await anyio.sleep(POLL)
-            if (newest := await look.newest()) > seen:
+            if (newest := await poll.newest()) > seen:
                 found = await in_thread(partial(questions.answer_to, request, after=seen))
                 seen = newest
         return found

@@ -40,7 +40,7 @@ class Ruling(Struct, frozen=True):
 
 
 def ruling(policy: Policy, subject: Subject) -> Ruling:
-    """By the first rule that matches, else by the default."""
+    """The ruling of the first rule that matches, else of the default."""
     rule = policy.rule_for(subject)
     if rule is not None:
         return Ruling(rule.action, rule.name, rule.why, rule.name)
@@ -49,9 +49,9 @@ def ruling(policy: Policy, subject: Subject) -> Ruling:
 
 
 def reason_to_ask(ruled: Ruling, asked: str) -> str:
-    """Why somebody is to be asked: by a rule, by what the tool itself `asked`, else by default.
+    """The reason to ask somebody: of a rule, of what the tool itself `asked`, else of the default.
 
-    "" where nobody is.
+    "" where nobody is to be asked.
     """
     if ruled.rule:
         return ruled.why
@@ -67,14 +67,14 @@ class ShownCall(Struct, frozen=True):
     preview: Preview
 
     def hash(self) -> str:
-        """What an answer holds for."""
+        """The hash of what an answer to the question holds for (`approval_hash`)."""
         states, text = self.preview.states, self.preview.text
         if states is None and text:  # what was shown is all there is to hold to
             return approval_hash(self.tool, {"arguments": self.arguments, "shown": text}, {})
         return approval_hash(self.tool, self.arguments, states or {})
 
     def question(self, call_id: str, reason: str, rule: str, number: int) -> ApprovalRequested:
-        """The question about it, the `number`th."""
+        """The question about the call, the `number`th of those about it."""
         text = cut(self.preview.text, MAX_PREVIEW)
         return ApprovalRequested(
             call_id, self.tool, self.arguments, reason, rule, text, self.hash(), number
@@ -82,7 +82,7 @@ class ShownCall(Struct, frozen=True):
 
 
 def reason_to_ask_again(shown: ShownCall, now: ShownCall, answer: CallDecided) -> str:
-    """Why a yes to what was shown is none to the call as it is now; "" where it is one."""
+    """The reason why a yes to what was shown is none to the call as it is now; "" for none."""
     if answer.arguments is None:
         changed = now.hash() != shown.hash()
         return "what it would change has changed since it was shown" if changed else ""

@@ -58,12 +58,12 @@ class Rule(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """By whom a decision of this rule is on record."""
+        """The name by which a decision of this rule is on record."""
         return f"policy:{NAME}#{self.number}"
 
     @property
     def why(self) -> str:
-        """What it decides by, for people and models: its number, what it is about, its reason."""
+        """The words that people and models read of the rule: number, subject, reason."""
         about = self.command or self.path or self.tool or self.effect or self.agent
         named = f"rule {self.number}" + (f" ({about})" if about else "")
         return f"{named}: {self.reason}" if self.reason else named
@@ -101,10 +101,12 @@ class Policy(Struct, frozen=True):
     default: Action | None = None
 
     def rule_for(self, subject: Subject) -> Rule | None:
+        """The first rule that matches the call; None where none does."""
         return next((rule for rule in self.rules if rule.matches(subject)), None)
 
     @property
     def looks_at_paths(self) -> bool:
+        """Whether a rule is about paths, so that those a call would change have to be known."""
         return any(rule.path is not None for rule in self.rules)
 
 

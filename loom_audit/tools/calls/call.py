@@ -48,9 +48,11 @@ _MAX_NAME = 200
 class Tools(Protocol):
     """Where tools are looked up."""
 
-    def get(self, name: str) -> Tool | None: ...
+    def get(self, name: str) -> Tool | None:
+        """The tool of this name; None where there is none."""
 
-    def list(self) -> Sequence[Tool]: ...
+    def list(self) -> Sequence[Tool]:
+        """Every tool, in the order of their registration."""
 
 
 class _Request(Struct, frozen=True):

@@ -201,7 +201,10 @@ class ToolContext:
     async def move(
         self, source: str, target: str, *, overwrite: bool = False, final: bool = False
     ) -> tuple[FileChange, ...]:
-        """Rename a file, symlink or directory. Conflict when the target exists."""
+        """Rename a file, symlink or directory. Conflict when the target exists.
+
+        InvalidPath between the workspace and the scratch directory.
+        """
 
         def step() -> tuple[FileChange, ...]:
             (area, old), (target_area, new) = self._area(source), self._area(target)
@@ -395,6 +398,7 @@ class ToolContext:
 
 
 def no_workspace_error() -> AuditError:
+    """The error for a tool that needs a workspace in a call that names none."""
     return NoWorkspace(
         "This call names no workspace", hint="Pass workspace=PATH, an attached directory."
     )

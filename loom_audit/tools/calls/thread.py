@@ -51,10 +51,10 @@ async def in_thread(
         raise
 
 
-async def in_own_thread(step: Callable[[], T], left: Callable[[int], object]) -> T:
+async def in_own_thread(step: Callable[[], T], given_up: Callable[[int], object]) -> T:
     """Run a step in a thread of its own, which goes on alone when the caller is cancelled.
 
-    `left` is told the system's id of that thread then, before the cancellation passes through.
+    `given_up` is told the system's id of that thread then, before the cancellation passes through.
     The thread does not keep the process from ending.
     """
     done, context = Event(), copy_context()
@@ -76,7 +76,7 @@ async def in_own_thread(step: Callable[[], T], left: Callable[[int], object]) ->
             await done.wait()
         except get_cancelled_exc_class():
             if not values and not errors:
-                left(thread.native_id or 0)
+                given_up(thread.native_id or 0)
             raise
     for error in errors:
         raise error
