@@ -16,7 +16,6 @@ PACKAGE = ROOT / "loom_audit"
 SECTION = (ROOT / "docs" / "architecture.md").read_text("utf-8").split("## Words")[1]
 
 NOT_YET = (
-    "api/",
     "cli/",
     "history/",
     "sql/",
@@ -153,7 +152,8 @@ def public(tree: ast.Module) -> Iterator[tuple[Named, str]]:
             for inner in node.body:
                 if not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
                     continue
-                if not inner.name.startswith("_") and inner.name not in OF_TOOLS:
+                overload = "overload" in {ast.unparse(mark) for mark in inner.decorator_list}
+                if not (inner.name.startswith("_") or inner.name in OF_TOOLS or overload):
                     yield inner, f"{node.name}.{inner.name}"
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             marks = [mark.id for mark in node.decorator_list if isinstance(mark, ast.Name)]

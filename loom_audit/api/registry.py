@@ -99,6 +99,7 @@ class ToolRegistry:
                     _log.warning("a tool is left out: %s", error)
 
     def get(self, name: str) -> Tool | None:
+        """The tool of this name, loaded by now; None where there is none."""
         if name not in self._tools:
             self._take_offered()
         tool = self._tools.get(name)
@@ -112,6 +113,7 @@ class ToolRegistry:
         return [tool for name in self._tools if (tool := self.get(name))]
 
     def all_schemas(self, dialect: Dialect = "openai") -> Sequence[dict[str, Any]]:
+        """The schema of every tool, as models of this dialect take it."""
         return [tool.schema(dialect) for tool in self.list()]
 
     def tools_for_subtask(

@@ -92,7 +92,7 @@ class Session:
 
     @property
     def writer(self) -> Writer:
-        """Who records: with the session's scratch directory, once it has begun."""
+        """The writer of the session's events, with its scratch directory once it has begun."""
         return self._record.writer
 
     @property
@@ -238,11 +238,11 @@ class Session:
     ) -> CommandRun:
         """Run a command with the terminal passed through, recorded as one call of `run`.
 
-        `cwd` is a directory of the workspace, by default the session's. With `keep` what
-        it leaves running is not killed. `started` is called just before it starts. A command that
-        ends with another code than 0 raises nothing. ExecutionFailed, whose details have a shell's
-        `exit_code` for it, when it cannot be run; AuditUnavailable where no command can.
-        Conflict when the session is not open.
+        `cwd` is a directory of the workspace, by default the session's. With `keep` what it leaves
+        running is not killed. `started` is called just before it starts. A command that ends with
+        another code than 0 raises nothing. ExecutionFailed, whose details have a shell's
+        `exit_code` for it, when it cannot be run; AuditUnavailable where no command can. Conflict
+        when the session is not open. InvalidArguments to `keep` what a confined command starts.
         """
         self._begin_call()
         if keep and confinement != "off":

@@ -70,6 +70,7 @@ class AuditStore:
 
     @property
     def url(self) -> str:
+        """The URL of the store's database."""
         return self.adapters.settings.url
 
     @property
@@ -113,7 +114,7 @@ class AuditStore:
         return self.adapters.workspaces()
 
     def cut_off(self, entries: Iterable[WorkspaceEntry]) -> Mapping[str, AuditError]:
-        """Those of these whose log has lost its end: by id why nothing is recorded in it."""
+        """Which of these workspaces have a log that lost its end: by id why it records nothing."""
         found: dict[str, AuditError] = {}
         for entry in entries:
             try:
@@ -123,7 +124,7 @@ class AuditStore:
         return found
 
     def workspace(self, id_or_path: str | Path) -> "AuditedWorkspace":
-        """An attached workspace by id, or the one that holds the path. NO_WORKSPACE."""
+        """The attached workspace of this id, or the one that holds the path. NO_WORKSPACE."""
         return AuditedWorkspace(self.adapters, self.adapters.find(id_or_path), self.actor)
 
     def rebuild(self, id_or_path: str | Path) -> tuple[str, int, Sequence[tuple[int | None, str]]]:
@@ -143,6 +144,7 @@ class AuditStore:
         return id, self.adapters.rebuild(id), differed
 
     def close(self) -> None:
+        """Close the store; nothing of it is read or recorded afterwards."""
         self.adapters.close()
 
     def __enter__(self) -> "AuditStore":

@@ -96,7 +96,7 @@ class AuditedWorkspace:
 
     @functools.cached_property
     def attachment(self) -> Attachment:
-        """The directory with its log."""
+        """The directory tied to its log, with the ports that belong to it."""
         return self.adapters.attachment(self.id)
 
     @functools.cached_property
@@ -121,7 +121,7 @@ class AuditedWorkspace:
         return Questions(self.attachment, self.actor)
 
     def lacks_room(self) -> str:
-        """That the store's disk is nearly full, in words; mostly empty."""
+        """A sentence that says that the store's disk is nearly full; mostly empty."""
         return lacks_room(self.attachment)
 
     # --- recording ------------------------------------------------------------------------
@@ -142,7 +142,8 @@ class AuditedWorkspace:
 
         Without a gate that of `approvals.toml` stands before its calls, if there is that file.
         Shell commands and code run in `cwd`, a directory of the workspace, unless they name
-        another; commands get `environment` besides ours.
+        another; commands get `environment` besides ours. InvalidArguments for an agent without a
+        name.
         """
         from loom_audit.api.session import Session
 
@@ -356,16 +357,19 @@ class AuditedWorkspace:
     def plan_undo(
         self, *, session: str | None = None, choices: Mapping[str, Choice] | None = None
     ) -> "Plan":
+        """A plan to take back the newest call of all, or of a session. Errors as `plan`."""
         return self.plan(PlanRequest("undo", session=session, choices=choices or {}))
 
     def plan_redo(
         self, *, session: str | None = None, choices: Mapping[str, Choice] | None = None
     ) -> "Plan":
+        """A plan to bring back what the newest undo took back. Errors as `plan`."""
         return self.plan(PlanRequest("redo", session=session, choices=choices or {}))
 
     def plan_revert(
         self, targets: Sequence[int | str], *, choices: Mapping[str, Choice] | None = None
     ) -> "Plan":
+        """A plan to take back named calls and events, and to keep later ones. Errors as `plan`."""
         return self.plan(PlanRequest("revert", tuple(targets), choices=choices or {}))
 
     def plan_rollback(

@@ -108,7 +108,7 @@ def _answering(
         yield
         return
     from loom_audit.api.agents.conversations import Container
-    from loom_audit.api.agents.heard import telling_unheard
+    from loom_audit.api.agents.heard import telling_when_silent
     from loom_audit.api.agents.hooked import SOCKET
     from loom_audit.daemon import HookServer
 
@@ -130,7 +130,7 @@ def _answering(
         # nothing is written where the client draws: there it is said at the end
         drawn = os.isatty(1) or os.isatty(2)
         root, heard = session.workspace.root, lambda: server.has_heard
-        with nullcontext() if drawn else telling_unheard(hooked.client, root, heard, say):
+        with nullcontext() if drawn else telling_when_silent(hooked.client, root, heard, say):
             yield
     for text in told[:5]:
         output.note(f"[loom-audit] hooks: {text}")

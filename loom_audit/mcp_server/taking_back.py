@@ -5,7 +5,7 @@ from typing import Any
 
 import mcp_types as types
 
-from loom_audit.api.control.holding import settle
+from loom_audit.api.control.holding import record_ended_calls
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.model.text.display import count_text, first_few, visible_path
 from loom_audit.tools.calls.result import ToolResult
@@ -26,7 +26,7 @@ def took_back(
         rows = workspace.timeline.history(path)
         lines = [f"#{row.seq} {row.at.isoformat()} {row.actor} {row.change.path}" for row in rows]
         return ToolResult(True, "\n".join(lines) or f"{path} was never changed")
-    settle(workspace)
+    record_ended_calls(workspace)
     if name == "undo":
         plan = workspace.plan_undo()
     else:

@@ -15,7 +15,7 @@ from loom_audit.api.control.holding import (
     calls_left_open,
     has_to_be_told,
     hold_all,
-    settle,
+    record_ended_calls,
     why_not_now,
 )
 from loom_audit.api.face import AuditedWorkspace
@@ -108,7 +108,7 @@ def plan(
 def look_again(request: Request, workspace: Workspace, form: Form) -> Response:
     """Put on record how open calls ended, as far as their clients have told it; then the plan."""
     asked = read_request(form)
-    settle(workspace)
+    record_ended_calls(workspace)
     return redirect(request, plan_address(workspace, asked))
 
 
@@ -126,7 +126,7 @@ def carry_out(
         why = f"rolled back to {asked.targets[0]}"[:200]
         hold_all(workspace, why, actor=visitor.actor, label=visitor.label)
     else:
-        settle(workspace)
+        record_ended_calls(workspace)
     plan = workspace.plan(asked)
     if first(form, "quick"):
         if not is_clean(plan):

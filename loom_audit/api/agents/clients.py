@@ -155,8 +155,8 @@ class Hooks:
     def settle(self, *, last: bool = False) -> Sequence[Exception]:
         """Put on record what transcripts tell by now of the sessions that were heard lately.
 
-        At the `last` time of all. One that is heard no more ends with the process of its client.
-        What went wrong with some; the others go on record all the same.
+        At the `last` time of all sessions. One that is heard no more ends with the process of its
+        client. Returned is what went wrong with some; the others go on record all the same.
         """
         failed = self._read_gone()
         for key, conversation in list(self._conversations.items()):
@@ -193,7 +193,7 @@ class Hooks:
         return not any(one.has_open_calls for one in list(self._conversations.values()))
 
     def reserve(self) -> None:
-        """Let hooks have space for what they cannot hand over."""
+        """Make space on disk for notes of hooks that cannot be handed over."""
         self._spool.reserve()
 
     def take_up(self, *, last: bool = False) -> None:
@@ -222,7 +222,7 @@ class Hooks:
     def _take_up(self, failed: FailedSession) -> None:
         told = [*own_transcripts(failed)]
         known = [one for one in self._all() if is_of(one, failed.session)]
-        roots = self._look_for_roots()
+        roots = self._read_roots()
         folders = (*(origin.cwd for _, origin in told), *failed.folders)
         owners = (innermost(roots, real_path(one)) for one in folders if "\0" not in one)
         owner = next(filter(None, owners), None)
@@ -256,7 +256,7 @@ class Hooks:
             found.read_alone()
 
     def close(self) -> None:
-        """Read no more, and look at everything that was watched."""
+        """Read no transcript any more, and look at every workspace that was watched."""
         for conversation in self._conversations.values():
             conversation.close_file()
         self._conversations.clear()
@@ -374,7 +374,7 @@ class Hooks:
     def _owner_of(self, path: str) -> AuditedWorkspace | None:
         """The innermost workspace that holds a path, if there is one."""
         real = real_path(path)
-        for roots in (self._roots, self._look_for_roots):
+        for roots in (self._roots, self._read_roots):
             owner = innermost(roots(), real)
             if owner is not None:
                 with suppress(NoWorkspace):
@@ -384,7 +384,7 @@ class Hooks:
     def _roots(self) -> Mapping[str, str]:
         return self._known_roots
 
-    def _look_for_roots(self) -> Mapping[str, str]:
+    def _read_roots(self) -> Mapping[str, str]:
         self._known_roots = {entry.root: entry.id for entry in self._store.workspaces()}
         return self._known_roots
 

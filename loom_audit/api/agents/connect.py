@@ -76,7 +76,7 @@ def plugin_of(client: Client, words: Sequence[str]) -> bytes:
 
 
 def connecting(client: str, path: Path, words: Sequence[str]) -> Change:
-    """What would be changed so that the client runs these words. InvalidArguments, StorageFailed.
+    """The change after which the client runs these words. InvalidArguments, StorageFailed.
 
     `before` and `after` are the same when it runs them already.
     """
@@ -87,7 +87,7 @@ def connecting(client: str, path: Path, words: Sequence[str]) -> Change:
 
 
 def disconnecting(client: str, path: Path, home: Path) -> Change:
-    """What would be changed so that the client does not run ours any more.
+    """The change after which the client does not run our hook any more.
 
     A file that is as we left it becomes what it was; of another only ours is taken out.
     """
@@ -126,7 +126,7 @@ def carry_out(change: Change, home: Path, *, connect: bool) -> None:
 
 
 def record_as_it_is(workspace: AuditedWorkspace) -> None:
-    """Put on record what is on disk, so that no session is taken for who wrote the settings."""
+    """Put on record what is on disk, so that no session counts as the author of the settings."""
     with workspace.attachment.exclusive():
         record_drift(workspace.attachment)
 
@@ -164,7 +164,7 @@ def was_connected(
 
 
 def take_along(home: Path, old: str, new: str) -> None:
-    """Know the settings of a folder that was moved at its new place. StorageFailed."""
+    """Keep what we know of a folder's settings under its new place. StorageFailed."""
     for client in CLIENTS:
         file = Path(os.path.realpath(settings_file(client, new)))
         before = settings_file(client, old)
@@ -205,7 +205,7 @@ def leave_out_of_git(root: str, path: Path) -> bool:
 
 
 def let_git_see(root: str, path: Path) -> None:
-    """Take that line out again, where it is ours."""
+    """Take the line that hides a project's file out of `info/exclude`, where it is ours."""
     line, file = _exclude_line(root, path)
     if file is None or not file.exists():
         return

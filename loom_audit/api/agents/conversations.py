@@ -81,7 +81,7 @@ def _request_in(container: Container | None, workspace: AuditedWorkspace) -> int
 
 
 class Conversation:
-    """What is known of one session while this process runs. One caller at a time."""
+    """What is known of one session while this process runs; one caller at a time uses it."""
 
     def __init__(
         self,
@@ -272,7 +272,7 @@ class Conversation:
                     ingest.apply(report, heard=heard)
 
     def learn(self, told: SessionTold) -> None:
-        """Keep what is told of the session itself, for when it is begun somewhere."""
+        """Keep what is told of the session itself, for when it is begun in a workspace."""
         self.about = replace(told_twice(told, self.about), cwd=self.about.cwd)
 
     def _owners(self, told: CallBegan) -> Iterator[tuple[Ingest, CallBegan]]:
@@ -417,7 +417,7 @@ class Conversation:
         self.is_busy = self._due is not None or self.has_open_calls or not all(over)
 
     def close_file(self) -> None:
-        """Read the transcript no more."""
+        """Close the transcript, which is read no more."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -61,12 +61,12 @@ class FailedSession(Struct, frozen=True):
 
 
 def waiting(settings: Settings) -> Sequence[FailedSession]:
-    """What failed and is not on record yet, by session; nothing is changed."""
+    """The failed hooks that are not on record yet, by session; nothing is changed."""
     return by_session(Spool(hooks_folder(settings)).waiting(), datetime.now(UTC))
 
 
 def waiting_in(workspace: AuditedWorkspace) -> Sequence[FailedSession]:
-    """Those of sessions that are of a workspace, or say that they are in its folder."""
+    """The failed hooks of sessions that are of a workspace, or say that they are in its folder."""
     return [
         one
         for one in waiting(workspace.adapters.settings)
@@ -88,7 +88,7 @@ def _is_below(path: str, root: str) -> bool:
 
 
 def failures_of(workspace: AuditedWorkspace) -> Mapping[str, int]:
-    """By client how many hooks are on record as failed in a workspace."""
+    """How many hooks are on record as failed in a workspace, by client."""
     found: dict[str, int] = {}
     for event in workspace.timeline.events(EventFilter(kinds=(HookFailed.kind,))):
         if isinstance(event.fact, HookFailed):

@@ -24,8 +24,10 @@ class Found(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """The transcripts of a folder, newest first; `unread` are files that could not be read, with
-    why, and `looked` counts all."""
+    """The transcripts of a folder, newest first.
+
+    `unread` are files that could not be read, with why, and `looked` counts all.
+    """
 
     root: str
     found: tuple[Found, ...]
@@ -80,7 +82,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def folder_of(place: Place, environment: Mapping[str, str] = os.environ) -> Path:
-    """A client's own folder, which a variable of the user's may name."""
+    """The folder in which a client keeps its files, which a variable of the user's may name."""
     if named := environment.get(place.home):
         return Path(named)
     home = Path(environment.get("HOME") or Path.home())

@@ -48,9 +48,10 @@ def _last(workspace: AuditedWorkspace, session: Session) -> datetime:
 
 
 def session_of_client(workspace: AuditedWorkspace, told: Sequence[object]) -> str | None:
-    """The open session whose hooks are of the client that started this process.
+    """The open session whose hooks are of the client that started this process; None for none.
 
-    By the ids that the client told of it, else by the client's process; not that of a subagent.
+    The session is found by the ids that the client told, else by the client's process; it is not
+    that of a subagent.
     """
     attachment = workspace.attachment
     leases = {
@@ -67,13 +68,13 @@ def session_of_client(workspace: AuditedWorkspace, told: Sequence[object]) -> st
 
 
 @contextmanager
-def telling_unheard(
+def telling_when_silent(
     client: str, root: str, has_heard: Callable[[], bool], tell: Callable[[], object]
 ) -> Iterator[None]:
-    """Call `tell` once, while the client runs, when it has made a call and no hook came."""
+    """Calls `tell` once, during the block, when the client has made a call and no hook came."""
     ended, began = threading.Event(), time.time()
 
-    def look() -> None:
+    def watch() -> None:
         seen = False
         while not ended.wait(INTERVAL) and not has_heard():
             if has_called(client, root, began):
@@ -82,17 +83,20 @@ def telling_unheard(
                     return
                 seen = True
 
-    looking = threading.Thread(target=look, daemon=True, name="telling_unheard")
-    looking.start()
+    watching = threading.Thread(target=watch, daemon=True, name="telling_when_silent")
+    watching.start()
     try:
         yield
     finally:
         ended.set()
-        looking.join()
+        watching.join()
 
 
 def has_called(client: str, root: str, since: float) -> bool:
-    """Whether a transcript of the client in this folder tells a call that was asked for since."""
+    """Whether a transcript in this folder tells a call that the client asked for `since`.
+
+    `since` is in seconds of 1970.
+    """
     for found in find_transcripts(Path(root), since=since).found:
         if found.client != client:
             continue

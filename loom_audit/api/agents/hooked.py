@@ -28,7 +28,7 @@ _PLUGIN = "loom-audit.js"
 
 _ASKED = 2
 _SECONDS = 10.0
-_LIST_HOOKS = (
+_HOOKS_ASKED_FOR = (
     b'{"id":1,"method":"initialize","params":{"clientInfo":{"name":"loom-audit","version":"1"}}}\n'
     b'{"method":"initialized"}\n'
     b'{"id":2,"method":"hooks/list","params":{"cwds":[%s]}}\n'
@@ -48,18 +48,18 @@ class Hooked(Struct, frozen=True):
     untold: str = ""
 
 
-def hooked(client: str, words: Sequence[str], root: str, found: Settings) -> Hooked:
+def hooked(client: str, words: Sequence[str], root: str, ours: Settings) -> Hooked:
     """The command with hooks that hand on to a socket of ours, without a change of any file.
 
     What a person gave themselves is kept, and merged with ours. InvalidArguments, StorageFailed.
     """
     try:
-        check_home(found)
+        check_home(ours)
     except InvalidArguments as error:  # the warm process would refuse it too
         return Hooked(client, words, {}, error.message)
-    write_launcher(found)
-    hook = [*launcher_words(found), client]
-    variables = {SOCKET: str(hooks_folder(found) / f"run-{os.getpid()}.sock")}
+    write_launcher(ours)
+    hook = [*launcher_words(ours), client]
+    variables = {SOCKET: str(hooks_folder(ours) / f"run-{os.getpid()}.sock")}
     known, places = CLIENTS[client], (settings_file(client, root), settings_file(client, None))
     if any(is_connected(client, path) for path in places):
         return Hooked(client, words, variables)
@@ -69,7 +69,7 @@ def hooked(client: str, words: Sequence[str], root: str, found: Settings) -> Hoo
         case "flags":
             return _with_flags(known, words, hook, root, variables)
         case "plugin":
-            more = _with_plugin(known, hook, hooks_folder(found))
+            more = _with_plugin(known, hook, hooks_folder(ours))
             return Hooked(client, words, {**variables, **more})
     return Hooked(client, words, {}, f"`loom-audit connect {client}` gives one record per call")
 
@@ -117,8 +117,8 @@ def _with_flags(
     try:
         line = first_answer(
             [words[0], *given, "app-server"],
-            _LIST_HOOKS % json.dumps(root).encode(),
-            _is_list,
+            _HOOKS_ASKED_FOR % json.dumps(root).encode(),
+            _is_answer,
             root,
             _SECONDS,
         )
@@ -141,7 +141,7 @@ def _with_flags(
     return Hooked(client.name, [words[0], *given, *words[1:]], variables)
 
 
-def _is_list(line: bytes) -> bool:
+def _is_answer(line: bytes) -> bool:
     try:
         return bool(json.loads(line).get("id") == _ASKED)
     except (AttributeError, ValueError):

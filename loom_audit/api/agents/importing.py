@@ -117,7 +117,10 @@ def _take(reader: Transcript, line: bytes, importing: Importing) -> str:
 
 
 def origin_of(file: Path, client: str | None = None) -> Origin:
-    """Who wrote a transcript and where, by its first lines. As `import_file`."""
+    """Who wrote a transcript, in which session and folder, by its first lines.
+
+    FileNotFound, PermissionDenied; InvalidArguments as `import_file`.
+    """
     if client is not None and client not in CLIENTS:
         raise InvalidArguments(
             f"{client!r:.100} is not a client whose transcripts are known",
@@ -140,7 +143,7 @@ def origin_of(file: Path, client: str | None = None) -> Origin:
 
 
 def told_in(file: Path, client: str) -> Iterator[Told]:
-    """What a transcript tells that a client writes line by line; lines too long are left out."""
+    """The reports of a transcript that is written line by line; lines too long are left out."""
     reader = CLIENTS[client].transcript()
     with _opened(file) as source:
         for line in _lines(source):

@@ -36,7 +36,7 @@ _PACKAGE = Path(__file__).parents[2]
 
 
 def hooks_folder(settings: Settings) -> Path:
-    """Where the hook client, the socket and what starts the warm process are."""
+    """The folder of the hook client, the socket and what starts the warm process."""
     return settings.home / FOLDER
 
 
@@ -60,7 +60,7 @@ def install_launcher(settings: Settings) -> Sequence[str]:
 
 
 def launcher_words(settings: Settings) -> Sequence[str]:
-    """The same words, where nothing is written."""
+    """The words of `install_launcher`; nothing is written."""
     interpreter = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
     return (interpreter, "-I", "-S", str(hooks_folder(settings) / CLIENT))
 
@@ -103,7 +103,7 @@ def check_home(settings: Settings) -> None:
 
 
 def build_id() -> str:
-    """Which build of this program lies on disk now: another after an upgrade."""
+    """The id of the build of this program that lies on disk now: another after an upgrade."""
     seen = sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         found = path.stat()

@@ -32,7 +32,7 @@ def read_transcripts(workspace: AuditedWorkspace) -> Sequence[str]:
 
 
 def read_gone(workspace: AuditedWorkspace, session: str) -> None:
-    """Put on record what the transcript of a client that is gone tells, to its end."""
+    """Put on record what the transcript of a client that is gone tells, to the transcript's end."""
     if (conversation := _of_session(workspace, session)) is not None:
         conversation.read_gone()
     workspace.attachment.on_disk.looks.discard(transcript_name(session))

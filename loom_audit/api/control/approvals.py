@@ -20,12 +20,12 @@ def has_rules(workspace: AuditedWorkspace) -> bool:
 
 
 def is_waiting(workspace: AuditedWorkspace, call: Call) -> bool:
-    """Whether a call waits for an answer: it has not begun to do anything."""
+    """Whether a call waits for an answer, so that it has not begun to do anything."""
     return call.seq is None and is_waiting_in(workspace.log, call)
 
 
 def decisions(workspace: AuditedWorkspace, calls: Sequence[Call]) -> Mapping[int, CallDecided]:
-    """By its request, the last answer about each of these calls that has one."""
+    """The last answer about each of these calls that has one, by the seq of the call's request."""
     return last_decisions(workspace.log, calls)
 
 
@@ -60,7 +60,7 @@ def check_arguments(
 
 
 def read_arguments(text: str, *, hint: str) -> dict[str, Any]:
-    """A JSON object as a person typed it. InvalidArguments."""
+    """The JSON object that a person typed. InvalidArguments for another text."""
     try:
         found = json.loads(text, parse_constant=_no_json)
     except (ValueError, RecursionError) as error:

@@ -39,18 +39,19 @@ def hold(
     actor: str | None = None,
     label: str = "",
 ) -> SessionHold:
-    """Hold a session, by its whole id: by what it is held, once when told twice.
+    """Hold a session, given by its whole id; once when asked twice.
 
-    How its open calls ended is put on record as far as its client has told it by then. NotFound;
-    Conflict when it has ended, InvalidArguments for a reason that is too long or not visible text.
+    Returned is what holds it: itself, or the session that contains it. How its open calls ended is
+    put on record as far as its client has told it by then. NotFound; Conflict when it has ended,
+    InvalidArguments for a reason that is too long or not visible text.
     """
     held = _hold(workspace, session, reason, actor, label)
-    settle(workspace)
+    record_ended_calls(workspace)
     return held
 
 
-def settle(workspace: AuditedWorkspace) -> None:
-    """Put on record how calls of other programs ended, as far as these have told it."""
+def record_ended_calls(workspace: AuditedWorkspace) -> None:
+    """Put on record how calls of other programs ended, as far as their clients have told it."""
     attachment = workspace.attachment
     leases = map(attachment.lease, {call.session for call in workspace.timeline.open_calls()})
     if any(leases) or any(unread_transcripts(attachment)):
@@ -79,7 +80,7 @@ def release(
     actor: str | None = None,
     label: str = "",
 ) -> bool:
-    """Let a session go on: whether it was held.
+    """Let a session go on; whether it was held.
 
     NotFound; Conflict when it is held with the one that contains it; InvalidArguments as `hold`.
     """
@@ -101,7 +102,7 @@ def hold_all(
     for one in workspace.timeline.open_sessions():
         if workspace.attachment.is_session_alive(one.id):
             _hold(workspace, one.id, reason, actor, label)
-    settle(workspace)
+    record_ended_calls(workspace)
     return workspace.timeline.holds()
 
 
@@ -121,9 +122,9 @@ def calls_left_open(workspace: AuditedWorkspace) -> Sequence[Call]:
 
 
 def why_not_now(workspace: AuditedWorkspace, *, held: bool = False) -> Conflict | None:
-    """As what `carry_out` would refuse any plan now; None when it would not. Nothing is written.
+    """The error with which `carry_out` would refuse any plan now; None where it would not.
 
-    With `held` every session is held first, and open calls are left open.
+    Nothing is written. With `held` every session is held first, and open calls are left open.
     """
     attachment = workspace.attachment
     undos = [call for call in workspace.timeline.open_calls() if is_undo(call)]
@@ -158,11 +159,11 @@ def carry_out(
     visit: str = "",
     report: Report | None = None,
 ) -> UndoResult:
-    """Carry out a plan; where it was made for that, while calls of held sessions change files.
+    """Carry out a plan; one made for `running` calls while held sessions change files.
 
-    Where they do so all the while it is made anew, and after a second time leaves alone, and names,
-    what they were writing between the two. Conflict when that is not enough after several times,
-    with what has been changed by then in its details; and as `AuditedWorkspace.carry_out`.
+    Where they do so all the while the plan is made anew, and after a second time leaves alone, and
+    names, what they were writing between the two. Conflict when that is not enough after several
+    times, with what has been changed by then in its details; and as `AuditedWorkspace.carry_out`.
     """
     held = plan.request.running
     in_use: set[str] = set()

@@ -15,6 +15,7 @@ class RecordedTool(StructuredTool):
     """Remembers the model's id of a call, which a tool with a JSON Schema is not told otherwise."""
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Keep the model's id of the call, then call the tool as LangChain does."""
         id = input.get("id") if isinstance(input, dict) and "args" in input else None
         _call_id.set(id if isinstance(id, str) else None)
         return await super().ainvoke(input, config, **kwargs)

@@ -33,12 +33,12 @@ class Connections:
 
     @property
     def gate(self) -> ApprovalGate:
-        """The gate of `approvals.toml`. InvalidArguments."""
+        """The gate of `approvals.toml`. InvalidArguments where the file is not valid."""
         return default_gate(read_settings())
 
     @property
     def settings(self) -> ToolSettings:
-        """Those of `tools.toml`. InvalidArguments."""
+        """The settings of `tools.toml`. InvalidArguments where the file is not valid."""
         return read_tool_settings(read_settings())
 
     @contextmanager

@@ -30,7 +30,7 @@ def default_gate(
 
 
 def policy_of(settings: Settings, root: str | None) -> "Policy | None":
-    """What `approvals.toml` says; None without one. InvalidArguments as `default_gate`."""
+    """The policy of `approvals.toml`; None without the file. InvalidArguments as `default_gate`."""
     policy = read_approvals(settings)
     if policy is not None and root is not None:
         _check_outside(settings, root)
@@ -38,7 +38,7 @@ def policy_of(settings: Settings, root: str | None) -> "Policy | None":
 
 
 def default_settings(settings: Settings, root: str) -> ToolSettings:
-    """What `tools.toml` says. InvalidArguments as `default_gate`."""
+    """The settings of `tools.toml`. InvalidArguments as `default_gate`."""
     chosen = read_tool_settings(settings)
     if chosen != ToolSettings():
         _check_outside(settings, root)

@@ -41,13 +41,15 @@ class OfStore(Protocol):
     """A store, or a workspace of it."""
 
     @property
-    def adapters(self) -> Adapters: ...
+    def adapters(self) -> Adapters:
+        """The adapters that the store was opened with."""
 
 
 def agree(of: OfStore) -> Sequence[str]:
-    """Make what hooks read of held sessions what the logs say: the sessions of which it was not.
+    """Make what hooks read of held sessions what the logs say.
 
-    After a kill between an event and its file the two differ; the log is right.
+    Returned are the ids of the sessions of which it was not. After a kill between an event and its
+    file the two differ; the log is right.
     """
     adapters = of.adapters
     wanted: dict[str, str | None] = {}

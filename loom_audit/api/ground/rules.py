@@ -11,9 +11,9 @@ _FILES = {"approvals": APPROVALS, "tools": TOOLS}
 
 
 class RuleFiles:
-    """`approvals.toml` and `tools.toml`; each is read again only when it looks different.
+    """The hashes of `approvals.toml` and `tools.toml`, each hashed again when its stamp differs.
 
-    `rules` are those of the last look, none before the first.
+    `rules` are those of the last reading, none before the first.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -21,8 +21,8 @@ class RuleFiles:
         self._stamps: list[tuple[int, ...] | None] = []
         self.rules: Rules = ()
 
-    def look(self) -> bool:
-        """Whether they are others than at the last look; `rules` are those of now."""
+    def read_again(self) -> bool:
+        """Read the files that look different; whether `rules` are others than before."""
         stamps = [_stamp(file) for file in self._files.values()]
         if stamps == self._stamps:
             return False

@@ -67,7 +67,7 @@ class SessionRecord:
         self._closing.callback(self._attachment.lock.acquire(session_lock(self.writer.session)))
         scratch = self._closing.enter_context(self._adapters.scratch())
         self.writer = replace(self.writer, scratch=scratch)
-        self._rule_files.look()
+        self._rule_files.read_again()
         rules = self._rule_files.rules
         started = SessionStarted(self.agent, self.title, self._parent, version=VERSION, rules=rules)
         self.writer.record(started)
@@ -75,7 +75,7 @@ class SessionRecord:
 
     def note_rules(self) -> None:
         """Put on record that `approvals.toml` or `tools.toml` is another one, if it is."""
-        if self._rule_files.look():
+        if self._rule_files.read_again():
             self.writer.record(RulesChanged(self._rule_files.rules))
 
     def __exit__(

@@ -39,7 +39,7 @@ from loom_audit.wiring.folders import is_in_place, most_watches
 Verdict = Literal["ok", "warning", "problem"]
 
 _TIME = "%Y-%m-%d %H:%M:%SZ"
-ROOM_WARNING = 1024**3
+SPACE_WARNING = 1024**3
 _STOPPED = "nothing is recorded: "
 
 
@@ -64,7 +64,7 @@ def _looked_at(settings: Settings, now: datetime | None) -> Iterator[Check]:
     yield from _sandboxes()
     yield from _folders(settings)
     yield _approvals(settings)
-    yield _room(settings)
+    yield _space(settings)
     file = settings.file
     if hint := lost_store_hint(settings):
         yield Check("store", "problem", f"{file} is not there any more, or is empty", hint)
@@ -154,13 +154,13 @@ def _approvals(settings: Settings) -> Check:
     return Check("approvals", "ok", f"asked by {count_text(len(policy.rules), 'rule')}")
 
 
-def _room(settings: Settings) -> Check:
+def _space(settings: Settings) -> Check:
     above = next(p for p in (settings.home, *settings.home.parents) if p.exists())
     free = shutil.disk_usage(above).free
     text = f"{size_text(free)} free where the store lies"
     if free < MIN_FREE_BYTES:
         return Check("space", "problem", text, "Free some: a full disk stops every recorded call.")
-    if free < ROOM_WARNING:
+    if free < SPACE_WARNING:
         return Check("space", "warning", text, "Free some before it stops every recorded call.")
     return Check("space", "ok", text)
 

@@ -73,16 +73,16 @@ def _target(adapters: Adapters, entry: WorkspaceEntry, new: str | Path) -> str:
         raise Conflict(
             f"{root} is a workspace of its own", hint="`loom-audit workspaces` lists them."
         )
-    if (left := _left(adapters, entry, root)) is not None:
+    if (there := _still_in_place(adapters, entry, root)) is not None:
         raise Conflict(
-            f"both {left} and {root} are in place",
+            f"both {there} and {root} are in place",
             hint="Only one can go on: put the new one under audit with `loom-audit init`, or "
             "move the old one away first.",
         )
     return root
 
 
-def _left(adapters: Adapters, entry: WorkspaceEntry, new: str) -> str | None:
+def _still_in_place(adapters: Adapters, entry: WorkspaceEntry, new: str) -> str | None:
     """What is in the place of the old folder; None for nothing, or a link that was left there.
 
     A link to where the folder is, when that is not the new one, leaves it in place.

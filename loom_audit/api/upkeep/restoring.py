@@ -65,7 +65,8 @@ def versions_of(
 ) -> Sequence[Version]:
     """The versions of a file that are kept anywhere, the newest first, each content once.
 
-    From transcripts that name its repository, git's objects, and the log of its workspace.
+    They are from transcripts that name the file's repository, git's objects, and the log of its
+    workspace.
     """
     target = Path(os.path.realpath(file.parent)) / file.name
     found = [*_told(target, environment), *_in_git(target)]
@@ -117,15 +118,15 @@ class _Contents:
     """Contents by their hash, in memory."""
 
     def __init__(self) -> None:
-        self._held: dict[str, bytes] = {}
+        self._by_hash: dict[str, bytes] = {}
 
     def put(self, content: bytes, *, similar_to: BlobId | None = None) -> BlobId:
         blob = BlobId(sha256(content).hexdigest())
-        self._held[blob] = content
+        self._by_hash[blob] = content
         return blob
 
     def get(self, blob: BlobId) -> bytes:
-        return self._held[blob]
+        return self._by_hash[blob]
 
 
 def _told(target: Path, environment: Mapping[str, str]) -> Iterator[Version]:

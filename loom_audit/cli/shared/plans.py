@@ -37,9 +37,9 @@ def close_interrupted(workspace: "AuditedWorkspace", *, dry_run: bool) -> None:
     and not on record yet is looked at with the plan: recorded here, it would move `head`.
     """
     if not dry_run:
-        from loom_audit.api.control.holding import settle
+        from loom_audit.api.control.holding import record_ended_calls
 
-        settle(workspace)
+        record_ended_calls(workspace)
         workspace.recover()
 
 
