@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from msgspec import Struct
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from loom_audit.api.control.approvals import check_arguments, has_rules, read_arguments
 from loom_audit.api.face import ApprovalRequest, AuditedWorkspace
@@ -15,7 +15,7 @@ from loom_audit.tools.approvals.policy import call_subject
 from loom_audit.web.calls import Value, as_text
 from loom_audit.web.shared.admission import Visitor
 from loom_audit.web.shared.dependencies import Form, Query, Render, SignedIn, Workspace
-from loom_audit.web.shared.pages import STATUS, Pages, Place, wants_fragment
+from loom_audit.web.shared.pages import STATUS, Pages, Place, redirect, wants_fragment
 from loom_audit.web.shared.urls import address, first
 
 router = APIRouter()
@@ -98,9 +98,7 @@ def decide(
     )  # so that the page does not say it is open
     if decision == "allowed" and isinstance(followed, ApprovalRequest):
         where = address("w", workspace.id, "approvals", found.requested)
-    if wants_fragment(request):
-        return Response(status_code=200, headers={"HX-Redirect": where})
-    return RedirectResponse(where, 303)
+    return redirect(request, where)
 
 
 def listed(workspace: AuditedWorkspace) -> list[tuple[ApprovalRequest, str]]:
