@@ -41,7 +41,7 @@ from loom_audit.history.record.looks import (
     look_before_block,
     record_found_changes,
 )
-from loom_audit.history.record.steps import Preconditions
+from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.history.record.temporaries import remove_temporaries
 from loom_audit.model.coverage import Coverage, Effect, Status, status_of
 from loom_audit.model.events import (

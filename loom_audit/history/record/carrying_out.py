@@ -16,7 +16,7 @@ from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.links import settled
 from loom_audit.history.look.observation import observe
 from loom_audit.history.look.special_files import moved_aside
-from loom_audit.history.record.steps import Preconditions
+from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.model.events import OPENED, OUTSIDE, ContentFound, Draft
 from loom_audit.model.files import (
     FileChange,

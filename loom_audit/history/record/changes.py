@@ -12,7 +12,7 @@ from loom_audit.history.record.carrying_out import (
     is_staying,
 )
 from loom_audit.history.record.interrupted import record_interrupted
-from loom_audit.history.record.steps import Preconditions
+from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import ChangeIntended, FilesChanged
 from loom_audit.model.files import (

@@ -16,7 +16,7 @@ from loom_audit.errors import (
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.arrivals import arrived_among
 from loom_audit.history.look.change_index import catch_up
-from loom_audit.history.record.steps import Preconditions
+from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.model.files import FileChange, FileState, Move, mode_after_write, parents
 
 Transform = Callable[[bytes | None], bytes]

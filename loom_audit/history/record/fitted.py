@@ -11,7 +11,7 @@ from loom_audit.history.ground.continuous_log import DoesNotApply
 from loom_audit.history.look.attribution import attributed_drafts, outside_draft
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.doers import Candidate
-from loom_audit.history.record.steps import Preconditions
+from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.model.continuity import TreeFold
 from loom_audit.model.events import Draft, Event, FilesChanged
 from loom_audit.model.files import (

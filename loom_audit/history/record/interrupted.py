@@ -15,7 +15,7 @@ from loom_audit.history.look.attribution import outside_draft
 from loom_audit.history.look.observation import observe
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.carrying_out import Seen, as_left_out, settled_seen
-from loom_audit.history.record.steps import Preconditions
+from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import OPENED, ChangeIntended, FilesChanged, OpenedFolder
 from loom_audit.model.files import FileChange, FileState, Move, is_directory, moves_among

@@ -31,9 +31,9 @@ from loom_audit.history.look.attribution import CLIENT_HOOKS, request_event
 from loom_audit.history.look.doers import Told
 from loom_audit.history.record.hold import deny_if_held
 from loom_audit.history.told import foreign
+from loom_audit.history.told.client_hooks import HooksBeside
 from loom_audit.history.told.copied import Connected, is_beyond, is_copied
 from loom_audit.history.told.foreign import Reporter
-from loom_audit.history.told.left_running import HooksBeside
 from loom_audit.history.told.reported import (
     begun_of,
     joined,

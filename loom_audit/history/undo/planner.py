@@ -15,7 +15,7 @@ from loom_audit.history.look.observation import names_in
 from loom_audit.history.look.special_files import moved_aside, special_kind
 from loom_audit.history.look.survivor_changes import Outlived
 from loom_audit.history.read.timeline import Timeline
-from loom_audit.history.record.steps import Preconditions
+from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.history.undo.arrived_folders import with_arrived_folders
 from loom_audit.history.undo.on_disk import ContentsOnDisk
 from loom_audit.history.undo.scope_moves import FolderPlan, events_with_arrivals, plan_folders

@@ -17,7 +17,7 @@ from loom_audit.history.record.edits import (
     preview_edit,
     read_content,
 )
-from loom_audit.history.record.steps import Preconditions
+from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.text.cutting import cut
 from loom_audit.model.text.display import size_text
