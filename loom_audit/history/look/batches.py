@@ -104,7 +104,8 @@ class Unmatched:
         """
         if folder:
             self._folders.append(path)
-            self.left.add(identity)
+            if identity:
+                self.left.add(identity)
         else:
             self._files.setdefault(identity, []).append(path)
 

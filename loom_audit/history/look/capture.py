@@ -66,6 +66,8 @@ WHOLE_TREE_FROM = 500
 MOST_HELD = 100_000
 """A tree of more files is asked for path by path, and not held beside what differs from it."""
 
+_FOLDERS = ("directory", "opaque")
+
 Differences = Iterable[tuple[str, Stamp | str | None]]
 
 
@@ -160,7 +162,8 @@ class _Scan:
 
     `recorded` gives the log's state of a path. Of the whole look, `moved_in` are the paths that are
     in scope by now, `vanished` the paths by identity of what went without a recorded state,
-    `created` the new paths that did not arrive with a folder, and `told` what differs and how.
+    `displaced` the files where a folder is now, which may come at another path, `created` the new
+    paths that did not arrive with a folder, and `told` what differs and how.
     """
 
     def __init__(
@@ -187,6 +190,8 @@ class _Scan:
         self._moved_in: set[str] = set()
         self._vanished: dict[str, str] = {}
         self._on_record: set[str] | None = None
+        self._displaced: set[str] = set()
+        self._is_parted = False
         self.created: set[str] = set()
 
     def sort_out(self, differences: Differences) -> None:
@@ -338,6 +343,9 @@ class _Scan:
             why = "unreadable" if isinstance(error, PermissionDenied) else error.message
             self._add_untracked(unreadable_file(path, why, stamp))
             return
+        if before and before.kind in ("file", "symlink") and after and after.kind in _FOLDERS:
+            known = attachment.index.get(path)
+            self._displaced.add(known.identity if known else "")
         if after is None and is_directory(before):
             self._unmatched.hold(path, "", folder=True)  # gone since it was listed
         elif after != before or is_opaque(after):
@@ -379,6 +387,7 @@ class _Scan:
         """The batch that was filled, of which all is known now; another one is begun."""
         found, self._batch = self._batch, Batch(self.whole)
         found.last = last
+        self._is_parted = self._is_parted or not last
         found.changes.sort(key=lambda change: change.path)
         self._settle_back(found)
         self._complete(found)
@@ -441,10 +450,13 @@ class _Scan:
 
     def _was_known(self, identity: str) -> bool:
         """Whether a file was on record at a path of another batch."""
+        if not self._is_parted:
+            return False
         if self._on_record is None:
             entries = (self._attachment.on_disk.index.get(path) for path, _ in self._contents)
             self._on_record = {entry.identity for entry in entries if entry is not None}
-        return identity in self._unmatched.left or identity in self._on_record
+        known = self._unmatched.left, self._displaced, self._on_record
+        return any(identity in some for some in known)
 
 
 def _identities(entries: dict[str, IndexEntry | None]) -> dict[str, str]:
