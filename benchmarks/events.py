@@ -28,7 +28,7 @@ def new_log(folder: Path, events: int) -> tuple[AuditStore, AuditedWorkspace]:
     work = folder / "work"
     work.mkdir(parents=True)
     store = new_store(folder / "store")
-    log = store.adapters.attach(work, ignore="", max_file_bytes=None).log
+    log = store.adapters.attach(work, ignore="", max_file_bytes=None).stored.log
     workspace = store.workspace(log.id)
     states = [_put(workspace, n) for n in range(CONTENTS)]
     held = {name(n): states[n % CONTENTS] for n in range(PATHS)}

@@ -107,7 +107,7 @@ class AuditStore:
             fact = WorkspaceAttached(attachment.on_disk.workspace.root, rules.ignore, limit)
             accept_scope(attachment, fact, actor=actor or self.actor)
         take_baseline(attachment, report)
-        return self.workspace(attachment.log.id)
+        return self.workspace(attachment.stored.log.id)
 
     def workspaces(self) -> Sequence[WorkspaceEntry]:
         """Every attached directory, oldest first."""

@@ -18,7 +18,7 @@ from loom_audit.history.ground.questions import Questions
 from loom_audit.history.ground.room import lacks_room
 from loom_audit.history.ground.writer import Writer, new_id
 from loom_audit.history.read.timeline import Timeline
-from loom_audit.history.read.verified import VerifiedProjections
+from loom_audit.history.read.verified import VerifiedReading
 from loom_audit.model.events import (
     LEASE_SECONDS,
     CheckpointMarked,
@@ -90,7 +90,7 @@ class AuditedWorkspace:
         projections = adapters.projections(entry.id)
         heads, of_folder = adapters.heads(entry.id), not is_imported(entry.root)
         proven = ProvenLog(self.log, heads, LogEnd(self.log, projections), of_folder)
-        verified = VerifiedProjections(proven, projections, KeptContents(self.log, self.blobs))
+        verified = VerifiedReading(proven, projections, KeptContents(self.log, self.blobs))
         imported = is_imported(entry.root)
         self.timeline = Timeline(self.log, projections, self.blobs, proven, verified, imported)
 
@@ -102,11 +102,8 @@ class AuditedWorkspace:
     @functools.cached_property
     def _checked(self) -> Attachment:
         """The same, of which trees and changes are read from the log itself."""
-        return replace(
-            self.attachment,
-            projections=self.timeline.verified,
-            suggested=self.timeline.projections,
-        )
+        stored = replace(self.attachment.stored, reading=self.timeline.verified)
+        return replace(self.attachment, stored=stored)
 
     @functools.cached_property
     def _undo(self) -> "Undo":

@@ -16,6 +16,7 @@ from loom_audit.ports.log import (
     EventLog,
     Heads,
     Projections,
+    Reading,
     Wanted,
 )
 from loom_audit.ports.processes import (
@@ -77,6 +78,7 @@ __all__ = [
     "Progress",
     "Projections",
     "ReadCode",
+    "Reading",
     "ReferencedBlob",
     "Replacement",
     "Report",

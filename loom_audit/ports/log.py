@@ -150,23 +150,11 @@ class CallFilter(Struct, frozen=True):
     limit: int | None = 100
 
 
-class Projections(Protocol):
-    """Tables derived from the log, written in the same transaction as the event. Read only."""
-
-    def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
-        """The sessions that began before a seq, newest first."""
-        ...
+class Reading(Protocol):
+    """What the log tells of trees, changes, calls and sessions, from its tables or from itself."""
 
     def session(self, id: str) -> Session:
         """The session of this id. NotFound."""
-        ...
-
-    def open_sessions(self) -> Sequence[Session]:
-        """The sessions that have not ended, oldest first."""
-        ...
-
-    def scope(self) -> Scope:
-        """The scope as last accepted; the default one before the workspace is attached."""
         ...
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
@@ -181,10 +169,6 @@ class Projections(Protocol):
         """The call of this session and call id. NotFound."""
         ...
 
-    def open_calls(self) -> Sequence[Call]:
-        """The calls that were requested and are not finished, oldest first."""
-        ...
-
     def changes(
         self,
         *,
@@ -193,17 +177,49 @@ class Projections(Protocol):
         paths: Iterable[str] | None = None,
         calls: Iterable[int] | None = None,
     ) -> Iterator[RecordedChange]:
-        """Changes of `files.changed` events with `after < seq <= until`, in log order.
+        """The changes of `files.changed` events with `after < seq <= until`, in log order.
 
         `paths` are exact; `calls` are the seqs of the requests of calls that made the changes or
         may have. Streams: memory does not grow with the number of changes.
         """
         ...
 
+    def tree(self, at: int | None = None) -> dict[str, FileState]:
+        """The tree after event `at`, by default the head's."""
+        ...
+
+    def state(self, path: str, at: int | None = None) -> FileState | None:
+        """The state of one path in the tree after event `at`; None when absent."""
+        ...
+
+    def untracked(self, at: int | None = None) -> set[str]:
+        """The paths that have left the tree and may be there, each with all below it."""
+        ...
+
+
+class Projections(Reading, Protocol):
+    """Tables derived from the log, written in the same transaction as the event. Read only."""
+
+    def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
+        """The sessions that began before a seq, newest first."""
+        ...
+
+    def open_sessions(self) -> Sequence[Session]:
+        """The sessions that have not ended, oldest first."""
+        ...
+
+    def scope(self) -> Scope:
+        """The scope as last accepted; the default one before the workspace is attached."""
+        ...
+
+    def open_calls(self) -> Sequence[Call]:
+        """The calls that were requested and are not finished, oldest first."""
+        ...
+
     def history(
         self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
     ) -> Sequence[RecordedChange]:
-        """Changes of one path, newest first; with `below` of all paths inside it too."""
+        """The changes of one path, newest first; with `below` of all paths inside it too."""
         ...
 
     def outside(
@@ -217,14 +233,6 @@ class Projections(Protocol):
         """The changes without a call, newest first; with `typed` of paths that it means."""
         ...
 
-    def tree(self, at: int | None = None) -> dict[str, FileState]:
-        """The tree after event `at`, by default the head's."""
-        ...
-
-    def state(self, path: str, at: int | None = None) -> FileState | None:
-        """The state of one path in the tree after event `at`; None when absent."""
-        ...
-
     def tree_since(self, point: int, paths: Collection[str]) -> dict[str, FileState | None]:
         """The states of these paths at the head, where the path changed since a point's listing.
 
@@ -234,10 +242,6 @@ class Projections(Protocol):
 
     def followed(self) -> int:
         """The seq of the last event that any of the tables tells of; 0 for none."""
-        ...
-
-    def untracked(self, at: int | None = None) -> set[str]:
-        """The paths that have left the tree and may be there, each with all below it."""
         ...
 
     def keyframes(self, at: int) -> Sequence[int]:

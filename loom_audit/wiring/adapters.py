@@ -29,7 +29,7 @@ from loom_audit.disk.machine.transcripts import DiskTranscript
 from loom_audit.disk.machine.vanished import hidden, vanished_workspace
 from loom_audit.disk.workspace import DiskWorkspace
 from loom_audit.errors import AuditError, Conflict, InvalidPath, NoWorkspace
-from loom_audit.history.ground.attachment import Attachment, OnDisk
+from loom_audit.history.ground.attachment import Attachment, OnDisk, StoredLog
 from loom_audit.history.ground.continuous_log import ContinuousLog
 from loom_audit.history.ground.log_end import check_end, last_kept
 from loom_audit.history.ground.read_only_log import read_only
@@ -245,23 +245,26 @@ class Adapters(Struct, frozen=True):
         log = self.log(id)
         if is_imported(entry.root):
             log = read_only(log, only_read(entry.root))
-        return Attachment(
+        tables = self.projections(id)
+        stored = StoredLog(
             log=log,
             blobs=self.blobs,
-            projections=self.projections(id),
-            on_disk=OnDisk(
-                workspace=self._workspace_of(entry),
-                index=DiskChangeIndex(self.settings.home / "index" / f"{id}.db"),
-                looks=DiskLooks(self.settings.home / "index" / f"{id}.looks"),
-                processes=self.processes,
-                runner=self.runner,
-                code=SqlCodeIndex(self.settings.home / "index" / f"{id}.code.db"),
-            ),
+            tables=tables,
+            reading=tables,
             lock=self.lock,
             clock=SystemClock(),
             free_bytes=self.free_bytes,
             held=self.held,
         )
+        on_disk = OnDisk(
+            workspace=self._workspace_of(entry),
+            index=DiskChangeIndex(self.settings.home / "index" / f"{id}.db"),
+            looks=DiskLooks(self.settings.home / "index" / f"{id}.looks"),
+            processes=self.processes,
+            runner=self.runner,
+            code=SqlCodeIndex(self.settings.home / "index" / f"{id}.code.db"),
+        )
+        return Attachment(stored, on_disk)
 
     def _workspace_of(self, entry: WorkspaceEntry) -> Workspace:
         """The folder of a log: there, deleted on record, gone, hidden by a mount, or none."""

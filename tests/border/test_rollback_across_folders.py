@@ -195,7 +195,7 @@ def test_a_rollback_that_is_interrupted_between_its_stages_can_be_made_again(
     point = workspace.log.head()
     run(commands)
     plan = workspace.plan_rollback(point)
-    log, intended = type(workspace.attachment.log), 0
+    log, intended = type(workspace.attachment.stored.log), 0
     real = log.append
 
     def append(self: Any, drafts: Sequence[Draft], **options: Any) -> Any:

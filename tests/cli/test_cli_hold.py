@@ -67,11 +67,11 @@ def test_it_is_seen_everywhere_that_a_session_is_held(
 def test_an_open_call_of_another_program_says_when_it_was_last_heard(
     audited: Shell, foreign: ForeignSession
 ) -> None:
-    head = foreign.attachment.log.head()
+    head = foreign.attachment.stored.log.head()
     for words in (("log",), ("status",), ("session", "agent-1"), ("show", "5")):
         assert "open" in audited(*words).text and "last heard 20" in audited(*words).text, words
     assert audited.records("log")[0]["last_heard"] == audited.records("log")[0]["at"]
-    assert foreign.attachment.log.head() == head, "looking writes nothing"
+    assert foreign.attachment.stored.log.head() == head, "looking writes nothing"
     foreign.end_call("c1")
     assert "last heard" not in audited("log").text
 

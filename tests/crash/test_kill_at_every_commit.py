@@ -112,7 +112,7 @@ def test_a_kill_while_going_back_leaves_the_agent_held_and_one_of_two_states(
                         workspace.foreign_session("s").begin_call("c2", "Bash", {})
                 (place.root / "later").write_text("by the agent\n")
                 workspace.foreign_session("s").end_call("c1")
-                [*_, last] = workspace.attachment.projections.changes(paths=["later"])
+                [*_, last] = workspace.attachment.stored.tables.changes(paths=["later"])
                 assert last.call_id == "c1"
                 check_whole(workspace, since=workspace.timeline.point("@agent"))
         except BaseException as error:
@@ -131,7 +131,7 @@ def check_reported(workspace: AuditedWorkspace) -> None:
             for call in calls.values()
             if call.requested in (change.causes or [change.requested])
         }
-        for change in workspace.attachment.projections.changes()
+        for change in workspace.attachment.stored.tables.changes()
         if change.session == "s"
     }
     assert owners["made"] <= {"c1", "c2"} and "c1" in owners["made"]

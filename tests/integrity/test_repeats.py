@@ -55,7 +55,7 @@ def record_twice(
     monkeypatch.setattr(codec, "FORMAT", version)
     with workspace.session("agent") as session:
         session.run(["sh", "-c", "echo new > a; echo made > made"])
-    log = workspace.attachment.log
+    log = workspace.attachment.stored.log
     first: list[Event] = []
     second: list[int] = []
     append = type(log).append

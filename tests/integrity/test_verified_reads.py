@@ -17,7 +17,7 @@ import rfc8785
 from loom_audit.api.face import AuditedWorkspace, open_store
 from loom_audit.errors import AuditError, Corrupt, NotFound
 from loom_audit.history.ground.kept_contents import KeptContents
-from loom_audit.history.read.verified import VerifiedProjections
+from loom_audit.history.read.verified import VerifiedReading
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CoverageLowered, Draft, TreeHead
 from loom_audit.ports import CallFilter, EventFilter
@@ -349,7 +349,7 @@ def test_a_call_is_the_same_however_far_behind_it_is_looked(workspace: AuditedWo
     assert {call.undone_by is None for call in calls} == {True, False}
     for near in range(0, workspace.log.head(), 3):
         contents = KeptContents(timeline.log, timeline.blobs)
-        seen = VerifiedProjections(timeline.proven, timeline.projections, contents, near=near)
+        seen = VerifiedReading(timeline.proven, timeline.projections, contents, near=near)
         for call in calls:
             whole = timeline.verified.call_record(call.session, call.call_id)
             assert seen.call_record(call.session, call.call_id) == whole
@@ -367,7 +367,7 @@ def test_what_lowered_a_call_far_behind_is_found_whatever_kind_its_row_says(
     def far() -> Coverage:
         timeline = again(workspace).timeline
         contents = KeptContents(timeline.log, timeline.blobs)
-        seen = VerifiedProjections(timeline.proven, timeline.projections, contents, near=0)
+        seen = VerifiedReading(timeline.proven, timeline.projections, contents, near=0)
         return seen.call_record(call.session, call.call_id).call.coverage
 
     assert far() == lowered

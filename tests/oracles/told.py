@@ -356,7 +356,7 @@ class Play:
     def _content(self, state: FileState | None) -> str | None:
         if state is None or state.blob is None:
             return None
-        return self.workspace.attachment.blobs.get(state.blob).decode()
+        return self.workspace.attachment.stored.blobs.get(state.blob).decode()
 
     def _on_disk(self, path: str) -> str | None:
         try:

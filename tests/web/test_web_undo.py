@@ -286,7 +286,7 @@ def test_a_page_of_a_plan_writes_nothing(recorded: Recorded, client: TestClient)
     for query in (f"verb=revert&target={number}", "verb=undo", f"verb=rollback&target={number}"):
         text = plan(client, recorded, query)
         assert "Provisional" in text or "verb=rollback" not in query
-    recorded.workspace.attachment.log.append([])
+    recorded.workspace.attachment.stored.log.append([])
     assert every_byte(home) == before
 
 

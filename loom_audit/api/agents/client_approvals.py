@@ -61,7 +61,7 @@ def decide_call(
         return None
     if policy is None:
         return _decide(ingest, call, "denied", "policy:approvals.toml", flaw)
-    log = ingest.attachment.log
+    log = ingest.attachment.stored.log
     known = approval_state(log, call.session, call.call_id, after=call.requested)
     if known.answer is not None and isinstance(known.answer.fact, CallDecided):
         return _as_decided(known.answer.fact)

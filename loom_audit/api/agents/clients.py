@@ -150,7 +150,7 @@ class Hooks:
     def _keep_heads(self, conversation: Conversation) -> None:
         """Keep a head of each log: some clients never tell the end of a session."""
         for ingest in conversation.ingests.values():
-            self._store.adapters.keep_head(ingest.attachment.log.tree_head())
+            self._store.adapters.keep_head(ingest.attachment.stored.log.tree_head())
 
     def settle(self, *, last: bool = False) -> Sequence[Exception]:
         """Put on record what transcripts tell by now of the sessions that were heard lately.

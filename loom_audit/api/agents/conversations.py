@@ -76,7 +76,7 @@ def _request_in(container: Container | None, workspace: AuditedWorkspace) -> int
     """The request of the call that contains the client's in this workspace."""
     if container is None or container.workspace != workspace.id:
         return None
-    calls = workspace.attachment.projections.open_calls()
+    calls = workspace.attachment.stored.tables.open_calls()
     return next((one.requested for one in calls if one.session == container.session), None)
 
 

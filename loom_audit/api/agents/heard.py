@@ -56,7 +56,7 @@ def session_of_client(workspace: AuditedWorkspace, told: Sequence[object]) -> st
     attachment = workspace.attachment
     leases = {
         one.id: lease
-        for one in attachment.projections.open_sessions()
+        for one in attachment.stored.tables.open_sessions()
         if (lease := attachment.lease(one.id)) is not None and lease.pid is not None
     }
     for id in told:

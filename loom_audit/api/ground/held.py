@@ -19,7 +19,7 @@ def follow(adapters: Adapters, attachment: Attachment, session: str) -> None:
     """Hold a session that has just begun here when it is held in another workspace."""
     if adapters.held.get(session) is None or attachment.hold(session):
         return
-    for log in other_logs(adapters, attachment.log.id, session):
+    for log in other_logs(adapters, attachment.stored.log.id, session):
         held = hold_of(partial(session_state, adapters.log(log)), session)
         if held is not None:
             holding.hold(Writer(attachment, session, held.by), held.reason)

@@ -54,7 +54,7 @@ class SessionRecord:
         with suppress(NoWorkspace):
             recover_all(self._attachment)
         try:
-            with self._attachment.lock.uninterrupted():
+            with self._attachment.stored.lock.uninterrupted():
                 self._begin()
         except BaseException as error:
             if self._is_on_record:  # and a signal that came meanwhile was answered then
@@ -64,7 +64,9 @@ class SessionRecord:
         return self.writer
 
     def _begin(self) -> None:
-        self._closing.callback(self._attachment.lock.acquire(session_lock(self.writer.session)))
+        self._closing.callback(
+            self._attachment.stored.lock.acquire(session_lock(self.writer.session))
+        )
         scratch = self._closing.enter_context(self._adapters.scratch())
         self.writer = replace(self.writer, scratch=scratch)
         self._rule_files.read_again()
@@ -81,9 +83,9 @@ class SessionRecord:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        with self._attachment.lock.uninterrupted(), self._closing:
+        with self._attachment.stored.lock.uninterrupted(), self._closing:
             close_unfinished(self._attachment)
             end_watch(self._attachment)
             self.note_rules()
             self.writer.record(SessionEnded("failed" if error else "completed"))
-            self._adapters.keep_head(self._attachment.log.tree_head())
+            self._adapters.keep_head(self._attachment.stored.log.tree_head())

@@ -352,7 +352,7 @@ def _clock(workspace: AuditedWorkspace, name: str, now: datetime) -> Check:
 
 def _watch(workspace: AuditedWorkspace, name: str) -> Check:
     """Whether commands can be told what changed, so that they need not look at everything."""
-    states = workspace.attachment.projections.tree().values()
+    states = workspace.attachment.stored.reading.tree().values()
     folders = 1 + sum(1 for state in states if state.kind == "directory")
     most = most_watches()
     flaw = workspace.attachment.on_disk.workspace.watch().flaw

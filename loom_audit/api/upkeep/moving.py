@@ -100,8 +100,8 @@ def _check_unused(attachment: Attachment) -> None:
     """Conflict while a process of ours records there, or takes something back."""
     held = [
         one.id
-        for one in attachment.projections.open_sessions()
-        if attachment.lock.is_held(session_lock(one.id))
+        for one in attachment.stored.tables.open_sessions()
+        if attachment.stored.lock.is_held(session_lock(one.id))
     ]
     if held or attachment.is_undo_running:
         which = f"session {held[0]}" if held else "an undo"

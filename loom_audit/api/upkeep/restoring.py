@@ -108,7 +108,7 @@ def restore(workspace: AuditedWorkspace, plan: Restoring) -> Call:
         mode = plan.version.mode if plan.before is None else None
         call.edit(plan.path, new, mode=mode, final=True)
         call.result["output"] = f"Restored {plan.path}, {plan.version.origin}"
-    return attachment.projections.call(writer.session, call_id)
+    return attachment.stored.reading.call(writer.session, call_id)
 
 
 # --- where versions are -----------------------------------------------------------------------

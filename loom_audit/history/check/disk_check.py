@@ -17,7 +17,7 @@ SAMPLE = 32
 
 def find_missing(attachment: Attachment) -> list[Finding]:
     """That the index has followed more events than there are."""
-    seen, size = attachment.on_disk.index.most_seen(), attachment.log.head()
+    seen, size = attachment.on_disk.index.most_seen(), attachment.stored.log.head()
     if seen <= size:
         return []
     said = (
@@ -36,7 +36,7 @@ def find_hidden(checked: Attachment) -> tuple[list[Finding], int]:
         # anew first: what is changed between the two is then seen by the second
         anew = look_once(checked, anew=True).changes
         told = look_once(checked).changes
-        read = len(checked.projections.tree())
+        read = len(checked.stored.reading.tree())
     findings = [
         Finding(
             None,

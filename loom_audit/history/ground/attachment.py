@@ -26,6 +26,7 @@ from loom_audit.ports import (
     Looks,
     Processes,
     Projections,
+    Reading,
     Runner,
     Stamp,
     Workspace,
@@ -48,6 +49,30 @@ ABSENT = Stamp(0, 0, 0, 0, 2)
 """Stands for what is not there where something was told of it."""
 
 
+class StoredLog(Struct, frozen=True):
+    """The log of a workspace and its tables, with the contents, as the store has them.
+
+    The store's database owns them, and the processes of all attachments append. It is read on any
+    thread; what changes trees is appended under the workspace lock only. Nothing of it becomes
+    invalid: an event stays as it is, and the tables follow in its transaction.
+    `tables` are asked for lists, which only suggest, and by what is a cache itself. Trees, changes
+    and single calls are taken from `reading`: the same tables for what records, since the log
+    takes only what applies to its own tree, and the log itself, each event verified, for what plans
+    or checks.
+    `lock`, `free_bytes`, those of its disk, and the sessions that are `held`, for hooks, are the
+    store's too; `clock` gives the times in the log.
+    """
+
+    log: EventLog
+    blobs: BlobStore
+    tables: Projections
+    reading: Reading
+    lock: Lock
+    clock: Clock
+    free_bytes: Callable[[], int]
+    held: HeldSessions
+
+
 class OnDisk(Struct, frozen=True):
     """The workspace and its index, with what runs commands there: all that a look reads.
 
@@ -68,28 +93,14 @@ class OnDisk(Struct, frozen=True):
 
 
 class Attachment(Struct, frozen=True):
-    """One workspace with its log.
+    """One workspace with its log; see the parts for who owns them and what makes them invalid.
 
-    Locks are taken in this order: undo, workspace, store. `free_bytes` gives the free bytes of the
-    store's disk.
-    Where `projections` are read from the log itself, `suggested` are those of the tables.
+    Locks are taken in this order: undo, workspace, store.
     """
 
-    log: EventLog
-    blobs: BlobStore
-    projections: Projections
+    stored: StoredLog
     on_disk: OnDisk
-    lock: Lock
-    clock: Clock
-    free_bytes: Callable[[], int]
-    held: HeldSessions
     process: ProcessState = field(default_factory=ProcessState)
-    suggested: Projections | None = None
-
-    @property
-    def tables(self) -> Projections:
-        """The projections as they are stored, for what is a cache itself."""
-        return self.suggested or self.projections
 
     @property
     def scope(self) -> Scope:
@@ -99,14 +110,16 @@ class Attachment(Struct, frozen=True):
         accepted last before it.
         """
         if self.process.last_seen.scope is None:
-            self.process.last_seen.scope = accepted_scope(self.log, self.tables, None)
+            self.process.last_seen.scope = accepted_scope(self.stored.log, self.stored.tables, None)
         return self.process.last_seen.scope
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Hold the workspace lock: nobody else writes the workspace or records a change of it."""
-        with self.lock.hold(f"workspace-{self.log.id}", timeout=60.0):
-            accepted = accepted_scope(self.log, self.tables, self.process.last_seen.scope)
+        with self.stored.lock.hold(f"workspace-{self.stored.log.id}", timeout=60.0):
+            accepted = accepted_scope(
+                self.stored.log, self.stored.tables, self.process.last_seen.scope
+            )
             if accepted != self.process.last_seen.scope:
                 self.process.last_seen.scope = accepted
                 self.process.last_seen.head = -1
@@ -131,14 +144,14 @@ class Attachment(Struct, frozen=True):
 
     @property
     def is_undo_running(self) -> bool:
-        return self.lock.is_held(self.undo_lock)
+        return self.stored.lock.is_held(self.undo_lock)
 
     def is_session_alive(self, session: str) -> bool:
         """Whether a session's process is running: it holds a lock, or has a lease on record.
 
         Where a leased process cannot be seen, the deadline counts.
         """
-        if self.lock.is_held(session_lock(session)):
+        if self.stored.lock.is_held(session_lock(session)):
             return True
         lease = self.lease(session)
         if lease is None:
@@ -157,17 +170,17 @@ class Attachment(Struct, frozen=True):
     def session_state(self, session: str) -> SessionState:
         """What the log says of a session now."""
         known = self.process.sessions
-        known[session] = session_state(self.log, session, known.get(session, SessionState()))
+        known[session] = session_state(self.stored.log, session, known.get(session, SessionState()))
         return known[session]
 
     def _is_overdue(self, session: str, lease: Lease) -> bool:
-        for event in self.log.read(EventFilter(session=session, newest_first=True, limit=1)):
-            return (self.clock.now() - event.at).total_seconds() > lease.seconds
+        for event in self.stored.log.read(EventFilter(session=session, newest_first=True, limit=1)):
+            return (self.stored.clock.now() - event.at).total_seconds() > lease.seconds
         return True
 
     @property
     def undo_lock(self) -> str:
-        return f"undo-{self.log.id}"
+        return f"undo-{self.stored.log.id}"
 
 
 def is_undo(call: Call) -> bool:

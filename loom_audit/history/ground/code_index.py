@@ -13,18 +13,18 @@ AT_ONCE = 50
 
 def list_code(attachment: Attachment, index: CodeIndex) -> None:
     """Bring the index's list of files up to the log's head."""
-    head = attachment.log.head()
+    head = attachment.stored.log.head()
     known = index.head()
     if known == head:
         return
     states: Iterable[tuple[str, FileState | None]]
     if 0 < known < head:
         changes = (
-            found.change for found in attachment.projections.changes(after=known, until=head)
+            found.change for found in attachment.stored.reading.changes(after=known, until=head)
         )
         states = ((change.path, change.after) for change in changes)
     else:
-        known, states = 0, attachment.projections.tree(head).items()
+        known, states = 0, attachment.stored.reading.tree(head).items()
     index.update_listing({path: _content(state) for path, state in states}, after=known, head=head)
 
 
@@ -34,8 +34,8 @@ def read_code(attachment: Attachment, index: CodeIndex) -> int:
     for blob, language in index.unread(AT_ONCE):
         try:
             text = (
-                text_of(attachment.blobs.get(blob))
-                if attachment.blobs.size(blob) <= MAX_BYTES
+                text_of(attachment.stored.blobs.get(blob))
+                if attachment.stored.blobs.size(blob) <= MAX_BYTES
                 else None
             )
         except (NotFound, Corrupt):

@@ -13,7 +13,7 @@ MAX_READ_AT_ONCE = 1024 * 1024
 def blob_of(attachment: Attachment, content: bytes, similar: BlobId | None, keep: bool) -> BlobId:
     """The name of a content, which is stored when it is to be kept."""
     if keep:
-        return attachment.blobs.put(content, similar_to=similar)
+        return attachment.stored.blobs.put(content, similar_to=similar)
     return BlobId(sha256(content).hexdigest())
 
 
@@ -23,8 +23,8 @@ def blob_of_stream(
     """As `blob_of`, for the first `most` bytes of a stream, and how many these are."""
     first = _FirstBytes(stream, most)
     if keep:
-        blob = attachment.blobs.put(cast("BinaryIO", first), similar_to=similar)
-        return blob, attachment.blobs.size(blob)
+        blob = attachment.stored.blobs.put(cast("BinaryIO", first), similar_to=similar)
+        return blob, attachment.stored.blobs.size(blob)
     digest, size = sha256(), 0
     while part := first.read(1024 * 1024):
         digest.update(part)

@@ -169,14 +169,14 @@ class Questions:
 
     def __init__(self, attachment: Attachment, actor: str = "") -> None:
         self.attachment = attachment
-        self.log = attachment.log
+        self.log = attachment.stored.log
         self.actor = actor
 
     def pending(self) -> Sequence[ApprovalRequest]:
         """The questions that wait for an answer, oldest first."""
         return [
             request
-            for call in self.attachment.projections.open_calls()
+            for call in self.attachment.stored.tables.open_calls()
             if (request := self.about(call)) is not None
         ]
 
@@ -217,7 +217,7 @@ class Questions:
         if fitting:
             return fitting[0]
         if numbered:
-            call = self.attachment.projections.call_at(int(name))
+            call = self.attachment.stored.reading.call_at(int(name))
             found = approval_state(self.log, call.session, call.call_id, after=call.requested)
             if found.answer is not None:
                 raise _already_answered(found.answer)
@@ -250,7 +250,7 @@ class Questions:
                 "an answer for the whole session cannot change the arguments",
                 hint="Answer for this call alone.",
             )
-        call = self.attachment.projections.call(request.session, request.call_id)
+        call = self.attachment.stored.reading.call(request.session, request.call_id)
         found = approval_state(self.log, request.session, request.call_id, after=request.requested)
         if found.question is not None and found.question.seq != request.seq:
             raise Conflict(
@@ -269,7 +269,7 @@ class Questions:
         [event] = self.log.append([draft])
         if event.occurred_at != draft.occurred_at or event.fact != fact:
             raise _already_answered(event)
-        ended = self.attachment.projections.call(request.session, request.call_id).seq
+        ended = self.attachment.stored.reading.call(request.session, request.call_id).seq
         if ended is not None and ended < event.seq:
             raise _call_ended(request)
         return event
@@ -281,7 +281,7 @@ class Questions:
         """
         until = monotonic() + _FOLLOW_UP_SECONDS
         while True:
-            call = self.attachment.projections.call(request.session, request.call_id)
+            call = self.attachment.stored.reading.call(request.session, request.call_id)
             following = self.about(call) if call.seq is None else None
             if following is not None and following.seq > answered.seq:
                 return following
@@ -308,7 +308,11 @@ class Questions:
         parts = (self.log.id, request.session, request.call_id, number)
         key = sha256("\0".join(("approval", *parts)).encode("utf-8", "surrogatepass")).hexdigest()
         return Draft(
-            fact, request.session, actor, id=key[:32], occurred_at=self.attachment.clock.now()
+            fact,
+            request.session,
+            actor,
+            id=key[:32],
+            occurred_at=self.attachment.stored.clock.now(),
         )
 
 

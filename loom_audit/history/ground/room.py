@@ -9,7 +9,7 @@ MIN_FREE_BYTES = 256 * 1024 * 1024
 
 def lacks_room(attachment: Attachment) -> str:
     """What is left where the store lies, in words; empty where that is enough."""
-    free = attachment.free_bytes()
+    free = attachment.stored.free_bytes()
     return "" if free >= MIN_FREE_BYTES else f"only {size_text(free)} are left where the store lies"
 
 
@@ -20,5 +20,5 @@ def check_room(attachment: Attachment, stopped: str, hint: str = "") -> None:
             f"{left}, of {size_text(MIN_FREE_BYTES)} that are wanted; {stopped}",
             hint="Free some space there, or move the store to another disk and name it with"
             f" --store.{hint}",
-            details={"cause": "full", "free_bytes": attachment.free_bytes()},
+            details={"cause": "full", "free_bytes": attachment.stored.free_bytes()},
         )

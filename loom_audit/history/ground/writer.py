@@ -39,7 +39,7 @@ class Writer(Struct, frozen=True):
 
     def record(self, *facts: Fact) -> Sequence[Event]:
         """Put facts on record, durably."""
-        return self.attachment.log.append([self.draft(fact) for fact in facts])
+        return self.attachment.stored.log.append([self.draft(fact) for fact in facts])
 
 
 def new_id() -> str:
@@ -50,7 +50,7 @@ def new_id() -> str:
 def check_unused(writer: Writer, call_id: str) -> None:
     """Conflict when the session has a call of this id, which then stays as it is."""
     try:
-        writer.attachment.projections.call(writer.session, call_id)
+        writer.attachment.stored.reading.call(writer.session, call_id)
     except NotFound:
         return
     raise Conflict(

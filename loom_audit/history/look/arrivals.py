@@ -62,7 +62,7 @@ class Arrivals:
         left = sorted(paths - self._makings.keys())
         self._makings.update((path, []) for path in left)
         for n in range(0, len(left), AT_ONCE):
-            for one in self._attachment.tables.changes(paths=left[n : n + AT_ONCE]):
+            for one in self._attachment.stored.tables.changes(paths=left[n : n + AT_ONCE]):
                 if is_directory(one.change.after) and not is_directory(one.change.before):
                     known = one.origin == "baseline"  # nothing was moved in it
                     self._makings[one.change.path].append((one.seq, known))
@@ -81,7 +81,7 @@ class Arrivals:
     def _read(self, seqs: Set[int]) -> Mapping[int, FilesChanged]:
         found: dict[int, FilesChanged] = {}
         for seq in seqs:
-            for event in self._attachment.log.read(EventFilter.only(seq)):
+            for event in self._attachment.stored.log.read(EventFilter.only(seq)):
                 if isinstance(event.fact, FilesChanged):
                     found[seq] = event.fact
         return found
@@ -119,7 +119,7 @@ def arrived_among(attachment: Attachment, tree: Tree) -> dict[str, str]:
     """The outermost folders of a tree on disk that arrived, each with which it is."""
     if not attachment.on_disk.workspace.renames_folders():
         return {}
-    after = attachment.log.head() + 1
+    after = attachment.stored.log.head() + 1
     folders = sorted(path for path, state in tree.items() if is_directory(state))
     known = Arrivals(attachment).identities(dict.fromkeys(folders, after))
     found: dict[str, str] = {}

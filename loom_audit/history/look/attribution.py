@@ -34,7 +34,7 @@ CLIENT_HOOKS = "shared: client hooks"
 def request_event(attachment: Attachment, call: Call) -> tuple[Event, CallRequested]:
     """The event of a call's request, and its fact. Corrupt when there is another fact."""
     wanted = EventFilter.only(call.requested)
-    for event in attachment.log.read(wanted):
+    for event in attachment.stored.log.read(wanted):
         if isinstance(event.fact, CallRequested):
             return event, event.fact
     raise Corrupt(
@@ -58,7 +58,7 @@ def contains_calls(attachment: Attachment, call: Call) -> bool:
     later = EventFilter(after=call.requested, kinds=(CallRequested.kind,))
     return any(
         isinstance(event.fact, CallRequested) and event.fact.within == call.requested
-        for event in attachment.log.read(later)
+        for event in attachment.stored.log.read(later)
     )
 
 
@@ -98,7 +98,7 @@ def candidates_with(
 
 def ended_unseen(attachment: Attachment, one: Candidate) -> Candidate | None:
     """A candidate that has ended since, None when a look at its end found what it did."""
-    call = attachment.projections.call_at(one.requested)
+    call = attachment.stored.reading.call_at(one.requested)
     return replace(one, ended=True) if call.coverage.level == "none" else None
 
 
@@ -109,7 +109,7 @@ def acting_calls(
     besides: tuple[str, str] | None = None,
 ) -> list[Call]:
     """The open calls that may be changing files by themselves, besides one (session, id)."""
-    calls = attachment.projections.open_calls() if open_calls is None else open_calls
+    calls = attachment.stored.tables.open_calls() if open_calls is None else open_calls
     return _acting(attachment, [c for c in calls if (c.session, c.call_id) != besides])
 
 
@@ -119,7 +119,7 @@ def _acting(attachment: Attachment, calls: Iterable[Call]) -> list[Call]:
         for call in calls
         if (call.session, call.call_id) not in attachment.process.looked
         and changes_by_itself(attachment, call)
-        and not is_waiting(attachment.log, call)
+        and not is_waiting(attachment.stored.log, call)
     ]
 
 
@@ -143,7 +143,7 @@ def innermost(
         within = call.within
         while within is not None and within not in containing:
             containing.add(within)
-            within = attachment.projections.call_at(within).within
+            within = attachment.stored.reading.call_at(within).within
     return [
         _candidate(
             known.get(call.requested) or request_event(attachment, call)[0],
@@ -262,7 +262,7 @@ def attributed_drafts(
 def unchecked(attachment: Attachment) -> tuple[Candidate, ...]:
     """The calls after which not everything was looked at, since the last look at everything."""
     calls = (
-        attachment.projections.call_at(n) for n in sorted(attachment.process.last_seen.unchecked)
+        attachment.stored.reading.call_at(n) for n in sorted(attachment.process.last_seen.unchecked)
     )
     return tuple(
         Candidate(

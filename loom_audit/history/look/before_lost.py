@@ -21,13 +21,15 @@ def states_before_lost(
     What is not known is not in it: no event says that the path left the tree, or the tree was
     listed anew since.
     """
-    proven = ProvenLog(attachment.log, NO_HEADS, LogEnd(attachment.log, attachment.tables))
-    trees = VerifiedTree(proven, attachment.tables)
+    proven = ProvenLog(
+        attachment.stored.log, NO_HEADS, LogEnd(attachment.stored.log, attachment.stored.tables)
+    )
+    trees = VerifiedTree(proven, attachment.stored.tables)
     found: dict[str, FileState | None] = {}
     lost_later = dict.fromkeys(paths, 0)
     """By path that is not found yet the event with which it left the tree later; 0 for none."""
     wanted = EventFilter(kinds=_LOSING, newest_first=True)
-    for event in attachment.log.read(wanted) if lost_later else ():
+    for event in attachment.stored.log.read(wanted) if lost_later else ():
         if isinstance(event.fact, TreeRelisted):
             return found  # what was before is not compared with what came
         lost = frozenset(_lost_by(event.fact))

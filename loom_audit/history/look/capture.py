@@ -132,9 +132,9 @@ def scan_whole(attachment: Attachment, report: Report | None = None) -> Iterator
 def recorded_state_lookup(attachment: Attachment, count: int) -> Callable[[str], FileState | None]:
     """A function that gives the log's state of a path, fit for `count` calls; the lock is held."""
     return (
-        attachment.projections.tree().get
+        attachment.stored.reading.tree().get
         if count > WHOLE_TREE_FROM
-        else attachment.projections.state
+        else attachment.stored.reading.state
     )
 
 
@@ -333,7 +333,7 @@ class _Scan:
     def _look_at(self, path: str, stamp: Stamp, before: FileState | None) -> None:
         """Find out what is at a path that had this stamp."""
         attachment, batch = self._attachment, self._batch
-        attachment.lock.answer_signals()  # a look takes long, and is made again
+        attachment.stored.lock.answer_signals()  # a look takes long, and is made again
         try:
             after, entry = observe(attachment, path, before, keep=self._keep, seen=stamp)
             after = self._links.settled(path, after, stamp)
@@ -344,7 +344,7 @@ class _Scan:
             self._add_untracked(unreadable_file(path, why, stamp))
             return
         if before and before.kind in ("file", "symlink") and after and after.kind in _FOLDERS:
-            known = attachment.index.get(path)
+            known = attachment.on_disk.index.get(path)
             self._displaced.add(known.identity if known else "")
         if after is None and is_directory(before):
             self._unmatched.hold(path, "", folder=True)  # gone since it was listed
@@ -381,7 +381,7 @@ class _Scan:
     # --- one batch ------------------------------------------------------------------------
 
     def _is_full(self) -> bool:
-        return self._keep and self._batch.is_full(self._attachment.blobs.pending_bytes())
+        return self._keep and self._batch.is_full(self._attachment.stored.blobs.pending_bytes())
 
     def _finished(self, *, last: bool = False) -> Batch:
         """The batch that was filled, of which all is known now; another one is begun."""

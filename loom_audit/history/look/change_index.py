@@ -21,7 +21,7 @@ def catch_up(attachment: Attachment) -> Stamps:
     A path that was recorded after the index was written gets a stale stamp, so that it is read.
     """
     seen, head = attachment.process.last_seen, attachment.on_disk.index.head()
-    if head != seen.head and head > attachment.log.head():
+    if head != seen.head and head > attachment.stored.log.head():
         attachment.on_disk.index.displace()  # verification tells of it
         head, seen.head = 0, -1
     elif seen.head < 0 and head and not _is_of_this_log(attachment):
@@ -36,12 +36,12 @@ def catch_up(attachment: Attachment) -> Stamps:
         seen.stamps = Stamps.of((path, entry[0]) for path, entry in loaded)
         seen.stamps.forget(_MARK)
     elif head != seen.head:
-        for recorded in attachment.tables.changes(after=min(seen.head, head), until=head):
+        for recorded in attachment.stored.tables.changes(after=min(seen.head, head), until=head):
             _set_stamp(
                 attachment, recorded.change.path, attachment.on_disk.index.get(recorded.change.path)
             )
     seen.head = head
-    for recorded in attachment.tables.changes(after=head):
+    for recorded in attachment.stored.tables.changes(after=head):
         path, after = recorded.change.path, recorded.change.after
         if after is None or not attachment.scope.holds(path, after.kind):
             seen.stamps.forget(path)
@@ -52,7 +52,7 @@ def catch_up(attachment: Attachment) -> Stamps:
 
 def every_path_stale(attachment: Attachment) -> Stamps:
     """Stamps by which every path of the log's tree that is in scope is read anew."""
-    tree = attachment.projections.tree()
+    tree = attachment.stored.reading.tree()
     return Stamps.of(
         (path, STALE) for path, state in tree.items() if attachment.scope.holds(path, state.kind)
     )
@@ -71,7 +71,7 @@ def _is_of_this_log(attachment: Attachment) -> bool:
     if mark is None:
         return False
     seq = mark.stamp.size
-    found = list(attachment.log.read(EventFilter.only(seq)))
+    found = list(attachment.stored.log.read(EventFilter.only(seq)))
     return bool(found) and found[0].leaf_hash.hex() == mark.blob
 
 
@@ -88,7 +88,7 @@ def update_index(
     written stays behind the log, and what it misses is hashed again: this never raises, since
     the events are on record.
     """
-    head = events[-1].seq if events else attachment.log.head()
+    head = events[-1].seq if events else attachment.stored.log.head()
     if not entries and attachment.process.last_seen.head == head:
         return
     try:
@@ -123,7 +123,7 @@ def _is_unread(attachment: Attachment, seq: int) -> bool:
     if head != seen.followed and not _is_of_this_log(attachment):
         return False
     return seq == head + 1 or not any(
-        True for _ in attachment.tables.changes(after=head, until=seq - 1)
+        True for _ in attachment.stored.tables.changes(after=head, until=seq - 1)
     )
 
 
@@ -133,7 +133,7 @@ def _is_behind(attachment: Attachment, seq: int) -> bool:
     if head < 0 or attachment.on_disk.index.head() != head:
         return True
     return seq > head + 1 and any(
-        True for _ in attachment.tables.changes(after=head, until=seq - 1)
+        True for _ in attachment.stored.tables.changes(after=head, until=seq - 1)
     )
 
 

@@ -31,7 +31,7 @@ def closed_folders(
 ) -> Iterator[tuple[FileChange, IndexEntry]]:
     """The changes of mode of recorded folders that cannot be read any more, and their entries."""
     for one in untracked:
-        before = attachment.projections.state(one.path) if one.reason != MOUNT else None
+        before = attachment.stored.reading.state(one.path) if one.reason != MOUNT else None
         stamp = seen_stamp(attachment, one.path) if is_directory(before) else None
         if before is not None and stamp is not None and stat.S_ISDIR(stamp.mode):
             after = replace(before, mode=stat.S_IMODE(stamp.mode))
@@ -43,10 +43,10 @@ def inside_closed(attachment: Attachment, untracked: Iterable[Untracked]) -> Ite
     """What is untracked; of a recorded folder that cannot be read what is recorded in it."""
     for one in untracked:
         stamp = seen_stamp(attachment, one.path) if one.reason != MOUNT else None
-        state = attachment.projections.state(one.path) if stamp else None
+        state = attachment.stored.reading.state(one.path) if stamp else None
         if stamp is None or not (is_directory(state) and stat.S_ISDIR(stamp.mode)):
             yield one
             continue
-        for path in attachment.projections.tree():
+        for path in attachment.stored.reading.tree():
             if path.rpartition("/")[0] == one.path:
                 yield Untracked(path, one.reason)

@@ -97,7 +97,7 @@ def settled(
     if not files:
         return result
     _add_missing_names(attachment, files)
-    groups = Groups(wanted or attachment.projections.state)
+    groups = Groups(wanted or attachment.stored.reading.state)
     for file, paths in files.items():
         group = groups.of(file, paths)
         if names is not None and group is not None:

@@ -42,7 +42,7 @@ def _inside(attachment: Attachment, one: Named) -> Iterator[str]:
     except (InvalidPath, NoWorkspace):  # where the folder is gone, its call says so on record
         return
     if one.into:
-        there = attachment.projections.state(path) if path else None
+        there = attachment.stored.reading.state(path) if path else None
         if not path or (there is not None and there.kind == "directory"):
             for name in one.into:
                 yield posixpath.join(path, name) + (BELOW if one.below else "")

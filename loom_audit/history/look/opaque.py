@@ -83,18 +83,20 @@ def list_opaque(attachment: Attachment) -> None:
         ):
             continue
         state, entries[path] = seen
-        change = opaque_change(attachment, path, attachment.projections.state(path), state)
+        change = opaque_change(attachment, path, attachment.stored.reading.state(path), state)
         changes += [change] if change else []
     facts: list[Fact] = [replace(finished, left_out=left_out_rows(files))]
     if changes:
         facts.insert(0, FilesChanged(tuple(changes), "baseline"))
-    events = attachment.log.append([Draft(fact, "", OUTSIDE) for fact in facts])
+    events = attachment.stored.log.append([Draft(fact, "", OUTSIDE) for fact in facts])
     update_index(attachment, entries, events)
     attachment.process.last_seen.listed = True
 
 
 def _baselines(attachment: Attachment, limit: int | None) -> Iterator[BaselineFinished]:
-    for event in attachment.log.read(EventFilter(kinds=(BaselineFinished.kind,), limit=limit)):
+    for event in attachment.stored.log.read(
+        EventFilter(kinds=(BaselineFinished.kind,), limit=limit)
+    ):
         if isinstance(event.fact, BaselineFinished):
             yield event.fact
 

@@ -39,7 +39,7 @@ class Outlived:
     def _told(self, requested: int) -> tuple[frozenset[str], tuple[str, ...]]:
         """The paths that a call declared, and those that its command names."""
         if requested not in self._requests:
-            call = self._attachment.projections.call_at(requested)
+            call = self._attachment.stored.reading.call_at(requested)
             _, request = request_event(self._attachment, call)
             named = request.names
             if named is None:  # before 2.1
@@ -51,5 +51,5 @@ class Outlived:
         """Whether nothing on record was at a path when a call began."""
         key = path, requested
         if key not in self._absent:
-            self._absent[key] = self._attachment.projections.state(path, requested) is None
+            self._absent[key] = self._attachment.stored.reading.state(path, requested) is None
         return self._absent[key]

@@ -147,7 +147,7 @@ class Running(Struct, frozen=True):
             return Left()
         others = (
             self._look(other).running
-            for other in attachment.projections.open_calls()
+            for other in attachment.stored.tables.open_calls()
             if other.session == call.session and other.requested != call.requested
         )
         left, settled = self.settled_tasks_left(
@@ -265,8 +265,8 @@ class Running(Struct, frozen=True):
         return found
 
     def _is_session_open(self, requested: int) -> bool:
-        projections = self.attachment.projections
-        session = projections.session(projections.call_at(requested).session)
+        reading = self.attachment.stored.reading
+        session = reading.session(reading.call_at(requested).session)
         return session.ended is None and self.attachment.is_session_alive(session.id)
 
     def kept(self) -> Mapping[int, Activity]:
@@ -338,7 +338,7 @@ def _ran(before: Activity, now: Activity) -> bool:
 
 
 def _candidate(attachment: Attachment, requested: int) -> Candidate:
-    call: Call = attachment.projections.call_at(requested)
+    call: Call = attachment.stored.reading.call_at(requested)
     _, request = request_event(attachment, call)
     return Candidate(
         requested=requested,

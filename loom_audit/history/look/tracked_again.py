@@ -38,7 +38,7 @@ def came_back(attachment: Attachment, changes: list[FileChange]) -> list[FileCha
 
 
 def _recorded(attachment: Attachment, path: str) -> FileState | None:
-    return attachment.projections.state(path) if path else None
+    return attachment.stored.reading.state(path) if path else None
 
 
 def record_back(
@@ -46,7 +46,9 @@ def record_back(
 ) -> None:
     """Put on record what came back, as of no call; the lock is held."""
     if back:
-        events = attachment.log.append([Draft(FilesChanged((*back,), "baseline"), "", OUTSIDE)])
+        events = attachment.stored.log.append(
+            [Draft(FilesChanged((*back,), "baseline"), "", OUTSIDE)]
+        )
         update_index(attachment, entries, events)
 
 
@@ -105,7 +107,7 @@ def record_seen_again(
             left.append(FileChange(path, closed, after))
     drafts = []
     for requested, made in ours.items():
-        call = attachment.projections.call_at(requested)
+        call = attachment.stored.reading.call_at(requested)
         fact = FilesChanged(tuple(made), "command", call.call_id)
         drafts.append(Draft(fact, call.session, call.actor))
     for causes, found in outside.items():
@@ -113,7 +115,7 @@ def record_seen_again(
         fact = FilesChanged(tuple(found), "outside", causes=causes, arrived=arrived)
         drafts.append(Draft(fact, "", OUTSIDE))
     if drafts:
-        update_index(attachment, settled, attachment.log.append(drafts))
+        update_index(attachment, settled, attachment.stored.log.append(drafts))
     return left, {change.path for made in ours.values() for change in made}, special
 
 
@@ -125,7 +127,7 @@ def _when_lost(
     if not paths:
         return found
     wanted = EventFilter(kinds=(PathsUntracked.kind,), newest_first=True)
-    for event in attachment.log.read(wanted):
+    for event in attachment.stored.log.read(wanted):
         if isinstance(event.fact, PathsUntracked):
             for one in event.fact.paths:
                 if one.path in paths:

@@ -14,7 +14,7 @@ from loom_audit.history.ground.client_ids import client_id
 from loom_audit.history.ground.kept_contents import KeptContents
 from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.ground.session_state import hold_of, session_state
-from loom_audit.history.read.verified import VerifiedProjections
+from loom_audit.history.read.verified import VerifiedReading
 from loom_audit.model.events import (
     BaselineFinished,
     CallDecided,
@@ -114,7 +114,7 @@ class Timeline(Struct, frozen=True):
     projections: Projections
     blobs: BlobStore
     proven: ProvenLog
-    verified: VerifiedProjections
+    verified: VerifiedReading
     imported: bool = False
 
     # --- points ---------------------------------------------------------------------------

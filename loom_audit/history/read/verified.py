@@ -1,10 +1,10 @@
-"""The tables that follow the log, of which what matters is read from the log itself.
+"""What matters of a log, read from the log itself.
 
-Lists are as they are in the tables: these only suggest. Trees, states, changes and single calls are
-made of events, each checked; where a table says something else, it is Corrupt and the event named.
+The tables only suggest where to look. Trees, states, changes and single calls are made of events,
+each checked; where a table says something else, it is Corrupt and the event named.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
@@ -30,8 +30,7 @@ from loom_audit.model.events import (
     TreeRelisted,
 )
 from loom_audit.model.files import FileState
-from loom_audit.model.records import Call, Checkpoint, OutsideChange, RecordedChange, Session
-from loom_audit.model.scope import Scope
+from loom_audit.model.records import Call, RecordedChange, Session
 from loom_audit.ports import CallFilter, EventFilter, Projections, Wanted
 
 
@@ -67,8 +66,8 @@ class _Stretch(Struct, frozen=True):
     told: Sequence[ChangesAttributed] = ()
 
 
-class VerifiedProjections:
-    """A `ports.Projections` for what must not be forged: plans, and what is shown as recorded."""
+class VerifiedReading:
+    """A `ports.Reading` for what must not be forged: plans, and what is shown as recorded."""
 
     def __init__(
         self,
@@ -339,9 +338,6 @@ class VerifiedProjections:
 
     # --- points ---------------------------------------------------------------------------
 
-    def checkpoints(self) -> Sequence[Checkpoint]:
-        return self._suggested.checkpoints()
-
     def checkpoint(self, name: str) -> int:
         """The point that a name means now. NotFound."""
         listed = (one.seq for one in self._suggested.checkpoints() if one.name == name)
@@ -393,51 +389,6 @@ class VerifiedProjections:
         if whole_session or (not found and not narrow):
             self.check_calls(0)
         return found
-
-    def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
-        return self._suggested.sessions(before=before, limit=limit)
-
-    def open_sessions(self) -> Sequence[Session]:
-        return self._suggested.open_sessions()
-
-    def outside(
-        self,
-        *,
-        after: int = 0,
-        before: int | None = None,
-        typed: str | None = None,
-        limit: int = 100,
-    ) -> Sequence[OutsideChange]:
-        return self._suggested.outside(after=after, before=before, typed=typed, limit=limit)
-
-    def scope(self) -> Scope:
-        return self._suggested.scope()
-
-    def open_calls(self) -> Sequence[Call]:
-        return self._suggested.open_calls()
-
-    def history(
-        self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
-    ) -> Sequence[RecordedChange]:
-        return self._suggested.history(path, below=below, before=before, limit=limit)
-
-    def reverted(self) -> Mapping[int, int]:
-        return self._suggested.reverted()
-
-    def lowered(self, number: int) -> Sequence[int]:
-        return self._suggested.lowered(number)
-
-    def followed(self) -> int:
-        return self._suggested.followed()
-
-    def tree_since(self, point: int, paths: Collection[str]) -> dict[str, FileState | None]:
-        return self._suggested.tree_since(point, paths)
-
-    def keyframes(self, at: int) -> Sequence[int]:
-        return self._suggested.keyframes(at)
-
-    def keyframe(self, point: int) -> tuple[dict[str, FileState], set[str]]:
-        return self._suggested.keyframe(point)
 
 
 def _listed_anew_error(seq: int) -> Conflict:

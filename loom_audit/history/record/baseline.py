@@ -32,7 +32,7 @@ _LESS = " Or exclude folders in .loomignore and run `loom-audit scope accept`. T
 
 def baseline_end(attachment: Attachment) -> int:
     """The seq at which the baseline was complete, 0 while it is not."""
-    for event in attachment.log.read(EventFilter(kinds=(BaselineFinished.kind,), limit=1)):
+    for event in attachment.stored.log.read(EventFilter(kinds=(BaselineFinished.kind,), limit=1)):
         return event.seq
     return 0
 
@@ -51,12 +51,12 @@ def take_baseline(attachment: Attachment, report: Report | None = None) -> None:
         for found in scan(attachment, report=report, stage="baseline"):
             facts = [FilesChanged(tuple(found.changes), "baseline")] if found.changes else []
             _let_in(attachment, [Draft(fact, "", OUTSIDE) for fact in facts], found)
-            attachment.lock.answer_signals(whole=True)
-        tree = attachment.projections.tree()
+            attachment.stored.lock.answer_signals(whole=True)
+        tree = attachment.stored.reading.tree()
         files = [state for state in tree.values() if state.kind == "file"]
         size = sum(state.size for state in files)
         fact = BaselineFinished(len(files), size, left_out_rows(found.look.left_out))
-        update_index(attachment, {}, attachment.log.append([Draft(fact, "", OUTSIDE)]))
+        update_index(attachment, {}, attachment.stored.log.append([Draft(fact, "", OUTSIDE)]))
 
 
 def accept_scope(
@@ -70,7 +70,7 @@ def accept_scope(
 
     with attachment.exclusive():
         if not baseline_end(attachment):
-            attachment.log.append([Draft(fact, "", actor)])
+            attachment.stored.log.append([Draft(fact, "", actor)])
             return
         record_drift(attachment)
         attachment.on_disk.index.clear()
@@ -96,7 +96,7 @@ def _let_in(attachment: Attachment, drafts: Sequence[Draft], found: Batch) -> No
     if found.untracked:
         drafts = [*drafts, Draft(PathsUntracked(tuple(found.untracked)), "", OUTSIDE)]
     entries = {**found.entries, **untracked_entries(attachment, found.untracked)}
-    update_index(attachment, entries, attachment.log.append(drafts))
+    update_index(attachment, entries, attachment.stored.log.append(drafts))
 
 
 def _out_of_scope(attachment: Attachment, found: Batch) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def _out_of_scope(attachment: Attachment, found: Batch) -> tuple[str, ...]:
     """
     opaque = {change.path for change in found.changes if is_opaque(change.after)}
     left: dict[str, None] = {}
-    for path, state in sorted(attachment.projections.tree().items()):
+    for path, state in sorted(attachment.stored.reading.tree().items()):
         above = parents(path)
         if path in opaque or not opaque.isdisjoint(above) or any(one in left for one in above):
             continue

@@ -94,7 +94,7 @@ class OpenCall:
         self._left_running: set[str] = set()
         self.record = CallRecord(writer, call_id, *([] if requested else [request]))
         self._attachment = writer.attachment
-        self._began = None if requested else writer.attachment.clock.now()
+        self._began = None if requested else writer.attachment.stored.clock.now()
         self._ended = False
         self._workspace_lock: ExitStack | None = None
         self._reverts: tuple[int, ...] = ()
@@ -293,7 +293,7 @@ class OpenCall:
             yield
         finally:
             try:
-                with self._attachment.lock.uninterrupted(), self._exclusive(final):
+                with self._attachment.stored.lock.uninterrupted(), self._exclusive(final):
                     look_after_block(self.record, before, self._left_running)
                     self._left_running.clear()
             except BaseException as error:
@@ -323,7 +323,7 @@ class OpenCall:
             self._reverts,
             inferred,
         )
-        with self._attachment.lock.uninterrupted(), self._workspace_lock or ExitStack():
+        with self._attachment.stored.lock.uninterrupted(), self._workspace_lock or ExitStack():
             try:
                 events = self.record.commit(fact)
             except AuditError as error:
@@ -358,7 +358,7 @@ class OpenCall:
     def _duration(self) -> int:
         if self._began is None:
             return 0
-        passed = (self.writer.occurred_at or self._attachment.clock.now()) - self._began
+        passed = (self.writer.occurred_at or self._attachment.stored.clock.now()) - self._began
         return max(0, round(passed.total_seconds() * 1_000_000))
 
     def __enter__(self) -> "OpenCall":
@@ -404,7 +404,7 @@ def close_unfinished(attachment: Attachment) -> None:
 def _close_unfinished(attachment: Attachment) -> None:
     if not attachment.process.unfinished:
         return
-    for call in attachment.projections.open_calls():
+    for call in attachment.stored.tables.open_calls():
         ended = attachment.process.unfinished.get((call.session, call.call_id))
         if ended is not None:
             if changes_by_itself(attachment, call):

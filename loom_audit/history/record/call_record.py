@@ -124,7 +124,7 @@ class CallRecord:
 
     def commit(self, *last: Fact) -> Sequence[Event]:
         """Store durably what waits, then the last facts; the index does not follow yet."""
-        with self.attachment.lock.uninterrupted():  # what is stored must not wait any more
+        with self.attachment.stored.lock.uninterrupted():  # what is stored must not wait any more
             events = self._append(last)
             asked = (event for event in events if isinstance(event.fact, CallRequested))
             self.request = next(asked, self.request)
@@ -143,7 +143,7 @@ class CallRecord:
         if not self._drafts and not facts:
             return []
         try:
-            return self.attachment.log.append([*self._drafts, *facts])
+            return self.attachment.stored.log.append([*self._drafts, *facts])
         except DoesNotApply:
             self._fit()
         # how the call is finished says what could not be seen
@@ -153,7 +153,7 @@ class CallRecord:
         ]
         try:
             facts = [*map(self.writer.draft, (*self._facts, *last))]
-            return self.attachment.log.append([*self._drafts, *facts])
+            return self.attachment.stored.log.append([*self._drafts, *facts])
         except DoesNotApply as error:
             raise Conflict(
                 f"{error.details['path']} is being changed by somebody else right now",

@@ -189,8 +189,8 @@ class Step:
         try:
             if found and found.blob:
                 with displaced.open() as stream:
-                    blob = self._attachment.blobs.put(stream)
-                found = replace(found, blob=blob, size=self._attachment.blobs.size(blob))
+                    blob = self._attachment.stored.blobs.put(stream)
+                found = replace(found, blob=blob, size=self._attachment.stored.blobs.size(blob))
         except AuditError:
             displaced.put_back()
             raise
@@ -280,7 +280,10 @@ class Step:
         try:
             return observe(attachment, path, expected)
         except PermissionDenied:
-            entry, recorded = attachment.on_disk.index.get(was), attachment.projections.state(was)
+            entry, recorded = (
+                attachment.on_disk.index.get(was),
+                attachment.stored.reading.state(was),
+            )
             if entry is None or expected is None or expected != recorded:
                 raise
             if entry.stamp != self._workspace.stamp(path) or entry.blob != expected.blob:
@@ -390,7 +393,7 @@ def settled_seen(
     states = settled(
         attachment,
         {path: state for path, (state, _) in found.items()},
-        wanted=lambda path: wanted.get(path) or attachment.projections.state(path),
+        wanted=lambda path: wanted.get(path) or attachment.stored.reading.state(path),
     )
     return {path: (states[path], entry) for path, (_, entry) in found.items()}
 
@@ -412,11 +415,11 @@ def let_go(writer: Writer, call_id: str, displaced: Sequence[tuple[str, Displace
 
 
 def _record(writer: Writer, call_id: str, path: str, displaced: Displaced) -> None:
-    was, blobs = displaced.state, writer.attachment.blobs
+    was, blobs = displaced.state, writer.attachment.stored.blobs
     if was is None:
         return
     with displaced.open() as stream:
         blob = blobs.put(stream, similar_to=was.blob)
     found = replace(was, blob=blob, size=blobs.size(blob))
     fact = ContentFound(path, found, LATE, call_id)
-    writer.attachment.log.append([Draft(fact, writer.session, OUTSIDE)])
+    writer.attachment.stored.log.append([Draft(fact, writer.session, OUTSIDE)])

@@ -106,9 +106,9 @@ def _of_others(record: CallRecord, drift: Sequence[FileChange]) -> Sequence[File
     """The drift without what interrupted calls made of what they intended, which goes on record."""
     if not drift:
         return drift
-    projections = record.attachment.projections
-    record_interrupted(record.attachment, projections.open_calls())
-    return [change for change in drift if projections.state(change.path) != change.after]
+    stored = record.attachment.stored
+    record_interrupted(record.attachment, stored.tables.open_calls())
+    return [change for change in drift if stored.reading.state(change.path) != change.after]
 
 
 def _in_order_of(
@@ -168,7 +168,7 @@ def _check_approved(approved: States | None, changes: Sequence[FileChange]) -> N
 def _check_recoverable(attachment: Attachment, changes: Sequence[FileChange]) -> None:
     """TooLarge when a content that a change replaces or writes is not in the store."""
     sides = [(c.path, state) for c in changes for state in (c.before, c.after) if state]
-    missing = attachment.blobs.missing({state.blob for _, state in sides if state.blob})
+    missing = attachment.stored.blobs.missing({state.blob for _, state in sides if state.blob})
     for path, state in sides:
         if state.blob in missing:
             raise TooLarge(

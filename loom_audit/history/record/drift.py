@@ -19,7 +19,7 @@ def record_drift(attachment: Attachment, wanted: Callable[[str], bool] | None = 
 
     Only at `wanted` paths: what is elsewhere is found again by the next scan.
     """
-    open_calls = attachment.projections.open_calls()
+    open_calls = attachment.stored.tables.open_calls()
     record_interrupted(attachment, open_calls)
     among = candidates(attachment, open_calls)  # of before the scan
     window = Window.begin(attachment)

@@ -48,7 +48,7 @@ def fitted(
     may have made it.
     """
     found = Fitted()
-    fold = _Trial(attachment.projections.tree(), attachment.projections.untracked())
+    fold = _Trial(attachment.stored.reading.tree(), attachment.stored.reading.untracked())
     said: dict[str, tuple[int, FileChange]] = {}
     paths: set[str] = set()
     for number, draft in enumerate(drafts):
@@ -93,11 +93,11 @@ def append_found(
 ) -> Sequence[Event]:
     """Append what a look found, or what is there now; the entries are then of that."""
     try:
-        return attachment.log.append(drafts)
+        return attachment.stored.log.append(drafts)
     except DoesNotApply:
         found = fitted(attachment, drafts, others)
         entries.update(found.entries)
-        return attachment.log.append(found.drafts)
+        return attachment.stored.log.append(found.drafts)
 
 
 def append_batch(

@@ -17,7 +17,7 @@ def hold(writer: Writer, reason: str = "", *, label: str = "") -> SessionHold:
     """
     attachment, session = writer.attachment, writer.session
     with attachment.exclusive():
-        found = attachment.projections.session(session)
+        found = attachment.stored.reading.session(session)
         if attachment.session_state(session).held is None:
             if found.ended is not None:
                 raise Conflict(
@@ -40,7 +40,7 @@ def release(writer: Writer, reason: str = "", *, label: str = "") -> bool:
     """
     attachment, session = writer.attachment, writer.session
     with attachment.exclusive():
-        attachment.projections.session(session)
+        attachment.stored.reading.session(session)
         was = attachment.session_state(session).held is not None
         if was:
             writer.record(SessionReleased(_named(writer, label), reason))
@@ -62,16 +62,16 @@ def keep_held(attachment: Attachment, session: str) -> SessionHold | None:
     """Let hooks that no process of ours answers know that a session is held, when it is."""
     held = attachment.hold(session)
     if held is not None:
-        attachment.held.keep(session, held.refusal)
+        attachment.stored.held.keep(session, held.refusal)
     return held
 
 
 def _keep_all(attachment: Attachment, session: str) -> None:
     """The same of a session and those that are open, some of which may be within it, or not."""
-    still_open = {one.id for one in attachment.projections.open_sessions()}
+    still_open = {one.id for one in attachment.stored.tables.open_sessions()}
     for one in sorted({session, *still_open}):
         if keep_held(attachment, one) is None:
-            attachment.held.discard(one)
+            attachment.stored.held.discard(one)
 
 
 def deny_if_held(writer: Writer, request: CallRequested) -> None:
@@ -80,7 +80,7 @@ def deny_if_held(writer: Writer, request: CallRequested) -> None:
     held = keep_held(attachment, writer.session)
     if held is None:
         if attachment.session_state(writer.session).released:
-            attachment.held.discard(writer.session)  # which a kill may have left there
+            attachment.stored.held.discard(writer.session)  # which a kill may have left there
         return
     with OpenCall.asked(writer, request) as call:
         deny(call, held)
@@ -103,6 +103,6 @@ def check_not_denied(attachment: Attachment, call: Call) -> None:
 def denial(attachment: Attachment, call: Call) -> CallDecided | None:
     """The decision that a finished call was not to run; None where there was none."""
     decided = EventFilter(call.requested, call.seq, (CallDecided.kind,), call.session, call.call_id)
-    facts = (event.fact for event in attachment.log.read(decided))
+    facts = (event.fact for event in attachment.stored.log.read(decided))
     denied = (one for one in facts if isinstance(one, CallDecided) and one.decision == "denied")
     return next(denied, None) if call.seq is not None else None

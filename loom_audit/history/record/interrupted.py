@@ -79,8 +79,8 @@ def intentions(
         named = envelope.get("session", ""), envelope.get("call_id", "")
         return envelope.get("kind") == ChangeIntended.kind and named == (call.session, call.call_id)
 
-    after, head = call.requested - 1, attachment.log.head()
-    for event in attachment.log.stretch(after, head, is_wanted):
+    after, head = call.requested - 1, attachment.stored.log.head()
+    for event in attachment.stored.log.stretch(after, head, is_wanted):
         if isinstance(event.fact, ChangeIntended) and not (first and event.source == SOURCE):
             yield event.fact
 
@@ -94,7 +94,7 @@ def close_opened(attachment: Attachment, call: Call) -> bool:
     after = {change.path: change.after for change in intended(attachment, call)[0]}
     folders = _opened(attachment, call)
     for path, one in sorted(folders.items(), reverse=True):
-        wanted, recorded = after.get(path), attachment.projections.state(path)
+        wanted, recorded = after.get(path), attachment.stored.reading.state(path)
         closed = is_directory(wanted) and (wanted == recorded or recorded is None)
         mode = wanted.mode if wanted and closed else one.mode
         if not (is_directory(wanted) and wanted and wanted.mode == one.mode | OPENED):
@@ -128,7 +128,7 @@ def compare_with_disk(attachment: Attachment, call: Call, *, keep: bool = True) 
             continue
         now, entry = seen[change.path]
         change = as_left_out(change, now)
-        recorded = attachment.projections.state(change.path)
+        recorded = attachment.stored.reading.state(change.path)
         outcome = _outcome(change, now)
         if outcome == "unknown" and change.path in opened and _is_left_open(change, now):
             outcome = "did not happen"
@@ -258,7 +258,7 @@ def without_interrupted(
     """A drift without what interrupted calls made of what they intended, and that."""
     begun: dict[str, FileChange] = {}
     opened: set[str] = set()
-    for call in _interrupted(attachment, attachment.projections.open_calls()):
+    for call in _interrupted(attachment, attachment.stored.tables.open_calls()):
         begun.update((change.path, change) for change in intended(attachment, call)[0])
         opened.update(_opened(attachment, call))
     rest: list[FileChange] = []

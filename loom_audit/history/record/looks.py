@@ -81,7 +81,7 @@ def keep_going_on(record: CallRecord, left: Left) -> None:
         record.lower_coverage(NOT_SETTLED)
     if left.tasks:
         attachment = record.attachment
-        requested = attachment.projections.call(*record.key).requested
+        requested = attachment.stored.reading.call(*record.key).requested
         Running(attachment).add(requested, left.tasks)
         named = ", ".join(attachment.on_disk.processes.title(task) for task in [*left.tasks][:5])
         record.lower_coverage(f"left running: {named}")
@@ -92,7 +92,7 @@ def look_before(record: CallRecord, *, within: int | None = None) -> list[Candid
 
     The call is `within` the one of this request, if there is one. The calls that were open.
     """
-    open_calls = record.attachment.projections.open_calls()
+    open_calls = record.attachment.stored.tables.open_calls()
     others = candidates(record.attachment, open_calls, besides=record.key)
     window = Window.begin(record.attachment)
     record_interrupted(record.attachment, open_calls)
@@ -126,7 +126,7 @@ def look_after(
     is there at this moment.
     """
     attachment = record.attachment
-    open_now = {call.requested: call for call in attachment.projections.open_calls()}
+    open_now = {call.requested: call for call in attachment.stored.tables.open_calls()}
     own = next(call for call in open_now.values() if (call.session, call.call_id) == record.key)
     foreign = bool(record.writer.source)
     now = candidates_with(
@@ -188,7 +188,7 @@ def _add_changes_recorded_by_others(record: CallRecord, own: Call) -> None:
 
     As the log says it: coverage must not be raised by who alters the tables.
     """
-    log = record.attachment.log
+    log = record.attachment.stored.log
     after, head = own.requested, log.head()
     while after < head:
         # one by one, since each may have as many changes as a batch takes
@@ -217,7 +217,7 @@ def record_found_changes(
     The look comes late: what is not told or named, and dated, is no call's.
     """
     ended = {call.requested for call in calls}
-    open_calls = attachment.projections.open_calls()
+    open_calls = attachment.stored.tables.open_calls()
     acting = acting_calls(attachment, open_calls)
     running = [one for one in acting if one.requested not in ended]
     among = innermost(attachment, [*calls, *running], told=told)

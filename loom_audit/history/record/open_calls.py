@@ -57,7 +57,7 @@ def calls_in_the_way(attachment: Attachment) -> list[Call]:
     """
     return [
         call
-        for call in attachment.projections.open_calls()
+        for call in attachment.stored.tables.open_calls()
         if call.effect != "read"
         and attachment.is_alive(call)
         and not contains_calls(attachment, call)
@@ -71,7 +71,7 @@ def open_call_error(attachment: Attachment, calls: Sequence[Call]) -> Conflict:
     which = f"call {call.requested}, open since {call.at:%Y-%m-%d %H:%M:%S} UTC"
     details = {"calls": [one.requested for one in calls]}
     named = f"{call.tool} of session {call.session}"
-    state = approval_state(attachment.log, call.session, call.call_id, after=call.requested)
+    state = approval_state(attachment.stored.log, call.session, call.call_id, after=call.requested)
     if not attachment.is_alive(call):
         text = f"{named} was interrupted ({which}){more}"
         return Conflict(text, hint="`loom-audit recover` closes it.", details=details)

@@ -46,7 +46,7 @@ class Preconditions:
         self.contents: dict[BlobId, bytes] = {}
         self._mounted: dict[str, bool] = {"": False}
         self._names: Names = {}
-        self._recorded_state: Callable[[str], FileState | None] = attachment.projections.state
+        self._recorded_state: Callable[[str], FileState | None] = attachment.stored.reading.state
         self._stamps: Mapping[str, Stamp | None] = {}
 
     def expect_paths(self, paths: Sequence[str]) -> None:
@@ -108,7 +108,7 @@ class Preconditions:
     def look_below(self, path: str) -> None:
         """Look at all that is on record below a path, so that what is gone is on record first."""
         below = path + "/"
-        for inside in self.attachment.projections.tree():
+        for inside in self.attachment.stored.reading.tree():
             if inside.startswith(below):
                 self.look(inside)
 
@@ -117,7 +117,7 @@ class Preconditions:
         groups = groups_in(changes)
         if not groups:
             return changes
-        tree = self.attachment.projections.tree()
+        tree = self.attachment.stored.reading.tree()
         paths = {path for names in names_by_group(tree, groups).values() for path in names}
         paths.update(path for group in groups for path in self._names.get(group, ()))
         paths.update(change.path for change in changes)
@@ -130,13 +130,13 @@ class Preconditions:
 
     def count_names(self, groups: Collection[int]) -> dict[int, int]:
         """How many names each of these groups has in the workspace now."""
-        tree = self.attachment.projections.tree() if groups else {}
+        tree = self.attachment.stored.reading.tree() if groups else {}
         return {group: len(names) for group, names in names_by_group(tree, groups).items()}
 
     def put(self, content: bytes, *, similar_to: BlobId | None) -> BlobId:
         """Store a content that is about to be written; without `keep` only hash it."""
         if self._keep:
-            blob = self.attachment.blobs.put(content, similar_to=similar_to)
+            blob = self.attachment.stored.blobs.put(content, similar_to=similar_to)
         else:
             blob = BlobId(sha256(content).hexdigest())
         self.contents[blob] = content
@@ -150,9 +150,9 @@ class Preconditions:
         What is moved takes its attributes along.
         """
         wanted = [change.after for change in changes]
-        prefetch = Prefetch(self.attachment.blobs, wanted, self.contents)
+        prefetch = Prefetch(self.attachment.stored.blobs, wanted, self.contents)
         origins = {move.target: move.source for move in moves}
-        tree = self.attachment.projections.tree() if groups_in(changes) else {}
+        tree = self.attachment.stored.reading.tree() if groups_in(changes) else {}
         links = sources(changes, tree)
         steps = [
             Replacement(

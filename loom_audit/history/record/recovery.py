@@ -69,7 +69,7 @@ def recover(
         return []
     with attachment.exclusive():
         calls, sessions = _ended(attachment, sparing)
-        check_open(attachment.log, calls, sessions)
+        check_open(attachment.stored.log, calls, sessions)
         waiting = [] if abandon else [call for call in calls if is_undo(call)]
         ended = [call for call in calls if call not in waiting]
         closed = close_calls(attachment, ended)
@@ -97,14 +97,14 @@ def _ended(attachment: Attachment, sparing: str = "") -> tuple[list[Call], list[
     is_alive = cache(attachment.is_session_alive)
     calls = [
         call
-        for call in attachment.projections.open_calls()
+        for call in attachment.stored.tables.open_calls()
         if (
             not attachment.is_undo_running
             if is_undo(call)
             else call.session != sparing and not is_alive(call.session)
         )
     ]
-    sessions = attachment.projections.open_sessions()
+    sessions = attachment.stored.tables.open_sessions()
     return calls, [one for one in sessions if one.id != sparing and not is_alive(one.id)]
 
 
@@ -119,7 +119,7 @@ def close_calls(
     if len(calls) > 1:  # what one of them made is not somebody else's to another
         with suppress(NoWorkspace):
             record_interrupted(attachment, calls)
-    asking = {call.requested for call in calls if is_waiting(attachment.log, call)}
+    asking = {call.requested for call in calls if is_waiting(attachment.stored.log, call)}
     acting = [
         call
         for call in calls
@@ -148,7 +148,7 @@ def close_calls(
             unseen=unseen,
         )
         Running(attachment).discard_look(call)
-        finished = attachment.projections.call(call.session, call.call_id)
+        finished = attachment.stored.reading.call(call.session, call.call_id)
         outcomes = tuple(found.outcomes.items())
         closed.append(RecoveredCall(finished, outcomes, halves=halves))
     return closed
@@ -174,4 +174,4 @@ def decision_needed(call: Call) -> Conflict:
 
 def _end_sessions(attachment: Attachment, sessions: Collection[Session]) -> None:
     fact = SessionEnded("interrupted")
-    attachment.log.append([Draft(fact, s.id, s.actor, source=SOURCE) for s in sessions])
+    attachment.stored.log.append([Draft(fact, s.id, s.actor, source=SOURCE) for s in sessions])

@@ -29,7 +29,7 @@ def relist(
     changed, and after an interruption it is done again.
     """
     with attachment.exclusive():
-        if not VerifiedTree(proven, attachment.tables).fold(may_be_broken=True).broken:
+        if not VerifiedTree(proven, attachment.stored.tables).fold(may_be_broken=True).broken:
             raise Conflict(
                 "every change on record applies to the tree before it: nothing is to be listed "
                 "anew",
@@ -41,7 +41,7 @@ def relist(
             check_room(attachment, "the listing stopped", "")
             untracked = tuple(found.look.untracked) if found.last else ()
             fact = TreeRelisted(tuple(found.changes), part, found.last, untracked)
-            events = attachment.log.append([Draft(fact, "", actor)])
+            events = attachment.stored.log.append([Draft(fact, "", actor)])
             entries = {**found.entries, **untracked_entries(attachment, untracked)}
             update_index(attachment, entries, events)
         return events[-1]
@@ -51,4 +51,4 @@ def lower_coverage(attachment: Attachment, numbers: Sequence[int]) -> None:
     """Say of calls that ended after a whole listing that what they changed is not known."""
     if numbers:
         lowered = CoverageLowered(tuple(numbers), Coverage("none", (LISTED_ANEW,)))
-        attachment.log.append([Draft(lowered, "", OUTSIDE)])
+        attachment.stored.log.append([Draft(lowered, "", OUTSIDE)])

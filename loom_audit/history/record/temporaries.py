@@ -64,7 +64,7 @@ def _named_earlier(attachment: Attachment, names: Collection[str]) -> Iterator[T
     """What the newest intentions on record say of temporaries of these names."""
     left = set(names)
     newest = EventFilter(kinds=(ChangeIntended.kind,), newest_first=True, limit=NEWEST)
-    for event in attachment.log.read(newest) if left else ():
+    for event in attachment.stored.log.read(newest) if left else ():
         if isinstance(event.fact, ChangeIntended):
             found = [one for one in event.fact.temporaries if one.name in left]
             yield from found
@@ -90,7 +90,7 @@ def _look(attachment: Attachment, path: str, *, keep: bool = False) -> FileState
 
 
 def _is_stored(attachment: Attachment, state: FileState) -> bool:
-    return state.blob is not None and state.blob in attachment.blobs
+    return state.blob is not None and state.blob in attachment.stored.blobs
 
 
 def _remove(attachment: Attachment, path: str, identity: str) -> None:
@@ -106,7 +106,9 @@ def _record_and_remove(attachment: Attachment, paths: Sequence[str]) -> Sequence
         if state is not None and _is_stored(attachment, state):
             found.append((path, identity, ContentFound(path, state, FOUND)))
     if found:
-        attachment.log.append([Draft(fact, "", OUTSIDE, source=SOURCE) for _, _, fact in found])
+        attachment.stored.log.append(
+            [Draft(fact, "", OUTSIDE, source=SOURCE) for _, _, fact in found]
+        )
     for path, identity, _ in found:
         _remove(attachment, path, identity)
     return [path for path, _, _ in found]

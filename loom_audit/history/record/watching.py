@@ -64,7 +64,7 @@ def end_watch(attachment: Attachment) -> None:
             raise
         except AuditError as error:
             why = f"not looked at in the end: {error.message}"
-            attachment.log.append([lowered_draft(unchecked(attachment), why)])
+            attachment.stored.log.append([lowered_draft(unchecked(attachment), why)])
         finally:
             _stop(attachment)
 

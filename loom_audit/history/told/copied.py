@@ -28,14 +28,14 @@ def is_beyond(writer: Writer, connected: Connected, at: datetime | None) -> bool
     """
     if at is None:
         return False
-    started = writer.attachment.projections.session(writer.session).started_at
+    started = writer.attachment.stored.reading.session(writer.session).started_at
     known = connected(started, at)
     return is_before_start(writer, at) if known is None else not known
 
 
 def is_before_start(writer: Writer, at: datetime | None) -> bool:
     """Whether what is told lies before the session was on record."""
-    started = writer.attachment.projections.session(writer.session).started_at
+    started = writer.attachment.stored.reading.session(writer.session).started_at
     return at is not None and (started - at).total_seconds() > _EARLIER
 
 
@@ -48,11 +48,11 @@ def is_copied(writer: Writer, began: CallBegan) -> bool:
         and event.session != writer.session
         and isinstance(event.fact, CallRequested)
         and event.fact.tool == tool_name(began.tool)
-        for event in writer.attachment.log.read(wanted)
+        for event in writer.attachment.stored.log.read(wanted)
     )
 
 
 def is_known_text(writer: Writer, fact: PromptSubmitted | MessageReceived) -> bool:
     """Whether this text is on record, with its id, in another session of the client."""
-    texts = writer.attachment.log.read(EventFilter(kinds=(fact.kind,)))
+    texts = writer.attachment.stored.log.read(EventFilter(kinds=(fact.kind,)))
     return any(one.fact == fact and one.actor == writer.actor for one in texts)

@@ -155,7 +155,7 @@ def begin(
             Running(attachment).keep_look(*call.record.key, late=not reporter.waits())
         else:
             call.announce()
-        begun = attachment.projections.call(writer.session, request.call_id)
+        begun = attachment.stored.reading.call(writer.session, request.call_id)
         return request_event(attachment, begun)[0]
 
 
@@ -198,7 +198,7 @@ def end(
         event, _ = request_event(attachment, call)
         began = event.occurred_at or event.at
         if duration is not None:
-            at = writer.occurred_at or attachment.clock.now()
+            at = writer.occurred_at or attachment.stored.clock.now()
             writer, began = replace(writer, occurred_at=at), at - timedelta(microseconds=duration)
         ending = OpenCall.resumed(writer, call, began=began)
         if (seen := attachment.process.looked.pop(ending.record.key, None)) is not None:
@@ -256,17 +256,17 @@ def end_session(writer: Writer) -> Event:
     """
     attachment = writer.attachment
     with exclusive(attachment):
-        session = attachment.projections.session(writer.session)
+        session = attachment.stored.reading.session(writer.session)
         if session.ended is not None:
             wanted = EventFilter.only(session.ended)
-            [event] = attachment.log.read(wanted)
+            [event] = attachment.stored.log.read(wanted)
             return event
-        if attachment.lock.is_held(session_lock(session.id)):
+        if attachment.stored.lock.is_held(session_lock(session.id)):
             raise Conflict(
                 f"session {session.id} belongs to a process that is running",
                 hint="End that process.",
             )
-        open_calls = attachment.projections.open_calls()
+        open_calls = attachment.stored.tables.open_calls()
         mine = [call for call in open_calls if call.session == session.id]
         for call in mine:
             if is_undo(call):
@@ -336,7 +336,7 @@ def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any
     kinds = (CallFinished.kind, CallReported.kind)
     told = EventFilter(after=call.seq - 1, kinds=kinds, session=call.session)
     inferred = ""
-    for event in writer.attachment.log.read(told):
+    for event in writer.attachment.stored.log.read(told):
         fact = event.fact
         if isinstance(fact, CallFinished | CallReported) and fact.call_id == call.call_id:
             said = fact.result if isinstance(fact.result, Mapping) else {}
@@ -394,7 +394,7 @@ def _check_foreign(attachment: Attachment, call: Call) -> None:
 
 def check_session_open(attachment: Attachment, session: str) -> None:
     """Conflict for a session of ours, and for one that has ended."""
-    found = attachment.projections.session(session)
+    found = attachment.stored.reading.session(session)
     if attachment.lease(session) is None:
         raise Conflict(
             f"session {session} is not one that another program reports",
@@ -408,7 +408,7 @@ def _check_container(attachment: Attachment, request: CallRequested) -> None:
     if request.within is None:
         return
     with suppress(NotFound):
-        if attachment.projections.call_at(request.within).requested == request.within:
+        if attachment.stored.reading.call_at(request.within).requested == request.within:
             return
     raise InvalidArguments(
         f"event {request.within} is not the request of a call",
@@ -419,12 +419,12 @@ def _check_container(attachment: Attachment, request: CallRequested) -> None:
 def find_call(attachment: Attachment, session: str, call_id: str) -> Call | None:
     """A call on record; None where there is none."""
     with suppress(NotFound):
-        return attachment.projections.call(session, call_id)
+        return attachment.stored.reading.call(session, call_id)
     return None
 
 
 def find_session(attachment: Attachment, session: str) -> Session | None:
     """A session on record; None where there is none."""
     with suppress(NotFound):
-        return attachment.projections.session(session)
+        return attachment.stored.reading.session(session)
     return None

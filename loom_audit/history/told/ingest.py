@@ -146,7 +146,7 @@ class Ingest:
     @property
     def open_calls(self) -> Sequence[Call]:
         """The calls of the session that have not ended, oldest first."""
-        calls = self.attachment.projections.open_calls()
+        calls = self.attachment.stored.tables.open_calls()
         return [call for call in calls if call.session == self.session]
 
     # --- what is told ---------------------------------------------------------------------

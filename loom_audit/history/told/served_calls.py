@@ -11,7 +11,7 @@ from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.attribution import request_event
 from loom_audit.history.told.reported import safe_id
 from loom_audit.model.records import Call
-from loom_audit.ports import CallFilter, Projections
+from loom_audit.ports import CallFilter
 
 _OURS = re.compile(r"(?:mcp_{1,2})?loom[-_]audit_{1,2}(\w+)")
 """How clients name a tool of the MCP server called loom-audit: Claude Code and Codex
@@ -29,6 +29,7 @@ class ServedCalls:
 
     def __init__(self, attachment: Attachment, session: str) -> None:
         self._attachment = attachment
+        self._tables = attachment.stored.tables
         self._session = session
         self._known: set[str] = set()
         self._taken = {True: set[int](), False: set[int]()}
@@ -62,22 +63,18 @@ class ServedCalls:
         listed = [
             call
             for session in within
-            for call in self._log.calls(CallFilter(session=session, tool=tool))
+            for call in self._tables.calls(CallFilter(session=session, tool=tool))
             if call.requested not in taken and self._arguments(call) == arguments
         ]
         return min(listed, key=lambda call: call.requested, default=None)
 
-    @property
-    def _log(self) -> Projections:
-        return self._attachment.projections
-
     def _find(self, session: str, call_id: str) -> Call | None:
         with suppress(NotFound):
-            return self._log.call(session, call_id)
+            return self._tables.call(session, call_id)
         return None
 
     def _sessions(self) -> Iterator[str]:
-        for one in self._log.sessions():
+        for one in self._tables.sessions():
             if self._attachment.session_state(one.id).parent == self._session:
                 yield one.id
 

@@ -44,13 +44,13 @@ class ToldTexts:
     ) -> None:
         """Put a text on record unless it is there: told by a hook, or here in the transcript."""
         if not self._loaded:  # also where another process began the session
-            self._load(writer.attachment.log, writer.session)
+            self._load(writer.attachment.stored.log, writer.session)
         count = self._count(fact, heard=heard)
         if count is None or not fact.text.strip() or is_beyond(writer, connected, at):
             return
         if is_before_start(writer, at) and is_known_text(writer, fact):
             return
-        head = writer.attachment.log.head()
+        head = writer.attachment.stored.log.head()
         while _append(replace(writer, occurred_at=at), fact, count).seq <= head and heard:
             count += 1  # a hook tells a new one, and others that were told are not on record
 
@@ -89,7 +89,7 @@ def _append(writer: Writer, fact: PromptSubmitted | MessageReceived, count: int)
     """Put a text on record that is the session's one of this count, once; the event."""
     key = "\0".join((writer.session, fact.kind, fact.text, str(count)))
     id = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    [event] = writer.attachment.log.append([replace(writer.draft(fact), id=id)])
+    [event] = writer.attachment.stored.log.append([replace(writer.draft(fact), id=id)])
     return event
 
 

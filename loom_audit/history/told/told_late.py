@@ -44,7 +44,7 @@ class _OnRecord(Struct, frozen=True):
 
     def grounds(self, path: str, told: FileTold) -> tuple[RecordedChange, str] | None:
         """The first change of a path that it may have made, and why; None where there is none."""
-        found = self.attachment.projections.history(path, limit=_LOOKED_AT)
+        found = self.attachment.stored.tables.history(path, limit=_LOOKED_AT)
         since = [one for one in reversed(found) if self._is_since(one)]
         own = self.call.requested
         if any(one.requested == own for one in since):
@@ -54,7 +54,7 @@ class _OnRecord(Struct, frozen=True):
             if own in change.causes or not (shared or change.origin == "outside"):
                 continue
             if told.after is not UNSET:
-                if is_content(self.attachment.blobs, change.change.after, told):
+                if is_content(self.attachment.stored.blobs, change.change.after, told):
                     return change, SAME_CONTENT
             elif change == found[0] and self._ran_at(change):
                 return change, SAME_TIME
@@ -95,7 +95,7 @@ def attribute(writer: Writer, call_id: str, told: CallEnded) -> None:
     if not told.ran or told.status not in (None, *NOT_FAILED):
         return
     try:
-        call = attachment.projections.call(writer.session, call_id)
+        call = attachment.stored.reading.call(writer.session, call_id)
     except NotFound:
         return
     if call.effect not in ("write", "execute") or call.status not in NOT_FAILED:
@@ -137,7 +137,7 @@ def _unless_recorded(
     """These facts without what is on record."""
     kinds = (ChangesAttributed.kind,)
     told = EventFilter(after=call.requested, kinds=kinds, session=call.session)
-    on_record = [event.fact for event in attachment.log.read(told)]
+    on_record = [event.fact for event in attachment.stored.log.read(told)]
     known = {
         (fact.event, path)
         for fact in on_record

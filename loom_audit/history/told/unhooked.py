@@ -37,7 +37,7 @@ def add_unseen(
     with exclusive(attachment):
         if not _announce(writer, request):
             return
-        begun = attachment.projections.call(writer.session, request.call_id)
+        begun = attachment.stored.reading.call(writer.session, request.call_id)
         event, _ = request_event(attachment, begun)
         ending = OpenCall.resumed(
             replace(writer, source=CLIENT, occurred_at=ended), begun, began=event.occurred_at
@@ -76,8 +76,11 @@ def _go_on(writer: Writer) -> None:
     Under the same lease, so that it ends with its client.
     """
     attachment, session = writer.attachment, writer.session
-    if attachment.projections.session(session).ended is None or attachment.lease(session) is None:
+    if (
+        attachment.stored.reading.session(session).ended is None
+        or attachment.lease(session) is None
+    ):
         return
     kinds = (SessionStarted.kind,)
     wanted = EventFilter(kinds=kinds, session=session, newest_first=True, limit=1)
-    writer.record(*(event.fact for event in attachment.log.read(wanted)))
+    writer.record(*(event.fact for event in attachment.stored.log.read(wanted)))

@@ -42,7 +42,7 @@ class UnnamedCalls:
         if self._unpaired is None:
             self._unpaired = {}
             mine = CallFilter(session=self._session, newest_first=False, limit=None)
-            for call in self._attachment.projections.calls(mine):
+            for call in self._attachment.stored.reading.calls(mine):
                 if is_unnamed(call):
                     request = request_event(self._attachment, call)[1]
                     self._unpaired[call.call_id] = (request.tool, request.arguments)

@@ -17,9 +17,9 @@ def unread_transcripts(attachment: Attachment) -> Iterator[str]:
 
     Also where they were ended by who recovered what the client had left.
     """
-    projections = attachment.projections
-    ended = (one.id for one in projections.sessions() if one.status == "interrupted")
-    for session in dict.fromkeys([*(one.id for one in projections.open_sessions()), *ended]):
+    tables = attachment.stored.tables
+    ended = (one.id for one in tables.sessions() if one.status == "interrupted")
+    for session in dict.fromkeys([*(one.id for one in tables.open_sessions()), *ended]):
         with suppress(AuditError):  # a file that is not as it was written says nothing
             kept = attachment.lease(session) and attachment.on_disk.looks.get(
                 transcript_name(session)

@@ -108,7 +108,7 @@ def unrecorded_in(attachment: Attachment, tree: Tree, folder: str) -> list[str] 
     None where something is in it that is to be recorded first, or nobody can look into it.
     """
     found: list[str] = []
-    untracked = attachment.projections.untracked()
+    untracked = attachment.stored.reading.untracked()
     for path, state in tree.items():
         if not is_directory(state) or not is_within(path, [folder]):
             continue

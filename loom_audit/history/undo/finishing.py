@@ -49,7 +49,7 @@ def finish(attachment: Attachment, timeline: Timeline, call: Call, actor: str) -
         add_outcome(record, call, found)
         record.commit_and_index()
     kept = _do_rest(attachment, timeline, call, actor, record.writer, found, stays)
-    finished = attachment.projections.call(call.session, call.call_id)
+    finished = attachment.stored.reading.call(call.session, call.call_id)
     return RecoveredCall(finished, tuple(found.outcomes.items()), kept=kept)
 
 
@@ -151,6 +151,6 @@ def _changes_of(
     began = [*reverts]
     for number in reverts:
         with suppress(NotFound):  # an event of no call
-            began.append(attachment.projections.call_at(number).requested)
+            began.append(attachment.stored.reading.call_at(number).requested)
     if began:
-        yield from attachment.projections.changes(after=min(began) - 1, until=call.requested)
+        yield from attachment.stored.reading.changes(after=min(began) - 1, until=call.requested)

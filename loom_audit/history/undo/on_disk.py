@@ -27,8 +27,8 @@ class ContentsOnDisk:
 
     def get(self, blob: BlobId) -> bytes:
         """As a blob store does. Conflict when a file is not as it was looked at any more."""
-        if blob not in self._places or blob in self._attachment.blobs:
-            return self._attachment.blobs.get(blob)
+        if blob not in self._places or blob in self._attachment.stored.blobs:
+            return self._attachment.stored.blobs.get(blob)
         path, state = self._places[blob]
         disk = self._attachment.on_disk.workspace
         link = state.kind == "symlink"
@@ -42,8 +42,8 @@ class ContentsOnDisk:
         return content
 
     def __contains__(self, blob: BlobId) -> bool:
-        return blob in self._places or blob in self._attachment.blobs
+        return blob in self._places or blob in self._attachment.stored.blobs
 
     def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
         """Those of the blobs that are neither in the store nor on disk."""
-        return self._attachment.blobs.missing(b for b in blobs if b not in self._places)
+        return self._attachment.stored.blobs.missing(b for b in blobs if b not in self._places)

@@ -95,7 +95,7 @@ class Planner:
         where it creates something, and no folder it removes holds one.
         """
         with self.attachment.exclusive_if_possible():
-            since = self.attachment.log.read(EventFilter(after=plan.head))
+            since = self.attachment.stored.log.read(EventFilter(after=plan.head))
             if (
                 not plan.drifted
                 and all(isinstance(event.fact, SessionStarted) for event in since)
@@ -106,7 +106,7 @@ class Planner:
 
     def check_named(self, plan: Plan) -> None:
         """Conflict when carrying out the plan now would change a path that it does not list."""
-        unnamed = unnamed_changes(plan, self.attachment.projections.tree())
+        unnamed = unnamed_changes(plan, self.attachment.stored.reading.tree())
         if unnamed:
             raise Conflict(
                 f"{first_few(unnamed, 1)} would change with this plan, which does not list it",
@@ -149,7 +149,7 @@ class Planner:
         make = partial(
             plan_taking_back,
             request=request,
-            head=(head := self.attachment.log.head()),
+            head=(head := self.attachment.stored.log.head()),
             target=selection.target,
             reverts=self._reverts(request, selection, candidates, selected, steps),
             steps=folders.steps,
@@ -185,7 +185,7 @@ class Planner:
     def _unnamed_notes(self, plan: Plan, drift: FilesChanged) -> Iterator[Note]:
         """Notes on what the plan would change and does not list, where nothing else blocks it."""
         if not plan.blocked:
-            on_disk = apply(self.attachment.projections.tree(), drift.changes)
+            on_disk = apply(self.attachment.stored.reading.tree(), drift.changes)
             yield from (Note(path, UNNAMED) for path in unnamed_changes(plan, on_disk))
 
     def _takes_anything_back(self, plan: Plan, steps: Iterable[PathStep]) -> bool:
@@ -196,7 +196,7 @@ class Planner:
         """
         if plan.verb == "revert" and not (plan.changes or set(plan.already) - hidden_paths(steps)):
             return False
-        return takes_anything_back(plan.reverts, self.attachment.projections.reverted())
+        return takes_anything_back(plan.reverts, self.attachment.stored.tables.reverted())
 
     def _with_whole_choices(
         self, request: PlanRequest, changes: Iterable[FileChange]
@@ -204,7 +204,7 @@ class Planner:
         """Return the request with each choice for one hard link repeated for the other links."""
         if not request.choices:
             return request
-        tree = self.attachment.projections.tree()
+        tree = self.attachment.stored.reading.tree()
         return replace(request, choices=choices_for_groups(request.choices, changes, tree))
 
     def _with_holds(
@@ -239,22 +239,22 @@ class Planner:
 
     def _selected_changes(self, selection: Selection) -> list[RecordedChange]:
         if selection.rollback:
-            return list(self.attachment.projections.changes(after=selection.since))
+            return list(self.attachment.stored.reading.changes(after=selection.since))
         found = list(
-            self.attachment.projections.changes(calls=[c.requested for c in selection.calls])
+            self.attachment.stored.reading.changes(calls=[c.requested for c in selection.calls])
         )
         for seq in selection.events:
-            found += self.attachment.projections.changes(after=seq - 1, until=seq)
+            found += self.attachment.stored.reading.changes(after=seq - 1, until=seq)
         return found
 
     def _changes_from(
         self, candidates: Sequence[RecordedChange], touched: set[str]
     ) -> Iterator[RecordedChange]:
         """All changes from the first of these on; in a long log only those of the touched paths."""
-        head = self.attachment.log.head()
+        head = self.attachment.stored.log.head()
         first = min((one.seq for one in candidates), default=head + 1)
         narrow = head - first > ALL_STEPS
-        return self.attachment.projections.changes(
+        return self.attachment.stored.reading.changes(
             after=first - 1, paths=sorted(touched) if narrow else None
         )
 
@@ -277,7 +277,7 @@ class Planner:
 
         @cache
         def number(requested: int) -> int:
-            call = self.attachment.projections.call_at(requested)
+            call = self.attachment.stored.reading.call_at(requested)
             return call.seq or call.requested
 
         def note_shared(one: RecordedChange) -> None:
@@ -332,7 +332,7 @@ class Planner:
         whole = {one.number for one in selected if one.number} - partly
         # a call requested before the point is taken back in part only
         begun = CallFilter(after=selection.since, changed_only=True, limit=None)
-        whole &= {call.seq for call in self.attachment.projections.calls(begun)}
+        whole &= {call.seq for call in self.attachment.stored.reading.calls(begun)}
         return tuple(sorted(whole | self._undos_without_changes(request, selection, steps)))
 
     def _undos_without_changes(
@@ -342,7 +342,7 @@ class Planner:
         if request.paths:
             return set()
         undos = {
-            by for by in self.attachment.projections.reverted().values() if by > selection.since
+            by for by in self.attachment.stored.tables.reverted().values() if by > selection.since
         }
         return undos - {step.call for step in steps}
 
@@ -397,7 +397,7 @@ class Planner:
     def _paths_in_kept_folders(self, plan: Plan) -> set[str]:
         """The recorded paths in the folders that are kept."""
         kept = {note.path for note in plan.kept}
-        tree = self.attachment.projections.tree() if kept else {}
+        tree = self.attachment.stored.reading.tree() if kept else {}
         return {path for path in tree if not kept.isdisjoint(parents(path))}
 
     def _holds(self, plan: Plan) -> dict[str, Hold]:
@@ -479,7 +479,7 @@ class Planner:
         if not selection.rollback:
             return selection.calls
         across = CallFilter(ended_after=selection.since, partial_only=True, limit=None)
-        return self.attachment.projections.calls(across)
+        return self.attachment.stored.reading.calls(across)
 
 
 def _unrecorded_steps(

@@ -111,7 +111,7 @@ def plan_folders(
     `moves` those of all events.
     `drift` is what is known to lead from the log's tree to the disk; its steps come last.
     """
-    tree = apply(attachment.projections.tree(), drift.changes)
+    tree = apply(attachment.stored.reading.tree(), drift.changes)
     folders = moved_folders(steps, facts, moves, drift, attachment.on_disk.workspace.identity)
     left = list(steps)
     for one in folders:

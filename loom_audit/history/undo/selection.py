@@ -113,8 +113,8 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
     paths = frozenset(
         (number, one.change.path)
         for by in {*taken_back_by.values()}
-        for one in attachment.projections.changes(
-            calls=[attachment.projections.call_at(by).requested]
+        for one in attachment.stored.reading.changes(
+            calls=[attachment.stored.reading.call_at(by).requested]
         )
         for number in taken_back_by
         if taken_back_by[number] == by == one.number
@@ -130,7 +130,7 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
 
 def _find_taken_back(numbers: Collection[int], attachment: Attachment) -> dict[int, int]:
     """Those of the numbers that are taken back by something that is not among them."""
-    reverted = attachment.projections.reverted()
+    reverted = attachment.stored.tables.reverted()
     return {n: reverted[n] for n in numbers if n in reverted and reverted[n] not in numbers}
 
 
@@ -138,16 +138,16 @@ def _find_named(target: int | str, attachment: Attachment) -> Iterable[Call | in
     text = str(target)
     if text.startswith("session:"):
         id = text.removeprefix("session:")
-        attachment.projections.session(id)
+        attachment.stored.reading.session(id)
         filter = CallFilter(session=id, changed_only=True, limit=None, newest_first=False)
-        return attachment.projections.calls(filter)
+        return attachment.stored.reading.calls(filter)
     if not re.fullmatch("[0-9]{1,100}", text):
         raise InvalidArguments(
             f"{text[:100]!r} is not the number of a call",
             hint="Name a call by its number, or session:ID.",
         )
     seq = int(text)
-    for event in attachment.log.read(EventFilter.only(seq)):
+    for event in attachment.stored.log.read(EventFilter.only(seq)):
         if isinstance(event.fact, FilesChanged) and event.fact.call_id is None:
             if event.fact.origin == "baseline":
                 raise InvalidArguments(
@@ -155,7 +155,7 @@ def _find_named(target: int | str, attachment: Attachment) -> Iterable[Call | in
                     hint="Name a later call: `loom-audit log` lists them.",
                 )
             return [seq]
-    return [attachment.projections.call_at(seq)]
+    return [attachment.stored.reading.call_at(seq)]
 
 
 def _select_after_point(
@@ -174,11 +174,11 @@ def _select_after_point(
             hint=f"The earliest is {first}." if first else "`loom-audit init` completes it.",
         )
     for path in request.paths:
-        seen = not path or attachment.projections.history(path, below=True, limit=1)
+        seen = not path or attachment.stored.tables.history(path, below=True, limit=1)
         if not seen and attachment.on_disk.workspace.stamp(path) is None:
             hint = "Name a file or folder that `loom-audit ls --at POINT` lists."
             raise NotFound(f"{path} is not on disk and was never on record", hint=hint)
-    calls = attachment.projections.open_calls() if request.running else ()
+    calls = attachment.stored.tables.open_calls() if request.running else ()
     running = frozenset(call.requested for call in calls)
     return Selection(f"point {point}", since=point, rollback=True, running=running)
 
@@ -196,7 +196,7 @@ def as_recorded(
     Those that only ended calls may have made are from outside, with these as causes.
     """
     found = []
-    head, now = attachment.log.head(), attachment.clock.now()
+    head, now = attachment.stored.log.head(), attachment.stored.clock.now()
     for doers, part in by_doers(changes, among, look_between(attachment, among)).items():
         whose = None if doers.outside else doers.among[0]
         for change in part:
@@ -261,7 +261,7 @@ def newest_undo(attachment: Attachment, session: str | None) -> Call:
 def _begun_redos(attachment: Attachment, undo: Call) -> Iterator[Call]:
     """The redos of an undo that did not come to their end and stand: a redo finishes them."""
     wanted = CallFilter(after=undo.requested, tool="redo", changed_only=True, limit=None)
-    for call in attachment.projections.calls(wanted):
+    for call in attachment.stored.reading.calls(wanted):
         begun = _is_undo_by(call, "redo") and call.seq and not _is_whole(call)
         if begun and call.undone_by is None:
             asked = request_event(attachment, call)[1].arguments
@@ -274,7 +274,7 @@ def _newest(
 ) -> Call:
     before: int | None = None
     size = 10
-    while page := attachment.projections.calls(
+    while page := attachment.stored.reading.calls(
         CallFilter(session=session, before=before, limit=size)
     ):
         for call in page:
@@ -305,17 +305,17 @@ def may_have_done(attachment: Attachment, session: str | None, after: int = 0) -
     wanted = CallFilter(after=after, session=session, limit=MOST_PASSED)
     passed = {
         call.requested: call.seq
-        for call in attachment.projections.calls(wanted)
+        for call in attachment.stored.reading.calls(wanted)
         if call.seq and not call.changed and call.undone_by is None
     }
     if not passed:
         return ()
     found: dict[str, set[int]] = {}
-    for one in attachment.tables.changes(calls=passed):
+    for one in attachment.stored.tables.changes(calls=passed):
         if one.origin == "outside":
             found.setdefault(one.change.path, set()).update(one.causes)
     told = EventFilter(after=min(passed), kinds=(ChangesAttributed.kind,))
-    for event in attachment.log.read(told):
+    for event in attachment.stored.log.read(told):
         if isinstance(event.fact, ChangesAttributed) and event.fact.call in passed:
             for path in event.fact.paths:
                 found.setdefault(path, set()).add(event.fact.call)

@@ -73,7 +73,7 @@ class Undo:
             raise blocked_error(plan)
         if plan.keeps_all:
             raise _all_kept_error(plan)
-        release = self.attachment.lock.acquire(self.attachment.undo_lock)
+        release = self.attachment.stored.lock.acquire(self.attachment.undo_lock)
         try:
             left_open = self._left_open(held)
             with self.attachment.exclusive():
@@ -109,7 +109,7 @@ class Undo:
     ) -> UndoResult:
         self.attachment.on_disk.workspace.make_again()
         for content in plan.contents.values():
-            self.attachment.blobs.put(content)
+            self.attachment.stored.blobs.put(content)
         arguments = {**_arguments(plan), **more}
         try:
             with OpenCall(writer, plan.verb, arguments, "write", call_id=call_id) as call:
@@ -131,7 +131,7 @@ class Undo:
                 error.hint = f"{far}; `loom-audit revert {seq}` takes that back. {error.hint}"
                 error.details["changed"] = list(call.files_changed)
             raise
-        done = self.attachment.projections.call(writer.session, call_id)
+        done = self.attachment.stored.reading.call(writer.session, call_id)
         return UndoResult(done, tuple(call.files_changed), plan, tuple(left_open))
 
     def _left_open(self, held: bool) -> Sequence[Call]:
@@ -159,10 +159,10 @@ class Undo:
         if mode != "continue":
             found = recover(self.attachment, abandon=mode == "abandon")
             return [self._with_kept(one) if one.waiting else one for one in found]
-        release = self.attachment.lock.acquire(self.attachment.undo_lock)
+        release = self.attachment.stored.lock.acquire(self.attachment.undo_lock)
         try:
             interrupted = self._open_undos()
-            check_open(self.attachment.log, interrupted)
+            check_open(self.attachment.stored.log, interrupted)
             if len(interrupted) > 1:  # what one made is not somebody else's to the other
                 with self.attachment.exclusive():
                     record_interrupted(self.attachment, interrupted)
@@ -180,7 +180,7 @@ class Undo:
 
     def _open_undos(self) -> list[Call]:
         """The open undos; they are interrupted ones, since the undo lock is held."""
-        return [call for call in self.attachment.projections.open_calls() if is_undo(call)]
+        return [call for call in self.attachment.stored.tables.open_calls() if is_undo(call)]
 
 
 def blocked_error(plan: Plan) -> Conflict:

@@ -265,11 +265,11 @@ def _session_answer(tool: Tool, ctx: ToolContext, rule: str, reason: str) -> Dec
     if ctx.writer is None:
         return None
     attachment = ctx.writer.attachment
-    found = find_lasting_answer(attachment.log, ctx.writer.session, tool.name, rule, reason)
+    found = find_lasting_answer(attachment.stored.log, ctx.writer.session, tool.name, rule, reason)
     if found is None:
         return None
     seq, answer = found
-    call = attachment.projections.call_at(seq)
+    call = attachment.stored.reading.call_at(seq)
     by = f"{answer.by} (for this session, call {call.seq or call.requested})"
     return Decision(answer.decision, by, reason)
 

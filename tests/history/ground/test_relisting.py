@@ -156,7 +156,7 @@ def test_a_listing_that_was_interrupted_changes_nothing(
 ) -> None:
     monkeypatch.setattr(batches, "BATCH_BYTES", 1)
     appended: list[int] = []
-    log = workspace.attachment.log
+    log = workspace.attachment.stored.log
     whole = log.append
 
     def twice(drafts: Any) -> Any:

@@ -41,7 +41,7 @@ def mode_of(path: Path) -> int:
 
 
 def recorded(workspace: AuditedWorkspace, path: str) -> FileState:
-    state = workspace.attachment.projections.state(path)
+    state = workspace.attachment.stored.tables.state(path)
     assert state is not None
     return state
 

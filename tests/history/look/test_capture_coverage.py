@@ -122,7 +122,7 @@ def test_a_failed_capture_stops_the_call_instead_of_leaving_a_stale_tree(
         raise AuditUnavailable("the log cannot be written")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(workspace.attachment.log), "append", unavailable)
+        patch.setattr(type(workspace.attachment.stored.log), "append", unavailable)
         call("write_file", path="a.txt", content="lost", fails="AUDIT_UNAVAILABLE")
         call("shell_execute", command="rm -r src", fails="AUDIT_UNAVAILABLE")
     assert tree_of(root) == before

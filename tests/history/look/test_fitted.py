@@ -104,7 +104,7 @@ def test_what_holds_is_its_owner_s_and_the_rest_is_of_nobody(
         last = owners(result.drafts)
         assert {path: last.get(path) for path in whose} == whose
         assert result.lost == [], "all of it is on record, as far as it was so"
-        update_index(attachment, result.entries, attachment.log.append(result.drafts))
+        update_index(attachment, result.entries, attachment.stored.log.append(result.drafts))
         record_drift(attachment)
     assert_whole(workspace, root, tmp_path)
 
@@ -124,10 +124,10 @@ def test_what_does_not_apply_any_more_is_lost_and_the_rest_is_on_record(
         write(root, later="later")
         said = [*(one for one in found.changes if one.path != "top"), *found_by(workspace).changes]
         with pytest.raises(DoesNotApply):
-            attachment.log.append([own(said)])
+            attachment.stored.log.append([own(said)])
         result = fitted(attachment, [own(said)])
         assert owners(result.drafts) == {"later": "own"} and result.lost == ["src/new"]
-        update_index(attachment, result.entries, attachment.log.append(result.drafts))
+        update_index(attachment, result.entries, attachment.stored.log.append(result.drafts))
     assert_whole(workspace, root, tmp_path)
 
 
@@ -145,7 +145,7 @@ def test_what_somebody_does_meanwhile_makes_no_impossible_record(
             upheave(root, chance)
             drafts = [own(said)]
             try:
-                attachment.log.append(drafts)
+                attachment.stored.log.append(drafts)
             except DoesNotApply:
                 refused += 1
                 entries = {one.path: found.entries[one.path] for one in said}

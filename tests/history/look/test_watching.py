@@ -202,7 +202,7 @@ def test_what_could_not_be_recorded_is_looked_at_again(
 ) -> None:
     """A call whose end cannot be recorded is closed by the next one, which finds what it did."""
     workspace = watched.workspace
-    log = workspace.attachment.log
+    log = workspace.attachment.stored.log
 
     def refuse(self: object, drafts: object, **_: object) -> None:
         raise AuditUnavailable("the disk is full")

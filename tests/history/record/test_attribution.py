@@ -13,8 +13,8 @@ from loom_audit.model.coverage import Coverage, Effect
 
 
 def owners(workspace: AuditedWorkspace, path: str) -> tuple[str | None, tuple[str, ...]]:
-    [*_, last] = workspace.attachment.projections.changes(paths=[path])
-    calls = workspace.attachment.projections
+    [*_, last] = workspace.attachment.stored.tables.changes(paths=[path])
+    calls = workspace.attachment.stored.tables
     return last.call_id, tuple(calls.call_at(seq).call_id for seq in last.causes if seq)
 
 
@@ -129,7 +129,7 @@ def test_a_container_that_is_closed_has_no_part_in_what_a_call_within_it_changes
     workspace.recover()
     inner.end_call("i")
     assert owners(workspace, "x")[1] == ("i",)
-    call = workspace.attachment.projections.call("inner", "i")
+    call = workspace.attachment.stored.tables.call("inner", "i")
     assert call.coverage == Coverage("partial", ("looked at late",))
 
 

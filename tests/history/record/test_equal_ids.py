@@ -14,7 +14,7 @@ def client(workspace: AuditedWorkspace, id: str) -> ForeignSession:
 
 
 def call_of(workspace: AuditedWorkspace, session: str, call_id: str) -> Call:
-    return workspace.attachment.projections.call(session, call_id)
+    return workspace.attachment.stored.tables.call(session, call_id)
 
 
 def changed(workspace: AuditedWorkspace, call: Call) -> set[str]:
@@ -33,9 +33,9 @@ def test_a_change_shared_by_two_calls_of_one_id_is_listed_with_both(
     calls = [call_of(workspace, session, "1") for session in ("A", "B")]
     assert [changed(workspace, call) for call in calls] == [{"x"}, {"x"}]
     assert {call.coverage.reasons for call in calls} == {("shared with other commands",)}
-    [last] = workspace.attachment.projections.history("x")
+    [last] = workspace.attachment.stored.tables.history("x")
     assert set(last.causes) == {call.requested for call in calls}
-    named = workspace.attachment.projections.changes(calls=[calls[1].requested])
+    named = workspace.attachment.stored.tables.changes(calls=[calls[1].requested])
     assert [one.change.path for one in named] == ["x"]
     plan = workspace.plan_revert(["session:A"])
     assert not plan.changes and [note.path for note in plan.kept] == ["x"]

@@ -25,7 +25,7 @@ def root(root: Path) -> Path:
 def on_record(workspace: AuditedWorkspace) -> set[frozenset[str]]:
     """The names that are one file, as the log says it."""
     names: dict[int, set[str]] = {}
-    for path, state in workspace.attachment.projections.tree().items():
+    for path, state in workspace.attachment.stored.tables.tree().items():
         if state.group is not None:
             names.setdefault(state.group, set()).add(path)
     return {frozenset(paths) for paths in names.values()}

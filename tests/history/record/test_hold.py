@@ -58,7 +58,7 @@ def test_a_call_of_a_held_session_is_refused_with_the_reason_and_on_record_as_de
     held = hold.hold(by(workspace), "look at this first")
     with pytest.raises(ApprovalDenied, match=r"person:ana .*: look at this first") as refused:
         foreign.begin_call("c1", "Bash", {"command": "make"}, cwd="/x", paths=["a.txt"])
-    call = workspace.attachment.projections.call("s", "c1")
+    call = workspace.attachment.stored.tables.call("s", "c1")
     assert (call.status, call.coverage.level) == ("denied", "full") and call.seq
     detail = workspace.timeline.call(call.seq)
     assert detail.arguments == {"command": "make"}
@@ -98,7 +98,7 @@ def test_a_call_that_is_open_when_its_session_is_held_ends_as_any(
     assert foreign.begin_call("c1", "Bash", {}) == began
     (root / "made").touch()
     foreign.end_call("c1", "ok")
-    assert workspace.attachment.projections.call("s", "c1").paths == ("made",)
+    assert workspace.attachment.stored.tables.call("s", "c1").paths == ("made",)
 
 
 def test_holding_twice_and_releasing_twice_is_once(
@@ -303,7 +303,7 @@ def test_the_last_word_of_a_client_is_not_that_of_a_person_who_holds_it(
 ) -> None:
     began = foreign.begin_call("c1", "Bash", {})
     hold.hold(by(workspace))
-    call = workspace.attachment.projections.call("s", "c1")
+    call = workspace.attachment.stored.tables.call("s", "c1")
     assert workspace.timeline.last_heard(call) == began.at
     with pytest.raises(ApprovalDenied):
         foreign.begin_call("c2", "Read", {}, "read")

@@ -84,7 +84,7 @@ def test_a_shell_of_a_client_that_ends_at_once_hides_no_survivor(
         foreign.end_call(f"b{n}")
         first = workspace.timeline.projections.call("f", f"a{n}")
         assert is_said(first)
-        [*_, last] = workspace.attachment.projections.changes(paths=[f"log{n}"])
+        [*_, last] = workspace.attachment.stored.tables.changes(paths=[f"log{n}"])
         found = {workspace.timeline.projections.call_at(seq).call_id for seq in last.causes}
         assert found == {f"a{n}", f"b{n}"} or NOT_SETTLED in first.coverage.reasons
 

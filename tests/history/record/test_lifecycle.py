@@ -323,7 +323,7 @@ def test_a_writing_function_and_a_command_that_overlap_share_what_changed(
 def test_a_finish_that_fails_is_told_and_made_up_for(
     workspace: AuditedWorkspace, root: Path, way: str, how: str
 ) -> None:
-    kind = type(workspace.attachment.log)
+    kind = type(workspace.attachment.stored.log)
     append = kind.append
 
     def full(self: Any, drafts: Any, **options: Any) -> Any:

@@ -22,7 +22,7 @@ Call = Callable[..., ToolResult]
 @contextmanager
 def ends_cannot_be_recorded(workspace: AuditedWorkspace) -> Iterator[None]:
     """Every append that holds the finish of a call fails."""
-    kind = type(workspace.attachment.log)
+    kind = type(workspace.attachment.stored.log)
     real = kind.append
 
     def append(self: Any, drafts: Sequence[Draft], **options: Any) -> Any:

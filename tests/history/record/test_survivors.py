@@ -59,8 +59,8 @@ class Server:
 
 def owners(workspace: AuditedWorkspace, path: str) -> tuple[str | None, tuple[str, ...]]:
     """The call that the last change of a path is said to be of, and those it is shared by."""
-    [*_, last] = workspace.attachment.projections.changes(paths=[path])
-    calls = workspace.attachment.projections
+    [*_, last] = workspace.attachment.stored.tables.changes(paths=[path])
+    calls = workspace.attachment.stored.tables
     return last.call_id, tuple(calls.call_at(seq).call_id for seq in last.causes)
 
 
@@ -292,7 +292,9 @@ def test_what_a_survivor_changed_is_found_by_the_tool_that_writes_there(
         assert result.success
         one.close()
     found, written = [
-        c for c in workspace.attachment.projections.changes(paths=["log"]) if c.origin != "command"
+        c
+        for c in workspace.attachment.stored.tables.changes(paths=["log"])
+        if c.origin != "command"
     ]
     assert (found.origin, len(found.causes)) == ("outside", 1)
     assert (written.origin, written.causes) == ("tool", ())

@@ -58,13 +58,13 @@ def end_of(process: subprocess.Popen[bytes]) -> None:
 
 
 def call_of(workspace: AuditedWorkspace, call_id: str, session: str = "s") -> Call:
-    return workspace.attachment.projections.call(session, call_id)
+    return workspace.attachment.stored.tables.call(session, call_id)
 
 
 def owners(workspace: AuditedWorkspace, path: str) -> tuple[str | None, tuple[str, ...]]:
     """Whose the last change of a path is, and who else's it may be."""
-    [*_, last] = workspace.attachment.projections.changes(paths=[path])
-    calls = workspace.attachment.projections
+    [*_, last] = workspace.attachment.stored.tables.changes(paths=[path])
+    calls = workspace.attachment.stored.tables
     return last.call_id, tuple(calls.call_at(seq).call_id for seq in last.causes if seq)
 
 
@@ -375,7 +375,7 @@ class AnotherMachine:
 
     def __init__(self, workspace: AuditedWorkspace) -> None:
         self.later = timedelta()
-        self.real = workspace.attachment.clock
+        self.real = workspace.attachment.stored.clock
 
     def lease(self, pid: int | None, seconds: int) -> Any:
         raise AssertionError("not asked for here")
@@ -390,7 +390,7 @@ class AnotherMachine:
 @pytest.fixture
 def machine(workspace: AuditedWorkspace) -> AnotherMachine:
     machine = AnotherMachine(workspace)
-    force_setattr(workspace.attachment, "clock", machine)
+    force_setattr(workspace.attachment.stored, "clock", machine)
     return machine
 
 

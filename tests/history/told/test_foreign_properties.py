@@ -81,7 +81,7 @@ def carry_out(
 
 def recorded(workspace: AuditedWorkspace) -> list[tuple[str, frozenset[str]]]:
     """Each change since the baseline: its path, and whose it may be."""
-    projections = workspace.attachment.projections
+    projections = workspace.attachment.stored.tables
     return [
         (
             one.change.path,

@@ -28,7 +28,7 @@ def second() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def call_of(workspace: AuditedWorkspace, call_id: str, session: str = "s") -> Call:
-    return workspace.attachment.projections.call(session, call_id)
+    return workspace.attachment.stored.tables.call(session, call_id)
 
 
 @pytest.mark.parametrize("status", ["open", "bogus", "interrupted", "", None])
@@ -108,7 +108,7 @@ def test_an_undo_in_a_client_s_session_is_not_ended_by_it(
     with OpenCall(ours, "undo", {}, "write", call_id="u") as undo:
         undo.announce()
         with (
-            workspace.attachment.lock.hold(workspace.attachment.undo_lock),
+            workspace.attachment.stored.lock.hold(workspace.attachment.undo_lock),
             pytest.raises(Conflict, match="not one that another program reports"),
         ):
             foreign.end_call("u")

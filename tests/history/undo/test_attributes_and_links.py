@@ -152,7 +152,7 @@ class Player:
     def check(self) -> None:
         """The log says of every file what the system says."""
         names: dict[int, set[str]] = {}
-        tree = self.workspace.attachment.projections.tree()
+        tree = self.workspace.attachment.stored.tables.tree()
         for path, state in tree.items():
             if state.group is not None:
                 names.setdefault(state.group, set()).add(path)

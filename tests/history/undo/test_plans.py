@@ -134,7 +134,7 @@ def test_an_unrecorded_file_where_one_comes_back_stops_the_plan(
     with pytest.raises(Conflict):
         workspace.carry_out(plan)
     assert tree_of(root) == before
-    tools = [call.tool for call in workspace.attachment.projections.calls(CallFilter(limit=None))]
+    tools = [call.tool for call in workspace.attachment.stored.tables.calls(CallFilter(limit=None))]
     assert tools == ["delete_file"]
 
 
@@ -348,7 +348,7 @@ def test_a_call_that_may_have_changed_many_paths_is_read_once_for_a_plan(
         for n in range(paths):
             (root / f"made{n}").touch()
     numbers = [call.seq or 0 for call in workspace.timeline.calls()]
-    kind = type(workspace.attachment.projections)
+    kind = type(workspace.attachment.stored.tables)
     read, asked = kind.call_at, list[int]()
 
     def call_at(self: Any, seq: int) -> Any:

@@ -36,7 +36,7 @@ def roll_back(workspace: AuditedWorkspace, point: str) -> UndoResult:
 
 def owners(workspace: AuditedWorkspace, path: str) -> list[tuple[str | None, set[str]]]:
     """Whose each change of a path is: of an undo, or of the calls that may have made it."""
-    calls = workspace.attachment.projections
+    calls = workspace.attachment.stored.tables
     return [
         (
             one.origin,

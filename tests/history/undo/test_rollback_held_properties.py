@@ -139,7 +139,7 @@ def go_back(workspace: AuditedWorkspace, point: int) -> bool:
 
 def states(workspace: AuditedWorkspace) -> Iterator[FileState]:
     """All that is on record of any file."""
-    for one in workspace.attachment.projections.changes():
+    for one in workspace.attachment.stored.tables.changes():
         yield from filter(None, (one.change.before, one.change.after))
     for event in workspace.log.read():
         if isinstance(event.fact, ContentFound):
@@ -154,8 +154,8 @@ def contents(workspace: AuditedWorkspace) -> dict[str, bytes]:
 
 def owners(workspace: AuditedWorkspace, path: str) -> set[str]:
     """The calls that may have made the last change of a path."""
-    [*_, last] = workspace.attachment.projections.changes(paths=[path])
-    calls = workspace.attachment.projections
+    [*_, last] = workspace.attachment.stored.tables.changes(paths=[path])
+    calls = workspace.attachment.stored.tables
     return {calls.call_at(seq).call_id for seq in last.causes or (last.requested or 0,) if seq}
 
 

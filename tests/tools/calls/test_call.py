@@ -456,7 +456,7 @@ def test_nothing_with_an_effect_runs_when_the_log_cannot_be_written(
 
     before = bench.tree()
     with monkeypatch.context() as patch:
-        patch.setattr(type(bench.session.writer.attachment.log), "append", full)
+        patch.setattr(type(bench.session.writer.attachment.stored.log), "append", full)
         for tool, arguments in (
             ("write_file", {"path": "x", "content": ""}),
             ("delete_file", {"path": "notes.txt"}),

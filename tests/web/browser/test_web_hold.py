@@ -126,7 +126,7 @@ def test_one_press_holds_and_goes_back_while_a_call_is_open(
         foreign.begin_call("c2", "Bash", {})
     (recorded.root / "later").touch()
     foreign.end_call("c1")
-    [*_, last] = recorded.workspace.attachment.projections.changes(paths=["later"])
+    [*_, last] = recorded.workspace.attachment.stored.tables.changes(paths=["later"])
     assert last.call_id == "c1"
 
 
