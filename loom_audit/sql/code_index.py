@@ -62,7 +62,7 @@ LIMIT :limit
 class SqlCodeIndex:
     """A `ports.CodeIndex` in one file. Anything else in the file is taken for an empty index.
 
-    Never synced: what a power cut leaves is either whole or made anew.
+    The file is never synced: what a power cut leaves is either whole or made anew.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -70,11 +70,14 @@ class SqlCodeIndex:
         self._mutex = threading.Lock()
 
     def head(self) -> int:
+        """The seq that the listing is of; 0 for a new file."""
         return self._do(lambda db: int(db.execute("SELECT seq FROM head").fetchone()[0]))
 
     def update_listing(
         self, changes: Mapping[str, BlobId | None], *, after: int, head: int
     ) -> None:
+        """Change the listing, and forget contents that no path has any more, as one transaction."""
+
         def step(db: Any) -> None:
             if after == 0:
                 db.execute("DELETE FROM file")
@@ -104,15 +107,19 @@ class SqlCodeIndex:
             db.execute("DELETE FROM content WHERE id = ?", (content,))
 
     def unread(self, limit: int) -> Sequence[tuple[BlobId, str]]:
+        """The listed contents without a row, with their languages; at most `limit`."""
         query = f"SELECT blob, language {_UNREAD} ORDER BY blob, language LIMIT ?"
         rows = self._do(lambda db: db.execute(query, (limit,)).fetchall())
         return [(BlobId(blob), language) for blob, language in rows]
 
     def count_unread(self) -> int:
+        """How many listed contents have no row."""
         query = f"SELECT count(*) {_UNREAD}"
         return self._do(lambda db: int(db.execute(query).fetchone()[0]))
 
     def add_contents(self, contents: Sequence[ReadCode]) -> None:
+        """Add definitions and pieces of text of contents, as one transaction."""
+
         def step(db: Any) -> None:
             for content in contents:
                 _learn(db, content)
@@ -120,6 +127,7 @@ class SqlCodeIndex:
         self._do(step)
 
     def symbols(self, words: Sequence[str], below: str, limit: int) -> Sequence[FoundCode]:
+        """The definitions whose names hold all the words, in any case of letters."""
         lowered = [word.lower() for word in words]
         holds = " AND ".join(
             f"instr(lower(symbol.name), :word{n}) > 0" for n in range(len(lowered))
@@ -130,6 +138,7 @@ class SqlCodeIndex:
         return [FoundCode(unpack_path(path), *rest) for path, *rest in rows]
 
     def text(self, words: Sequence[str], below: str, limit: int) -> Sequence[FoundCode]:
+        """The pieces that hold all the words, by the rank of SQLite's full-text index (FTS5)."""
         wanted = " ".join(f'"{word}"' for word in words) + "*"
         values = {"wanted": wanted, "limit": limit, **_range(below)}
         rows = self._do(lambda db: db.execute(_TEXT, values).fetchall())

@@ -79,7 +79,7 @@ Without them SQLite takes a log for ten rows, and reads it whole to find one cal
 
 
 def schema_sql() -> str:
-    """The whole file."""
+    """The whole text of `schema.sql`."""
     return _HEADING + "".join(f"\n{sql};\n" for sql in _statements())
 
 

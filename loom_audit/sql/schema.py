@@ -49,7 +49,7 @@ def create_all(connection: Connection) -> None:
 
 
 def revision(connection: Connection) -> str | None:
-    """The revision the store is at; None for an empty database or one that is not a store.
+    """The revision of a store; None for an empty database or one that is not a store.
 
     Of several, which verifying finds, ours where it is among them.
     """
@@ -66,27 +66,27 @@ def is_empty(connection: Connection) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None
 
 
-def check_revision(found: str | None, path: str) -> bool:
+def check_revision(stored: str | None, path: str) -> bool:
     """Whether the store is up to date. AuditUnavailable when it is newer, or no store."""
-    if found == REVISION:
+    if stored == REVISION:
         return True
-    if found is None:
+    if stored is None:
         raise AuditUnavailable(
             f"{path} is not a store of loom-audit",
             hint="Name another file with --store or LOOM_AUDIT_STORE.",
             details={"cause": "other"},
         )
-    if found not in OLDER:
+    if stored not in OLDER:
         raise AuditUnavailable(
-            f"The store is at revision {found}, newer than {REVISION}, the newest known here",
+            f"The store is at revision {stored}, newer than {REVISION}, the newest known here",
             hint="Upgrade loom-audit; nothing was changed.",
-            details={"cause": "newer", "revision": found, "known": REVISION},
+            details={"cause": "newer", "revision": stored, "known": REVISION},
         )
     return False
 
 
 def check_triggers(connection: Connection) -> None:
-    """Corrupt when an append-only trigger is missing or is not ours."""
+    """Raise Corrupt when an append-only trigger is missing or is not ours."""
     rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
     there = {str(name): str(sql) for name, sql in rows}
     wrong = [name for name, sql in triggers().items() if there.get(name) != sql]
@@ -99,7 +99,7 @@ def check_triggers(connection: Connection) -> None:
 
 
 def structure(raw: Any) -> dict[str, Any]:
-    """What a database is made of, by type and name, in words that no version of SQLite changes.
+    """The tables, indexes and triggers of a database, in words that no version of SQLite changes.
 
     SQLite's own tables and those inside the full-text index are left out. `raw` is a driver's
     connection.
@@ -120,12 +120,12 @@ def structure(raw: Any) -> dict[str, Any]:
     return found
 
 
-def structure_differences(found: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
-    """How the shape of a store differs from that of one just made."""
-    for name in sorted({*found, *made}):
+def structure_differences(stored: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence for each way in which a store differs from one just made."""
+    for name in sorted({*stored, *made}):
         if name not in made:
             yield f"the {name} is not ours"
-        elif name not in found:
+        elif name not in stored:
             yield f"the {name} is missing"
-        elif found[name] != made[name]:
+        elif stored[name] != made[name]:
             yield f"the {name} is not as it was made"

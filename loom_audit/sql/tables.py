@@ -111,6 +111,8 @@ class BlobRow(SQLModel, table=True):
 
 
 class BlobContentRow(SQLModel, table=True):
+    """The stored bytes of a content that is not a file."""
+
     __tablename__ = "blob_content"
     blob: int = Field(primary_key=True, sa_type=BIG, foreign_key="blob.number")
     content: bytes = Field(sa_type=BYTES)
@@ -247,6 +249,8 @@ class RevertRow(SQLModel, table=True):
 
 
 class PathRow(SQLModel, table=True):
+    """The number of a path in a log."""
+
     __tablename__ = "path"
     __table_args__ = (Index("path_name", "log", "path", unique=True),)
     number: int | None = Field(default=None, primary_key=True, sa_type=BIG)
@@ -361,6 +365,8 @@ class KeyframeRow(SQLModel, table=True):
 
 
 class CheckpointRow(SQLModel, table=True):
+    """A mark of a name; `point` is the seq that it names."""
+
     __tablename__ = "checkpoint"
     log: int = Field(primary_key=True, sa_type=BIG)
     seq: int = Field(primary_key=True, sa_type=BIG)

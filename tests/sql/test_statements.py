@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_audit.sql.ground.conditions import MANY, Where, chunks, in_list
+from loom_audit.sql.ground.conditions import MANY, Where, chunks, in_values
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.statements import prepare, translate
 
@@ -123,13 +123,13 @@ def test_a_list_of_any_length_is_found_in_parts(numbers: list[int]) -> None:
     raw.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(1_000)])
     found = []
     for some in chunks(numbers):
-        listed, values = in_list("n", some)
+        listed, values = in_values("n", some)
         found += prepare(f"SELECT n FROM t WHERE n IN ({listed})").rows(Connection(raw), **values)
     raw.close()
     assert {n for (n,) in found} == {n for n in numbers if n < 1_000}
 
 
 def test_few_statements_serve_lists_of_all_lengths() -> None:
-    assert len({in_list("n", range(length))[0] for length in range(MANY + 1)}) == 11
+    assert len({in_values("n", range(length))[0] for length in range(MANY + 1)}) == 11
     with pytest.raises(ValueError, match="chunks"):
-        in_list("n", range(MANY + 1))
+        in_values("n", range(MANY + 1))

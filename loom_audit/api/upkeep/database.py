@@ -34,4 +34,4 @@ def salvage(file: Path, to: Path, *, report: Report | None = None) -> Salvaged:
     Conflict when that is not empty; StorageFailed when nothing can be read at all, or the
     folder cannot be written. The store is only read.
     """
-    return salvage_file(str(file), str(to), report=report)
+    return salvage_file(str(file), str(to), progress=report)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from loom_audit.sql.ground.conditions import chunks, in_list
+from loom_audit.sql.ground.conditions import chunks, in_values
 from loom_audit.sql.ground.connection import Connection, Row
 from loom_audit.sql.ground.connections import Connections
 from loom_audit.sql.ground.statements import prepare
@@ -13,8 +13,8 @@ from loom_audit.sql.ground.statements import prepare
 _SMALL = 32 * 1024
 """Most stored bytes of a row that is read together with others."""
 
-_MAX_HELD = 8 * 1024 * 1024
-"""When so many stored bytes are held, further bases are left to be read one by one."""
+_MAX_LOADED = 8 * 1024 * 1024
+"""When so many stored bytes are loaded, further bases are left to be read one by one."""
 
 _MANY_WITH_BASES = 128
 """How many contents are read together."""
@@ -37,11 +37,11 @@ INSERT_ABSENT = prepare(
 )
 """Gives a content that is named a row, as absent where it is not in the store."""
 
-_ENTRY = prepare(
+_STORED = prepare(
     "SELECT b.number, b.size, b.stored, b.encoding, base.sha256, b.version, b.large "
     "FROM blob b LEFT JOIN blob base ON base.number = b.base WHERE b.sha256 = :sha256"
 )
-_ENTRIES = (
+_STORED_WITH_BYTES = (
     "SELECT b.sha256, b.size, b.stored, b.encoding, base.sha256, b.version, b.large, b.number, "
     f"CASE WHEN b.large = 0 AND b.stored <= {_SMALL} THEN CAST(c.content AS BLOB) END "
     "FROM blob b LEFT JOIN blob base ON base.number = b.base "
@@ -52,8 +52,8 @@ _PRESENT = "SELECT sha256 FROM blob WHERE encoding <> 'absent' AND sha256 IN ({l
 _CONTENT = prepare("SELECT CAST(content AS BLOB) FROM blob_content WHERE blob = :blob")
 
 
-class BlobEntry(Struct, frozen=True):
-    """How one content is stored; `content` are its stored bytes while it is staged."""
+class StoredBlob(Struct, frozen=True):
+    """How one content is stored; `content` are its stored bytes while it is staged, or loaded."""
 
     sha256: bytes
     size: int
@@ -66,39 +66,39 @@ class BlobEntry(Struct, frozen=True):
     content: bytes | None = None
 
 
-NO_ENTRIES: Mapping[bytes, BlobEntry] = {}
+NO_BLOBS: Mapping[bytes, StoredBlob] = {}
 
 
-def insert(connection: Connection, entries: Sequence[BlobEntry]) -> None:
-    """Insert them within the caller's transaction; those that are there already stay."""
-    rows = [{**asdict(entry), "large": int(entry.large)} for entry in entries]
+def insert(connection: Connection, blobs: Sequence[StoredBlob]) -> None:
+    """Insert contents within the caller's transaction; those that are there already stay."""
+    rows = [{**asdict(blob), "large": int(blob.large)} for blob in blobs]
     _INSERT.run_many(connection, rows)
     _INSERT_CONTENT.run_many(connection, [row for row in rows if not row["large"]])
 
 
-def load_entry(connections: Connections, digest: bytes) -> BlobEntry | None:
+def load_stored(connections: Connections, digest: bytes) -> StoredBlob | None:
     """How a durable content is stored; None when it is not in the store."""
-    rows = connections.rows(_ENTRY, sha256=digest)
+    rows = connections.rows(_STORED, sha256=digest)
     if not rows or rows[0][3] == "absent":
         return None
     number, size, stored, encoding, base, version, large = rows[0]
-    return BlobEntry(digest, size, stored, encoding, base, version, bool(large), number)
+    return StoredBlob(digest, size, stored, encoding, base, version, bool(large), number)
 
 
-def load_with_bases(connections: Connections, digests: Iterable[bytes]) -> dict[bytes, BlobEntry]:
-    """The durable ones of these and their bases, with their stored bytes while these are few."""
-    found: dict[bytes, BlobEntry] = {}
+def load_with_bases(connections: Connections, digests: Iterable[bytes]) -> dict[bytes, StoredBlob]:
+    """The durable ones of these with their bases, and their bytes while these are few."""
+    found: dict[bytes, StoredBlob] = {}
     wanted = set(digests)
-    held = 0
-    while wanted and held < _MAX_HELD:
+    loaded = 0
+    while wanted and loaded < _MAX_LOADED:
         some = sorted(wanted)[:_MANY_WITH_BASES]
         wanted.difference_update(some)
-        for row in _rows_of(connections, _ENTRIES, some):
+        for row in _rows_of(connections, _STORED_WITH_BYTES, some):
             sha256, size, stored, encoding, base, version, large, number, content = row
-            found[sha256] = BlobEntry(
+            found[sha256] = StoredBlob(
                 sha256, size, stored, encoding, base, version, bool(large), number, content
             )
-            held += len(content or b"")
+            loaded += len(content or b"")
             if base is not None and base not in found:
                 wanted.add(base)
     return found
@@ -119,5 +119,5 @@ def present(connections: Connections, digests: Sequence[bytes]) -> set[bytes]:
 
 
 def _rows_of(connections: Connections, sql: str, digests: Sequence[bytes]) -> list[Row]:
-    listed, values = in_list("n", digests)
+    listed, values = in_values("n", digests)
     return connections.rows(prepare(sql.format(listed=listed)), **values)

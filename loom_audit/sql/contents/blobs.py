@@ -11,7 +11,7 @@ from typing import BinaryIO
 from loom_audit.errors import Corrupt, InvalidArguments, NotFound
 from loom_audit.model.files import BlobId
 from loom_audit.sql.contents import blob_rows
-from loom_audit.sql.contents.blob_rows import NO_ENTRIES, BlobEntry, load_with_bases
+from loom_audit.sql.contents.blob_rows import NO_BLOBS, StoredBlob, load_with_bases
 from loom_audit.sql.contents.encodings import (
     MAX_DELTA,
     compress,
@@ -43,8 +43,8 @@ class SqlBlobStore:
     """Contents in a store's database, and beside it where they are large.
 
     A new version of a content is kept as a delta against an earlier one of its line, as
-    `base_version` says. What was put and was durable already is not looked up again until the next
-    append.
+    `base_version` says. A content that was put and was durable already is not looked up again until
+    the next append.
     """
 
     def __init__(self, connections: Connections, folder: str) -> None:
@@ -52,8 +52,8 @@ class SqlBlobStore:
         self._large = LargeObjects(folder)
         self._lock = threading.RLock()
         self._packer = compressor()
-        self._staged: dict[bytes, BlobEntry] = {}
-        self._put_again: dict[bytes, BlobEntry] = {}
+        self._staged: dict[bytes, StoredBlob] = {}
+        self._put_again: dict[bytes, StoredBlob] = {}
         self._pending = 0
         self._cache: OrderedDict[bytes, bytes] = OrderedDict()
         self._cached_bytes = 0
@@ -61,12 +61,12 @@ class SqlBlobStore:
     # --- the port -------------------------------------------------------------------------
 
     def put(self, content: bytes | BinaryIO, *, similar_to: BlobId | None = None) -> BlobId:
-        """Keep the content until the next append makes it durable (files: at once)."""
+        """Keep the content until the next append makes it durable; a large one at once."""
         head, rest = _read_head(content)
         if rest is not None:
             digest, size, stored = self._large.write(_chunks(head, rest))
             if self._find(digest) is None:
-                self._stage(BlobEntry(digest, size, stored, "zstd", large=True))
+                self._stage(StoredBlob(digest, size, stored, "zstd", large=True))
             return BlobId(digest.hex())
         digest = sha256(head).digest()
         known = self._find(digest)
@@ -78,30 +78,30 @@ class SqlBlobStore:
         return BlobId(digest.hex())
 
     def get(self, blob: BlobId) -> bytes:
-        """The whole content, checked against its hash."""
+        """The whole content, checked against its hash. NotFound, Corrupt."""
         digest = _digest(blob)
-        entry = self._entry(digest)
-        if entry.large:
-            with self._large.open(digest, entry.size) as stream:
+        row = self._row(digest)
+        if row.large:
+            with self._large.open(digest, row.size) as stream:
                 return stream.read()
-        return self._read(entry)
+        return self._read(row)
 
     def get_many(self, blobs: Sequence[BlobId]) -> dict[BlobId, bytes]:
-        """Those that lie in rows, durable and whole, by a few statements for all."""
+        """The contents that lie in rows, durable and whole, by a few statements for all."""
         links = load_with_bases(self._connections, [_digest(blob) for blob in blobs])
         found = {}
         for blob in blobs:
-            entry = links.get(bytes.fromhex(blob))
-            if entry is not None and not entry.large:
+            row = links.get(bytes.fromhex(blob))
+            if row is not None and not row.large:
                 with suppress(Corrupt, NotFound):  # `get` says which
-                    found[blob] = self._read(entry, links)
+                    found[blob] = self._read(row, links)
         return found
 
     def open(self, blob: BlobId) -> BinaryIO:
-        """The content as a stream; large ones are checked when read to the end."""
+        """The content as a stream; a large one is checked at its end. NotFound, Corrupt."""
         digest = _digest(blob)
-        entry = self._entry(digest)
-        return self._large.open(digest, entry.size) if entry.large else BytesIO(self.get(blob))
+        row = self._row(digest)
+        return self._large.open(digest, row.size) if row.large else BytesIO(self.get(blob))
 
     def __contains__(self, blob: object) -> bool:
         if not isinstance(blob, str):
@@ -109,7 +109,7 @@ class SqlBlobStore:
         return self._find(_digest(BlobId(blob))) is not None
 
     def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
-        """Those whose content is not here."""
+        """The blobs whose content is neither staged nor durable."""
         wanted = {_digest(blob): blob for blob in blobs}
         with self._lock:
             rest = sorted(wanted.keys() - self._staged.keys() - self._put_again.keys())
@@ -117,8 +117,8 @@ class SqlBlobStore:
         return {wanted[digest] for digest in rest if digest not in found}
 
     def size(self, blob: BlobId) -> int:
-        """Bytes of the content."""
-        return self._entry(_digest(blob)).size
+        """Bytes of the content. NotFound when it is not stored."""
+        return self._row(_digest(blob)).size
 
     def pending_bytes(self) -> int:
         """Stored bytes that wait in memory for the next append."""
@@ -126,106 +126,106 @@ class SqlBlobStore:
 
     # --- for the log's transaction --------------------------------------------------------
 
-    def staged_entries(self) -> tuple[BlobEntry, ...]:
-        """What waits to be written, bases before what leans on them."""
+    def staged(self) -> tuple[StoredBlob, ...]:
+        """The contents that wait to be written, bases before the deltas against them."""
         with self._lock:
             return tuple(self._staged.values())
 
-    def forget_staged(self, entries: Sequence[BlobEntry]) -> None:
-        """They are durable now: let go of them."""
+    def forget_staged(self, written: Sequence[StoredBlob]) -> None:
+        """Let go of contents that are durable now."""
         with self._lock:
             self._put_again.clear()
-            for entry in entries:
-                if self._staged.pop(entry.sha256, None) is not None:
-                    self._pending -= len(entry.content or b"")
+            for row in written:
+                if self._staged.pop(row.sha256, None) is not None:
+                    self._pending -= len(row.content or b"")
 
     # --- storing --------------------------------------------------------------------------
 
-    def _stage(self, entry: BlobEntry) -> None:
+    def _stage(self, row: StoredBlob) -> None:
         with self._lock:
-            if entry.sha256 not in self._staged:
-                self._staged[entry.sha256] = entry
-                self._pending += len(entry.content or b"")
+            if row.sha256 not in self._staged:
+                self._staged[row.sha256] = row
+                self._pending += len(row.content or b"")
 
-    def _encode(self, digest: bytes, content: bytes, similar_to: BlobId | None) -> BlobEntry:
+    def _encode(self, digest: bytes, content: bytes, similar_to: BlobId | None) -> StoredBlob:
         base = self._base(similar_to) if similar_to and len(content) >= MIN_BASE else None
         if base is not None:
             against, old, version = base
             delta = compress_delta(content, old)
             small = len(delta) <= INLINE_BYTES
             if small and len(delta) * _CLEARLY_SMALLER < len(content):
-                return _delta_entry(digest, content, delta, against, version)
+                return _delta_row(digest, content, delta, against, version)
             encoding, packed = compress(content, self._packer)
             if small and len(delta) < len(packed):
-                return _delta_entry(digest, content, delta, against, version)
+                return _delta_row(digest, content, delta, against, version)
         else:
             encoding, packed = compress(content, self._packer)
         if len(packed) > INLINE_BYTES:
             _, size, stored = self._large.write(iter([content]))
-            return BlobEntry(digest, size, stored, "zstd", large=True)
-        return BlobEntry(digest, len(content), len(packed), encoding, content=packed)
+            return StoredBlob(digest, size, stored, "zstd", large=True)
+        return StoredBlob(digest, len(content), len(packed), encoding, content=packed)
 
-    def _base(self, similar_to: BlobId) -> tuple[BlobEntry, bytes, int] | None:
+    def _base(self, similar_to: BlobId) -> tuple[StoredBlob, bytes, int] | None:
         """What a new version is stored against, its content, and the version's number."""
         digest = _digest(similar_to)
-        entry = self._put_again.get(digest) or self._find(digest)
-        if entry is None or not MIN_BASE <= entry.size <= MAX_DELTA:
+        row = self._put_again.get(digest) or self._find(digest)
+        if row is None or not MIN_BASE <= row.size <= MAX_DELTA:
             return None
-        version = entry.version + 1
+        version = row.version + 1
         wanted = base_version(version)
         try:
-            while entry.version > wanted and entry.base is not None:
-                entry = self._entry(entry.base)
-            if entry.version != wanted or _decode_count(version) > MAX_CHAIN:
+            while row.version > wanted and row.base is not None:
+                row = self._row(row.base)
+            if row.version != wanted or _decode_count(version) > MAX_CHAIN:
                 return None
-            return entry, self._read(entry), version
+            return row, self._read(row), version
         except (Corrupt, NotFound):
             # nothing new is to lean on what is damaged
             return None
 
     # --- reading --------------------------------------------------------------------------
 
-    def _entry(self, digest: bytes) -> BlobEntry:
-        entry = self._find(digest)
-        if entry is None:
+    def _row(self, digest: bytes) -> StoredBlob:
+        row = self._find(digest)
+        if row is None:
             raise NotFound(
                 f"The content {digest.hex()} is not in the store",
                 hint="It was recorded by its hash only, or erased.",
                 details={"blob": digest.hex()},
             )
-        return entry
+        return row
 
-    def _find(self, digest: bytes) -> BlobEntry | None:
+    def _find(self, digest: bytes) -> StoredBlob | None:
         with self._lock:
             staged = self._staged.get(digest)
             if staged is not None:
                 return staged
-            return blob_rows.load_entry(self._connections, digest)
+            return blob_rows.load_stored(self._connections, digest)
 
-    def _read(self, entry: BlobEntry, links: Mapping[bytes, BlobEntry] = NO_ENTRIES) -> bytes:
+    def _read(self, row: StoredBlob, links: Mapping[bytes, StoredBlob] = NO_BLOBS) -> bytes:
         """The content, checked; large ones whole. Corrupt names it."""
         try:
-            content = self._decode_chain(entry, links)
-            if sha256(content).digest() != entry.sha256:
+            content = self._decode_chain(row, links)
+            if sha256(content).digest() != row.sha256:
                 raise Corrupt("it does not match its hash")
         except Corrupt as error:
-            blob = entry.sha256.hex()
+            blob = row.sha256.hex()
             raise Corrupt(
                 f"The content {blob} is damaged: {error.message}",
                 hint="Run `loom-audit verify` to see what else is.",
                 details={"blob": blob},
             ) from error
-        self._cache_put(entry.sha256, content)
+        self._cache_put(row.sha256, content)
         return content
 
-    def _decode_chain(self, entry: BlobEntry, links: Mapping[bytes, BlobEntry]) -> bytes:
-        chain = [entry]
-        content = self._cache_lookup(entry.sha256)
+    def _decode_chain(self, row: StoredBlob, links: Mapping[bytes, StoredBlob]) -> bytes:
+        chain = [row]
+        content = self._cache_lookup(row.sha256)
         while content is None and chain[-1].base is not None:
             if len(chain) > MAX_CHAIN:
                 raise Corrupt("its deltas go in a circle")
             base = chain[-1].base
-            chain.append(links.get(base) or self._entry(base))
+            chain.append(links.get(base) or self._row(base))
             content = self._cache_lookup(chain[-1].sha256)
         if content is not None:
             chain.pop()
@@ -239,12 +239,12 @@ class SqlBlobStore:
             raise Corrupt("its deltas lead nowhere")
         return content
 
-    def _bytes(self, entry: BlobEntry) -> bytes:
-        if entry.content is not None:
-            return entry.content
-        content = blob_rows.load_content(self._connections, entry.number)
+    def _bytes(self, row: StoredBlob) -> bytes:
+        if row.content is not None:
+            return row.content
+        content = blob_rows.load_content(self._connections, row.number)
         if content is None:
-            raise Corrupt(f"the stored bytes of {entry.sha256.hex()} are gone")
+            raise Corrupt(f"the stored bytes of {row.sha256.hex()} are gone")
         return content
 
     def _cache_lookup(self, digest: bytes) -> bytes | None:
@@ -267,10 +267,11 @@ class SqlBlobStore:
 
 
 def base_version(version: int) -> int:
-    """The version of a line that this one is stored against: v - 16**n, n as large as fits.
+    """The version of a line that a version is stored against: v - 16**n, n as large as fits.
 
     Fifteen of sixteen are stored against the one before, which makes the shortest deltas; the
-    rest go further back. So version v takes as many decodes as its base-16 digits add up to.
+    rest go further back, as in a skip list. So version v takes as many decodes as its base-16
+    digits add up to: 60 at most below version 16**4.
     """
     step = 1
     while version % (step * RADIX) == 0:
@@ -282,10 +283,10 @@ def _decode_count(version: int) -> int:
     return sum(int(digit, RADIX) for digit in f"{version:x}")
 
 
-def _delta_entry(
-    digest: bytes, content: bytes, delta: bytes, base: BlobEntry, version: int
-) -> BlobEntry:
-    return BlobEntry(
+def _delta_row(
+    digest: bytes, content: bytes, delta: bytes, base: StoredBlob, version: int
+) -> StoredBlob:
+    return StoredBlob(
         digest, len(content), len(delta), "zstd-delta", base.sha256, version, content=delta
     )
 

@@ -1,4 +1,8 @@
-"""How contents are encoded: raw, zstd, or zstd with an earlier content as prefix."""
+"""How contents are encoded: raw, zstd (RFC 8878), or zstd with an earlier content as prefix.
+
+A prefix is what `zstd --patch-from` uses: the earlier content is taken for what came before the new
+one, so that what both have in common is copied from there. It is needed again to decode.
+"""
 
 from collections.abc import Mapping
 
@@ -24,7 +28,7 @@ _LONG = 1 << 20
 
 
 def compressor() -> ZstdCompressor:
-    """What `compress` works with; keeping one spares its making, half the work on small contents.
+    """A compressor for `compress`; keeping one spares its making, half the work on small contents.
 
     Usable from any thread: each content is one call, and calls wait for each other.
     """
@@ -38,7 +42,11 @@ def compress(content: bytes, packer: ZstdCompressor | None = None) -> tuple[str,
 
 
 def compress_delta(content: bytes, base: bytes) -> bytes:
-    """The content against a base, both of which must fit into the window together."""
+    """The content as one zstd frame with a base as its prefix.
+
+    Both must fit into the window together, or nothing could be copied from the base's beginning;
+    past 1 MiB matches at long distances are looked for, too.
+    """
     window = max(_MIN_WINDOW_LOG, min(_MAX_WINDOW_LOG, (len(content) + len(base)).bit_length()))
     options: Mapping[int, int] = {
         CompressionParameter.compression_level: LEVEL,
@@ -51,7 +59,7 @@ def compress_delta(content: bytes, base: bytes) -> bytes:
 
 
 def decompress(encoding: str, stored: bytes, size: int, base: bytes | None) -> bytes:
-    """The content, which is to be `size` bytes. Corrupt when it cannot be had from these."""
+    """The content, which is to be `size` bytes long. Corrupt when these bytes do not give it."""
     if encoding == "raw" and len(stored) == size:
         return stored
     if not isinstance(size, int) or not 0 <= size <= _MAX_SIZE:

@@ -38,12 +38,12 @@ class LargeObjects:
         self.folder = folder
 
     def path(self, digest: bytes) -> str:
-        """Where the content of this SHA-256 lies."""
+        """The path of the file of this SHA-256, whether it is there or not."""
         name = digest.hex()
         return os.path.join(self.folder, name[:2], name[2:])
 
     def write(self, content: Iterator[bytes]) -> tuple[bytes, int, int]:
-        """Keep the content; its SHA-256, its size and how many bytes are stored.
+        """Write a content into a file of its own; its SHA-256, its size, how many bytes are stored.
 
         AuditUnavailable when it cannot be written; then nothing is left behind.
         """
@@ -68,8 +68,9 @@ class LargeObjects:
         return digest, size, stored
 
     def open(self, digest: bytes, size: int) -> BinaryIO:
-        """The content as a stream; Corrupt when its file is gone, or when, read to the end, it is
-        not what it should be.
+        """The content as a stream, which raises Corrupt at its end when it is not what was hashed.
+
+        Corrupt when its file is gone or is none, StorageFailed when it cannot be read.
         """
         try:
             # non-blocking, in case that somebody put a pipe there
@@ -109,7 +110,7 @@ class _CheckedStream(RawIOBase):
     def __init__(self, descriptor: int, digest: bytes, size: int) -> None:
         self._file = FileIO(descriptor)
         self._digest = digest
-        self._left = size
+        self._remaining = size
         self._hashed = hashlib.sha256()
         self._unpacker = ZstdDecompressor(
             options={DecompressionParameter.window_log_max: _WINDOW_LOG}
@@ -124,8 +125,8 @@ class _CheckedStream(RawIOBase):
             view[: len(data)] = data
         if data:
             self._hashed.update(data)
-            self._left -= len(data)
-        elif self._left or self._hashed.digest() != self._digest:
+            self._remaining -= len(data)
+        elif self._remaining or self._hashed.digest() != self._digest:
             raise self._corrupt("does not match its hash")
         return len(data)
 
@@ -136,7 +137,7 @@ class _CheckedStream(RawIOBase):
                 if not more and self._unpacker.needs_input:
                     raise self._corrupt("ends too early")
                 data = self._unpacker.decompress(more, limit)
-                if len(data) > self._left:
+                if len(data) > self._remaining:
                     raise self._corrupt("is longer than it should be")
                 if data:
                     return data

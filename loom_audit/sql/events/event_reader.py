@@ -26,21 +26,21 @@ _SPAN_OF_CALL = prepare(
     "FROM call c LEFT JOIN session s ON s.log = c.log AND s.number = c.session "
     "WHERE c.log = :log AND c.call_id = :call_id"
 )
-_LAST_REPORT = prepare(
+_LAST_REPORTED = prepare(
     "SELECT max(seq) FROM event WHERE log = :log AND seq > :finished AND seq <= :last "
     "AND kind = :kind"
 )
 
 
 def remaining_window(window: EventFilter, last: int) -> EventFilter:
-    """What is left of a window when the event `last` was the last one read."""
+    """The window of a filter without the events up to `last`, which was the last one read."""
     if window.newest_first:
         return replace(window, before=last)
     return replace(window, after=last)
 
 
 class EventReader:
-    """Turns rows of one log into events."""
+    """Reads rows of one log as events, each checked."""
 
     def __init__(self, log: str, number: int, blobs: BlobStore) -> None:
         self._log = log
@@ -48,7 +48,7 @@ class EventReader:
         self._blobs = blobs
 
     def narrow(self, connection: Connection, filter: EventFilter) -> EventFilter:
-        """The filter with bounds from the projections, for what only the envelope tells."""
+        """A filter whose bounds are those of its session and call in the projections."""
         first, last = filter.after + 1, filter.before
         spans: list[tuple[int, int]] = []
         if filter.session:
@@ -74,7 +74,7 @@ class EventReader:
             last = min(last, filter.before - 1)
         if last <= finished or (filter.kinds and kind not in filter.kinds):
             return finished
-        row = _LAST_REPORT.first(
+        row = _LAST_REPORTED.first(
             connection, log=self._number, finished=finished, last=last, kind=kind
         )
         return finished if row is None or row[0] is None else int(row[0])
@@ -113,7 +113,7 @@ class EventReader:
             window = remaining_window(window, seqs[-1])
 
     def load(self, connection: Connection, seqs: Sequence[int]) -> Sequence[Event]:
-        """The events of these seqs."""
+        """The events of these seqs, in their order. Corrupt names the event."""
         return self.decode(connection, self._leaves(connection, seqs))
 
     def _leaves(self, connection: Connection, seqs: Sequence[int]) -> list[tuple[int, bytes]]:
@@ -127,15 +127,15 @@ class EventReader:
     def decode(
         self, connection: Connection, leaves: Sequence[tuple[int, bytes]]
     ) -> Sequence[Event]:
-        """The events of these leaves, by their seqs; all that belongs to them is checked."""
+        """The events of these leaves, in their order; payloads and intentions are checked."""
         if not leaves:
             return []
         intended = {seq: intention_of(leaf) for seq, leaf in leaves}
         more = {seq for seq in intended.values() if seq is not None} - intended.keys()
         read = [*leaves, *self._leaves(connection, sorted(more))]
-        parts = event_rows.load_payloads(connection, self._number, [seq for seq, _ in read])
+        payloads = event_rows.load_payloads(connection, self._number, [seq for seq, _ in read])
         stored = {
-            seq: event_rows.StoredEvent(self._log, seq, leaf, parts.get(seq, ()), self._blobs)
+            seq: event_rows.StoredEvent(self._log, seq, leaf, payloads.get(seq, ()), self._blobs)
             for seq, leaf in read
         }
         return [self._decoded(stored, seq, intended[seq]) for seq, _ in leaves]

@@ -17,7 +17,7 @@ from loom_audit.model.stored.manifest import Manifest
 from loom_audit.model.stored.merkle import leaf_hash
 from loom_audit.model.stored.payloads import Payload
 from loom_audit.ports import BlobStore
-from loom_audit.sql.ground.conditions import chunks, in_list
+from loom_audit.sql.ground.conditions import chunks, in_values
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.packing import pack, pack_id, pack_raw, unpack
 from loom_audit.sql.ground.statements import insert_into, prepare
@@ -44,7 +44,7 @@ _PAYLOADS = (
 
 
 def event_row(log: int, seq: int, id: str | None, encoded: EncodedEvent) -> dict[str, Any]:
-    """An event's row; `id` if one was given."""
+    """The columns of an event; `id` only where one was given."""
     return {
         "log": log,
         "seq": seq,
@@ -55,12 +55,12 @@ def event_row(log: int, seq: int, id: str | None, encoded: EncodedEvent) -> dict
     }
 
 
-Part = tuple[str, int, bytes, bytes | None, bytes | None]
+PayloadColumns = tuple[str, int, bytes, bytes | None, bytes | None]
 """A payload's role, number, salt, packed content or None, SHA-256 of its blob or None."""
 
 
 def payload_row(log: int, seq: int, payload: Payload, blobs: BlobStore) -> dict[str, Any]:
-    """A payload's row; what is too long for a row is put into the blob store."""
+    """The columns of a payload; a content too long for a row is put into the blob store."""
     row = {"log": log, "seq": seq, "role": payload.role, "n": payload.n, "salt": payload.salt}
     packed: bytes | None = None
     if payload.role == "keys":
@@ -82,7 +82,7 @@ def insert(
 
 
 def read_leaf(seq: int, packed: bytes, hashed: bytes) -> bytes:
-    """The leaf's exact bytes. Corrupt, naming the event, when they are not what was hashed."""
+    """The exact bytes of a leaf. Corrupt, naming the event, when they are not what was hashed."""
     try:
         leaf = unpack(packed, MAX_LEAF)
     except Corrupt as error:
@@ -101,11 +101,13 @@ def damage_error(seq: int, why: str) -> Corrupt:
     )
 
 
-def load_payloads(connection: Connection, log: int, seqs: Sequence[int]) -> dict[int, list[Part]]:
+def load_payloads(
+    connection: Connection, log: int, seqs: Sequence[int]
+) -> dict[int, list[PayloadColumns]]:
     """The payloads of these events by seq."""
-    found: dict[int, list[Part]] = {}
+    found: dict[int, list[PayloadColumns]] = {}
     for some in chunks(seqs):
-        listed, values = in_list("seq", some)
+        listed, values = in_values("seq", some)
         rows = prepare(_PAYLOADS.format(seqs=listed)).rows(connection, log=log, **values)
         for seq, *part in rows:
             found.setdefault(seq, []).append(tuple(part))
@@ -118,22 +120,30 @@ class StoredEvent:
     Corrupt, naming the event, for what is not as it was recorded.
     """
 
-    __slots__ = ("_blobs", "_parts", "envelope", "leaf", "seq")
+    __slots__ = ("_blobs", "_payloads", "envelope", "leaf", "seq")
 
     def __init__(
-        self, log_id: str, seq: int, leaf: bytes, parts: Iterable[Part], blobs: BlobStore
+        self,
+        log_id: str,
+        seq: int,
+        leaf: bytes,
+        payloads: Iterable[PayloadColumns],
+        blobs: BlobStore,
     ) -> None:
         self.seq = seq
         self.leaf = leaf
         self.envelope = read_envelope(leaf)
-        self._parts = parts
+        self._payloads = payloads
         self._blobs = blobs
         place = self.envelope.get("log"), self.envelope.get("seq")
         if place != (log_id, seq):
             raise damage_error(seq, f"its leaf says event {place[1]} of log {place[0]}")
 
     def decoded(self, intention: "StoredEvent | None" = None) -> Event:
-        """The event, its fact whole; its changes are those of the intention that it names."""
+        """The event with its whole fact; its changes are those of the intention that it names.
+
+        Corrupt when the intention is none of its call.
+        """
         payloads = self.payloads()
         manifest = self.manifest(payloads)
         if intention is not None:
@@ -145,21 +155,21 @@ class StoredEvent:
         return decode(self.leaf, payloads, manifest=manifest)
 
     def payloads(self) -> dict[tuple[str, int], bytes]:
-        """The bytes of its payloads, each the one on record."""
+        """The bytes of the payloads, each checked by the commitment in the leaf. Corrupt."""
         try:
-            return opened_payloads(self.envelope, self._stored_parts())
+            return opened_payloads(self.envelope, self._stored_payloads())
         except (Corrupt, KeyError, TypeError, ValueError) as error:
             raise damage_error(self.seq, str(error)) from error
 
     def manifest(self, payloads: Mapping[tuple[str, int], bytes]) -> Manifest | None:
-        """The manifest among its payloads, each content in it the one on record."""
+        """The manifest of the payloads, each content checked by its commitment. Corrupt."""
         try:
             return opened_manifest(self.envelope, payloads)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise damage_error(self.seq, f"its manifest: {error}") from error
 
-    def _stored_parts(self) -> Iterator[StoredPart]:
-        for role, n, salt, content, digest in self._parts:
+    def _stored_payloads(self) -> Iterator[StoredPart]:
+        for role, n, salt, content, digest in self._payloads:
             try:
                 if content is not None:
                     yield role, n, salt, unpack(content, MAX_INLINE_PAYLOAD)

@@ -1,4 +1,4 @@
-"""The Merkle tree of a log as it is stored: every eighth level, the rest is hashed when asked.
+"""The Merkle tree of a log (RFC 9162 section 2.1) as it is stored: every eighth level.
 
 A row of `tree_node` is a node of level 8, 16, … (what tlog-tiles calls a full tile), inserted
 once when its last leaf is. A node in between is hashed from at most 128 below it, so a proof
@@ -48,9 +48,9 @@ def leaf_hashes(connection: Connection, log: int, after: int, until: int) -> lis
 
 
 def stored_nodes(connection: Connection, log: int) -> NodeAt:
-    """A complete node's hash by (level, index), within the connection's transaction.
+    """A function that gives a complete node's hash by (level, index).
 
-    Corrupt when a row it needs is missing.
+    The rows are read within the transaction of the connection; Corrupt when a row is missing.
     """
 
     @lru_cache(maxsize=64)
@@ -106,5 +106,5 @@ def _hashes(rows: Sequence[tuple[int, bytes]]) -> list[bytes]:
 
 
 def load_frontier(connection: Connection, log: int, size: int) -> Frontier:
-    """What appending after `size` events needs."""
+    """The frontier after `size` events: the roots of complete subtrees that appending needs."""
     return frontier_at(size, stored_nodes(connection, log))

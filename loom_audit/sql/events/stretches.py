@@ -32,7 +32,7 @@ class CheckedLeaves:
         self._kept: dict[int, tuple[Row, bytes, Mapping[str, Any]]] = {}
 
     def read(self, row: Row, *, keep: bool) -> tuple[bytes, Mapping[str, Any]]:
-        """The leaf and its envelope. Corrupt unless it is what was hashed, in its place."""
+        """The leaf of a row and its envelope; Corrupt unless it was hashed so, in its place."""
         seq, packed, hashed = row
         known = self._kept.get(seq)
         if known is not None and known[0] == row:
@@ -59,7 +59,7 @@ def read_stretch(
 ) -> Iterator[Event]:
     """The wanted events after the first seq of the span up to the second, as `ports.log` says.
 
-    `number` is the log's.
+    `number` is the log's. Corrupt names the event that is damaged or missing.
     """
     after, until = span
     # with the event before and the one behind, so that both ends are linked too
@@ -102,9 +102,10 @@ def _check_link(seq: int, envelope: Mapping[str, Any], prev: bytes) -> None:
 
 
 def prove_stretch(connection: Connection, log: int, after: int, until: int, head: TreeHead) -> None:
-    """Corrupt unless the leaf hashes of these events lead to the root of this head of the log.
+    """Raise Corrupt unless these events' leaf hashes lead to the root of this head of the log.
 
-    Read are those of the events themselves, and of the others as many as the proof needs.
+    The hashes that are read are those of the events themselves, and of the others as many as the
+    proof needs (RFC 9162 section 2.1.3).
     """
     nodes = stored_nodes(connection, log)
     wrong = Corrupt(

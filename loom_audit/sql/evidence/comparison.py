@@ -42,7 +42,7 @@ _PATHS = "SELECT number, log, path FROM path WHERE log = ? AND typeof(path) = 'b
 
 
 class RebuiltProjections:
-    """A temporary database beside one log of a store. A context manager."""
+    """A temporary database with projections made anew from one log. A context manager."""
 
     def __init__(self, store: Any, log: int) -> None:
         """`store` is a driver's connection, in a transaction."""
@@ -144,9 +144,9 @@ def _connect() -> Any:
 def listing_query(
     connection: Connection, table: str, *, but: Sequence[str] = ()
 ) -> tuple[str, int, int | None]:
-    """SQL for all rows of a log, key first, sessions by their ids; without some columns.
+    """SQL for all rows of a log in a table, by key, sessions by their ids; without some columns.
 
-    And how many columns the key has, and which column says the seq.
+    The result is (SQL, number of columns of the key, place of the column that says the seq).
     """
     columns = connection.execute("SELECT name, pk FROM pragma_table_info(?)", (table,)).fetchall()
     keys = [name for name, place in sorted(columns, key=lambda column: column[1]) if place]

@@ -24,7 +24,7 @@ from loom_audit.sql.evidence.evidence_rows import (
     read_hash,
     read_id,
     read_leaf,
-    read_parts,
+    read_payloads,
     read_seq,
 )
 from loom_audit.sql.evidence.quick_check import QuickCheck
@@ -43,7 +43,7 @@ _BATCH = 64
 _FIRST = -(2**63)
 
 _EVENTS = "SELECT seq, id, kind, leaf, leaf_hash FROM event WHERE log = ? AND seq >= ?"
-_PARTS = (
+_PAYLOADS = (
     "SELECT p.seq, p.role, p.n, p.salt, p.content, b.sha256, b.size "
     "FROM payload p LEFT JOIN blob b ON b.number = p.blob WHERE p.log = ? AND p.seq >= ?"
 )
@@ -101,7 +101,7 @@ _LOGS_WITHOUT_NAME = (
 
 
 class SqlEvidence:
-    """The rows of one log as of one moment. To be closed; used by one thread."""
+    """The rows of one log as of one moment, in a transaction of its own. Used by one thread."""
 
     def __init__(self, connections: Connections, blob_folder: str, log: str) -> None:
         self._log = log
@@ -136,18 +136,21 @@ class SqlEvidence:
 
     @property
     def log(self) -> str:
+        """The id of the log."""
         return self._log
 
     @property
     def blobs(self) -> SqlBlobStore:
+        """The contents, read and checked through connections of the store."""
         return self._blobs
 
     @property
     def node_levels(self) -> int:
+        """The height of a tile: nodes are stored at multiples of 8."""
         return TILE
 
     def events(self, after: int = 0, until: int | None = None) -> Iterator[Sequence[EventRow]]:
-        """The rows of these events, some at a time; from the first on also what lies before it."""
+        """The rows of these events, some at a time; from the first on also what sorts before."""
         for batch in self._batches(*self._query_between(_EVENTS, after, until)):
             yield [
                 EventRow(read_seq(seq), read_id(id), kind, read_leaf(leaf), read_hash(hashed))
@@ -155,9 +158,9 @@ class SqlEvidence:
             ]
 
     def payloads(self, after: int = 0, until: int | None = None) -> Iterator[PayloadRow]:
-        """Their payloads in order of seq."""
-        rows = self._batches(*self._query_between(_PARTS, after, until))
-        return chain.from_iterable(map(read_parts, rows))
+        """The payloads of these events, in order of seq."""
+        rows = self._batches(*self._query_between(_PAYLOADS, after, until))
+        return chain.from_iterable(map(read_payloads, rows))
 
     def _query_between(self, sql: str, after: int, until: int | None) -> tuple[Any, ...]:
         """The query and its values; without an end it gives what sorts behind all numbers too."""
@@ -167,7 +170,7 @@ class SqlEvidence:
         return f"{sql} AND seq <= ? ORDER BY seq", self._number, first, until
 
     def nodes(self) -> Iterator[Node]:
-        """Every stored node."""
+        """Every stored node, by level and position."""
         for level, position, hashed in self._rows(_NODES, self._number):
             yield Node(level, position, read_hash(hashed))
 
@@ -177,7 +180,7 @@ class SqlEvidence:
             self._rebuilt.add_references(contents)
 
     def references(self) -> Iterator[ReferencedBlob]:
-        """Each content referred to, bases before what leans on them."""
+        """Each content referred to, bases before the deltas against them."""
         with _storage_errors(self._path):
             yield from self._rebuilt.references()
 
@@ -214,7 +217,7 @@ class SqlEvidence:
         except (driver().Error, Corrupt, *MALFORMED):
             return False
 
-    def differences(self, report: Report | None = None) -> Iterator[tuple[int | None, str]]:
+    def differences(self, progress: Report | None = None) -> Iterator[tuple[int | None, str]]:
         """Rebuild the projections in a temporary database and compare row by row.
 
         Corrupt when an event cannot be read.
@@ -223,10 +226,10 @@ class SqlEvidence:
             if self._check_agrees():
                 return
             self._rebuilt.start_over()
-            self._rebuild(report or (lambda _: None))
+            self._rebuild(progress or (lambda _: None))
             yield from self._rebuilt.differences()
 
-    def _rebuild(self, report: Report) -> None:
+    def _rebuild(self, progress: Report) -> None:
         done = 0
         for events in self._decode_events():
             try:
@@ -237,7 +240,7 @@ class SqlEvidence:
                     hint="What verification finds in these events explains it.",
                 ) from error
             done += len(events)
-            report(Progress("projections", done, unit="events"))
+            progress(Progress("projections", done, unit="events"))
 
     def _decode_events(self) -> Iterator[Sequence[Event]]:
         parts = self.payloads()
@@ -267,7 +270,7 @@ class SqlEvidence:
     ) -> tuple[Mapping[str, FileState], Collection[str]]:
         """The tree after event `at` as the projections have it, and what is untracked.
 
-        The `plain` one is folded from changes alone.
+        The `plain` tree is folded from changes alone. Corrupt, StorageFailed.
         """
         with _storage_errors(self._path), self._strict_text():
             store = Connection(self._raw)
@@ -276,8 +279,11 @@ class SqlEvidence:
             return tree.to_tree(store, entries), tree.to_untracked(store, entries)
 
     def damage(self) -> Iterator[str]:
-        """SQLite's own integrity_check, at most 100 lines; what was altered or added to the
-        tables; what is filed wrongly besides this log; how blobs say they are stored.
+        """A sentence for each thing that is wrong with the database.
+
+        SQLite's own integrity_check, at most 100 lines; what was altered in the tables or added to
+        them; what is filed wrongly besides this log; rows of contents that do not say how they are
+        stored.
         """
         for (text,) in self._rows("PRAGMA integrity_check(100)"):
             if text != "ok":
@@ -312,9 +318,9 @@ class SqlEvidence:
             if leaf is None:
                 yield f"log {id} has events, and its first is missing"
                 continue
-            rows = self._batches(f"{_PARTS} AND seq <= ?", number, seq, seq)
+            rows = self._batches(f"{_PAYLOADS} AND seq <= ?", number, seq, seq)
             try:
-                parts = chain.from_iterable(map(read_parts, rows))
+                parts = chain.from_iterable(map(read_payloads, rows))
                 payloads = {(part.role, part.n): self._bytes_of(part) for part in parts}
                 fact = decode(read_leaf(leaf) or b"", payloads).fact
             except (Corrupt, NotFound) as error:
@@ -337,6 +343,7 @@ class SqlEvidence:
             yield id
 
     def close(self) -> None:
+        """End the transaction and close the connection and the temporary database."""
         self._resources.close()
 
     def _rows(self, sql: str, *values: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Columns of a log's tables as verification takes them: what is damaged raises nothing."""
+"""Columns of a log's tables as verification takes them: damage in one raises nothing."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,24 +14,26 @@ LAST = 2**63 - 1
 
 
 def read_seq(stored: Any) -> int:
-    """The seq; one that is not a number comes after all numbers, as SQLite sorts it."""
+    """The seq of a column; one that is not a number comes after all numbers, as SQLite sorts it."""
     seq: int = LAST if isinstance(stored, (str, bytes)) else stored
     return seq
 
 
 def read_hash(stored: Any) -> bytes:
-    """The hash; empty, which equals no other, where the column does not hold bytes."""
+    """The hash of a column; empty, which equals no other, where it does not hold bytes."""
     return stored if isinstance(stored, bytes) else b""
 
 
 def read_leaf(packed: Any) -> bytes | None:
+    """The unpacked leaf of a column; None when it cannot be unpacked."""
     try:
         return unpack(packed, MAX_LEAF)
     except Corrupt:
         return None
 
 
-def read_parts(rows: Sequence[Any]) -> Sequence[PayloadRow]:
+def read_payloads(rows: Sequence[Any]) -> Sequence[PayloadRow]:
+    """The payloads of these rows; a content that cannot be unpacked gets another hash."""
     return [
         PayloadRow(read_seq(seq), role, n, salt, None, digest, size)
         if content is None
@@ -51,6 +53,7 @@ def _content(packed: Any) -> bytes:
 
 
 def read_id(packed: Any) -> str:
+    """The id of a column; a text that is no id where the column cannot be read."""
     try:
         return unpack_id(packed)
     except Corrupt:

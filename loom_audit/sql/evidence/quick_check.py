@@ -62,7 +62,7 @@ class QuickCheck:
         ]
 
     def follow(self, events: Sequence[FollowedEvent]) -> None:
-        """Compare the rows that these events alone make."""
+        """Compare the rows that these events alone make, which follow those given before."""
         first = self._last + 1
         if [event.seq for event in events] != [*range(first, first + len(events))]:
             self._good = False

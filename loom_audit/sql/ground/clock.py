@@ -10,11 +10,12 @@ class SystemClock:
     """The present as the system tells it."""
 
     def now(self) -> datetime:
+        """The present in UTC; it may go back when the system's clock is set."""
         return datetime.now(UTC)
 
 
 def to_micros(moment: datetime) -> int:
-    """Microseconds since 1970 UTC."""
+    """The microseconds from 1970 UTC to a moment."""
     return (moment - _EPOCH) // _MICROSECOND
 
 

@@ -22,23 +22,23 @@ class Where(Struct, frozen=True):
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def also(self, condition: str, /, **values: Any) -> "Where":
-        """These and one more. ValueError for a parameter that has another value already."""
+        """These conditions and one more. ValueError for a parameter that has another value."""
         for name, value in values.items():
             if name in self.values and self.values[name] != value:
                 raise ValueError(f"two values for the parameter :{name}")
         return Where((*self.conditions, condition), {**self.values, **values})
 
     def among(self, column: str, name: str, listed: Sequence[Any]) -> "Where":
-        """These, and the column is one of at most MANY values; none of an empty list."""
-        text, values = in_list(name, listed)
+        """These conditions, and that the column is one of at most MANY values."""
+        text, values = in_values(name, listed)
         return self.also(f"{column} IN ({text})", **values)
 
     def __str__(self) -> str:
         return " AND ".join(f"({one})" for one in self.conditions) or "1 = 1"
 
 
-def in_list(name: str, listed: Sequence[Any]) -> tuple[str, dict[str, Any]]:
-    """What stands between the parentheses of `IN (…)`, and its values by name.
+def in_values(name: str, listed: Sequence[Any]) -> tuple[str, dict[str, Any]]:
+    """The text between the parentheses of `IN (…)`, and its values by name.
 
     The last value is repeated up to a power of two, so that few statements serve every length.
     ValueError for more than MANY.
@@ -54,6 +54,6 @@ def in_list(name: str, listed: Sequence[Any]) -> tuple[str, dict[str, Any]]:
 
 
 def chunks(values: Sequence[T], size: int = MANY) -> Iterator[Sequence[T]]:
-    """The values in order, in parts that `in_list` takes."""
+    """The values in order, in runs as long as `in_values` takes."""
     for start in range(0, len(values), size):
         yield values[start : start + size]

@@ -23,10 +23,10 @@ class Connection:
         self.dialect = dialect
 
     def execute(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
-        """Run a text as the driver takes it; the driver's cursor."""
+        """Run a text as the driver takes it, and give the cursor of the driver."""
         return self.raw.execute(sql, values)
 
     def execute_many(self, sql: str, rows: Sequence[Any]) -> int:
-        """Run it for each row of values; how many rows it changed."""
+        """Run a text for each row of values, and give how many rows that changed."""
         changed: int = self.raw.cursor().executemany(sql, rows).rowcount
         return changed

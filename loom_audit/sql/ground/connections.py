@@ -1,6 +1,7 @@
 """Connections to a store: one writer under the store lock, and readers that cannot write.
 
-Every write, every checkpoint and the close that may be the last happen under one OS lock,
+In WAL mode (https://www.sqlite.org/wal.html) readers see the state of their begin while one writer
+appends. Every write, every checkpoint and the close that may be the last happen under one OS lock,
 because not every SQLite is safe when two connections write and checkpoint at once (`driver`).
 """
 
@@ -96,6 +97,7 @@ class Connections:
         """All rows that one statement finds now, with nothing else that must fit to them.
 
         For short queries between a call's writes: a transaction costs more than most of them.
+        StorageFailed, Corrupt; NotFound for a number that no column can hold.
         """
         self._check_open()
         if self._mutex.acquire(blocking=False):
@@ -195,7 +197,10 @@ def _read_errors(path: str, drop: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def store_lock(lock: Lock) -> Iterator[None]:
-    """Hold the store lock; that it cannot be had means that the log cannot be written."""
+    """Hold the store lock for the block.
+
+    AuditUnavailable when it cannot be had within LOCK_SECONDS: then the log cannot be written.
+    """
     try:
         held = lock.hold("store", timeout=LOCK_SECONDS)
         held.__enter__()

@@ -48,7 +48,7 @@ _DROP_TABLE, _DROP_TRIGGER, _ATTACH, _ALTER_TABLE, _DELETE, _UPDATE = 11, 16, 24
 APPEND_ONLY = frozenset({"log", "event", "tree_node", "dictionary"})
 _SMALLEST = 512
 """Bytes of the smallest database that SQLite makes."""
-_NO_ROOM = 1 << 20
+_NO_SPACE = 1 << 20
 """Where fewer bytes are free, an error of the disk is taken for a lack of room: SQLite cannot
 always tell the two apart."""
 _SHARED_MEMORY = 32 * 1024
@@ -67,10 +67,10 @@ def driver() -> ModuleType:
 
 
 def connect(path: str, mode: Literal["ro", "rw"], *, busy_ms: int = BUSY_MS) -> Any:
-    """A driver's connection with our settings, in autocommit; `ro` cannot write.
+    """A driver's connection with our settings, in autocommit; with `ro` it cannot write.
 
     It waits `busy_ms` for another program that holds the store, also while it is opened.
-    Who reads where there is no room for the shared memory is alone while the connection lasts:
+    Who reads where there is no space for the shared memory is alone while the connection lasts:
     see `has_shared_memory`. AuditUnavailable for what is left of a file that was cut off.
     """
     refuse_cut_off(path)
@@ -126,9 +126,10 @@ def _open(path: str, mode: Literal["ro", "rw"], parameters: str, busy_ms: int) -
 
 
 def refuse_cut_off(path: str) -> None:
-    """AuditUnavailable for a store whose file was cut off: SQLite would take it for an empty one.
+    """Raise AuditUnavailable for a store whose file was cut off.
 
-    It would delete the write-ahead log of an empty file, with all that is committed in it.
+    SQLite would take the file for an empty database, and delete its write-ahead log with all that
+    is committed there.
     """
     try:
         size = os.stat(path).st_size
@@ -179,7 +180,7 @@ def connect_writer(path: str) -> Any:
 
 
 def write_error(error: Exception, path: str) -> AuditUnavailable:
-    """What a driver's error about a store's file means; `details["cause"]` is a Cause."""
+    """The error of one who writes, of what the driver says; `details["cause"]` is a Cause."""
     cause = _cause(error, path)
     message = f"The audit store cannot be used: {error}"
     details = {"cause": cause, "error": str(getattr(error, "sqlite_errorname", ""))}
@@ -194,7 +195,7 @@ def write_error(error: Exception, path: str) -> AuditUnavailable:
 
 
 def read_error(error: Exception, path: str) -> AuditError:
-    """The same for who reads: Corrupt, or StorageFailed when it may go well the next time."""
+    """The error of one who reads: Corrupt, or StorageFailed when the next try may go well."""
     problem = write_error(error, path)
     kind = Corrupt if problem.details["cause"] == "damaged" else StorageFailed
     return kind(problem.message, hint=problem.hint, details=problem.details)
@@ -204,7 +205,7 @@ def _cause(error: Exception, path: str) -> Cause:
     if "decode to UTF-8" in str(error):
         return "damaged"  # bytes where we wrote text, or text where we wrote bytes
     cause: Cause = _CAUSES.get((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF, "other")
-    if cause in ("io", "missing") and os.path.exists(path) and _free_bytes(path) < _NO_ROOM:
+    if cause in ("io", "missing") and os.path.exists(path) and _free_bytes(path) < _NO_SPACE:
         return "full"
     return cause
 

@@ -103,31 +103,31 @@ _SHORT_BYTES = 8
 
 
 def pack(data: bytes) -> bytes:
-    """The bytes as they are stored, at most one longer than they were."""
-    aside: list[bytes] = []
-    folded = data if _CONTROL.search(data) else _FOLDS.sub(partial(_fold, aside), data)
+    """The bytes as a row holds them, at most one longer than they were."""
+    trailing: list[bytes] = []
+    folded = data if _CONTROL.search(data) else _FOLDS.sub(partial(_fold, trailing), data)
     # memLevel 5 is the quickest to set up that still holds the whole dictionary; a window over
     # what is short and the dictionary is set up three times as fast as one of 32 KiB
     window = -14 if len(folded) <= _SHORT else -15
     packer = zlib.compressobj(6, zlib.DEFLATED, window, 5, zlib.Z_DEFAULT_STRATEGY, _WORDS_2)
-    packed = b"".join((_FOLDED, packer.compress(folded), packer.flush(), *aside))
+    packed = b"".join((_FOLDED, packer.compress(folded), packer.flush(), *trailing))
     return packed if len(packed) <= len(data) else _RAW + data
 
 
-def _fold(aside: list[bytes], found: re.Match[bytes]) -> bytes:
-    """A value's marker, once its bytes are put aside; the value, where it is not a time."""
-    marker = found.lastindex or 0
-    value = found[marker]
+def _fold(trailing: list[bytes], match: re.Match[bytes]) -> bytes:
+    """The marker of a value, whose bytes go to the trailing ones; the value where it is no time."""
+    marker = match.lastindex or 0
+    value = match[marker]
     if marker < 3:
-        aside.append(unhexlify(value))
+        trailing.append(unhexlify(value))
     elif marker == 3:
-        aside.append(a2b_base64(value.translate(_FROM_URL) + b"="))
+        trailing.append(a2b_base64(value.translate(_FROM_URL) + b"="))
     else:
         try:
             moment = to_micros(datetime.fromisoformat(value.decode("ascii")))
-            aside.append(moment.to_bytes(8, "big"))
+            trailing.append(moment.to_bytes(8, "big"))
         except (ValueError, OverflowError):
-            return found[0]
+            return match[0]
     return b'"%c' % marker
 
 
@@ -151,26 +151,26 @@ _UNFOLDED: Mapping[bytes, tuple[int, Callable[[bytes], bytes]]] = {
 """By marker: how many bytes it stands for, and the text they give back."""
 
 
-def _unfold(data: bytes, aside: bytes) -> bytes:
+def _unfold(data: bytes, trailing: bytes) -> bytes:
     """The text whose markers stand for these bytes. ValueError when they do not fit."""
-    pieces = _MARKERS.split(data) if aside else [data]
+    pieces = _MARKERS.split(data) if trailing else [data]
     start = 0
     for n in range(1, len(pieces), 2):
         size, unfolded = _UNFOLDED[pieces[n]]
-        pieces[n] = unfolded(aside[start : start + size])
+        pieces[n] = unfolded(trailing[start : start + size])
         start += size
-    if start != len(aside):
-        raise ValueError(f"{start} bytes are due, {len(aside)} are there")
+    if start != len(trailing):
+        raise ValueError(f"{start} bytes are due, {len(trailing)} are there")
     return b"".join(pieces)
 
 
 def pack_raw(data: bytes) -> bytes:
-    """As `pack`, for what is known not to get shorter."""
+    """The bytes as a row holds them, without trying to make them shorter."""
     return _RAW + data
 
 
 def unpack(stored: bytes, limit: int) -> bytes:
-    """What was packed. Corrupt when it is damaged or longer than `limit` bytes."""
+    """The bytes that were packed. Corrupt when they are damaged or longer than `limit`."""
     if not isinstance(stored, bytes):
         raise Corrupt("A packed row does not hold bytes")
     how = stored[:1]
@@ -196,7 +196,7 @@ def unpack(stored: bytes, limit: int) -> bytes:
 def pack_id(id: str) -> bytes:
     """An id as a column holds it: 16 or 8 bytes for so many hex digits, else marked UTF-8.
 
-    An empty one is empty.
+    An empty id is empty.
     """
     if not id:
         return b""
@@ -213,7 +213,7 @@ def pack_id(id: str) -> bytes:
 
 
 def unpack_id(stored: bytes) -> str:
-    """The id that `pack_id` was given. Corrupt when it was given none that makes this."""
+    """The id that was packed. Corrupt for bytes that no id is packed as."""
     try:
         if stored == b"":
             return ""
@@ -228,23 +228,23 @@ def unpack_id(stored: bytes) -> str:
 
 
 def pack_path(path: str) -> bytes:
-    """A path as a column holds it: the bytes that it has on disk."""
+    """The bytes of a path on disk, as a column holds it (PEP 383)."""
     return path.encode("utf-8", "surrogateescape")
 
 
 def unpack_path(stored: bytes) -> str:
-    """The path that `pack_path` was given."""
+    """The path that was packed, bytes that are not UTF-8 as surrogates (PEP 383)."""
     return stored.decode("utf-8", "surrogateescape")
 
 
 def below(folder: bytes) -> tuple[bytes, bytes]:
-    """Between these two are the packed paths below one: "0" follows "/"."""
+    """The two bounds between which the packed paths below a folder sort: "0" follows "/"."""
     return folder + b"/", folder + b"0"
 
 
 @contextmanager
 def corrupt_on_mismatch() -> Iterator[None]:
-    """Corrupt where the block, which makes objects of rows, meets a value of another type."""
+    """Raise Corrupt where the block makes an object of a row that holds another type."""
     try:
         yield
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
@@ -255,14 +255,14 @@ def corrupt_on_mismatch() -> Iterator[None]:
 
 
 def check_texts(*values: Any) -> None:
-    """TypeError unless each is a text or null."""
+    """Raise TypeError unless each value is a text or null."""
     for value in values:
         if not isinstance(value, str | None):
             raise TypeError(f"{value!a} is not a text")
 
 
 def check_numbers(*values: Any) -> None:
-    """TypeError unless each is a whole number or null."""
+    """Raise TypeError unless each value is a whole number or null."""
     for value in values:
         if not isinstance(value, int | None):
             raise TypeError(f"{value!a} is not a number")

@@ -1,4 +1,4 @@
-"""Rows read as structs: what a field says of its type, its column holds."""
+"""Rows read as structs: the type of a field says what its column holds."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -39,7 +39,7 @@ class Reading(Generic[T]):
         """SQL for what a row begins with."""
 
     def read(self, row: Row, **apart: Any) -> T:
-        """The struct of a row, with the fields that are in none. TypeError for another type."""
+        """The struct of a row, with the fields that no column holds. TypeError for another type."""
         values = [*row[: len(self.names)]]
         if not all(map(isinstance, values, self._types)):
             for value, kind in zip(values, self._types, strict=True):

@@ -18,7 +18,7 @@ _Binder = Callable[[Values], Any]
 _KEPT = 512
 """Statements that `prepare` remembers; those with lists of parameters come in many lengths."""
 
-_PARTS = re.compile(
+_TOKENS = re.compile(
     r"""
     '(?:[^']|'')*' | "(?:[^"]|"")*"     # a literal, a quoted name
     | --[^\n]* | /\*.*?\*/              # comments
@@ -31,10 +31,10 @@ _PARTS = re.compile(
 
 
 def translate(sql: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
-    """SQL with `:name` parameters as a driver takes it, and the names in order of use.
+    """The text with `:name` parameters as a driver takes it, and the names in order of use.
 
-    SQLite: `?` for each use, so the values go by position. PostgreSQL: `%(name)s` (pyformat), and
-    every other `%` twice.
+    SQLite: `?` for each use, so the values go by position. PostgreSQL: `%(name)s` (pyformat of
+    PEP 249), and every other `%` twice.
     """
     names: list[str] = []
 
@@ -45,7 +45,7 @@ def translate(sql: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
         names.append(name)
         return "?" if dialect == "sqlite" else f"%({name})s"
 
-    return _PARTS.sub(replaced, sql), tuple(names)
+    return _TOKENS.sub(replaced, sql), tuple(names)
 
 
 class Prepared:
@@ -59,18 +59,18 @@ class Prepared:
         self._translated: dict[Dialect, tuple[str, _Binder]] = {}
 
     def run(self, connection: Connection, /, **values: Any) -> None:
-        """Execute it."""
+        """Execute the statement, whatever it gives."""
         self._execute(connection, values)
 
     def run_many(self, connection: Connection, rows: Sequence[Values]) -> int:
-        """Execute it for each of the rows (no rows, no statement); how many rows it changed."""
+        """Execute the statement for each row, and give how many rows that changed."""
         if not rows:
             return 0
         sql, bind = self.on(connection.dialect)
         return connection.execute_many(sql, [bind(row) for row in rows])
 
     def insert(self, connection: Connection, rows: Sequence[Values]) -> None:
-        """As `run_many`; AuditUnavailable when fewer rows are kept than were given.
+        """Insert rows; AuditUnavailable when fewer rows are kept than were given.
 
         A trigger that somebody put into the database can drop a row without an error.
         """
@@ -82,12 +82,12 @@ class Prepared:
             )
 
     def rows(self, connection: Connection, /, **values: Any) -> list[Row]:
-        """All rows it finds."""
+        """All rows that the statement finds."""
         found: list[Row] = self._execute(connection, values).fetchall()
         return found
 
     def each(self, connection: Connection, /, **values: Any) -> Iterator[Row]:
-        """The rows it finds, one by one."""
+        """The rows that the statement finds, one by one."""
         return iter(self._execute(connection, values))
 
     def first(self, connection: Connection, /, **values: Any) -> Row | None:
@@ -96,7 +96,7 @@ class Prepared:
         return found[0] if found else None
 
     def value(self, connection: Connection, /, **values: Any) -> Any:
-        """The first column of the first row, or None."""
+        """The first column of the first row; None where there is no row."""
         found = self.rows(connection, **values)
         return found[0][0] if found else None
 
@@ -105,7 +105,7 @@ class Prepared:
         return connection.raw.execute(sql, bind(values))
 
     def on(self, dialect: Dialect) -> tuple[str, _Binder]:
-        """Its text for a driver, and what makes a driver's parameters of values by name."""
+        """The text for a driver, and a function that makes its parameters of named values."""
         found = self._translated.get(dialect)
         if found is None:
             sql, names = translate(self._sql, dialect)

@@ -1,4 +1,4 @@
-"""Calls: what each was asked to do, and what became of it."""
+"""Calls: what was asked of each, and what became of it."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ from loom_audit.sql.projections import (
     search,
     sessions,
 )
-from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_list
+from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_array
 
 TABLES = ("call",)
 FACTS = (CallRequested, CallFinished)
@@ -43,9 +43,9 @@ def _columns(said: Mapping[str, Any]) -> dict[str, Any]:
     if "coverage" in columns:
         coverage = columns["coverage"]
         columns["coverage"] = None if coverage.level == "full" else coverage.level
-        columns["reasons"] = json_list(coverage.reasons)
+        columns["reasons"] = json_array(coverage.reasons)
     if "reverts" in columns:
-        columns["reverts"] = json_list(columns["reverts"])
+        columns["reverts"] = json_array(columns["reverts"])
     return columns
 
 
@@ -128,7 +128,7 @@ _OPEN = prepare(f"{_CALLS} WHERE c.log = :log AND c.finished IS NULL ORDER BY c.
 
 
 def apply(event: FollowedEvent, rows: Rows) -> None:
-    """A row for each request, filled in by the finish."""
+    """Add a row for each request, which the finish fills in."""
     match event.fact:
         case CallRequested() as request:
             rows.add(
@@ -150,7 +150,7 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
 
 
 def agrees(store: Connection, log: int) -> bool:
-    """Whether what only a finish says is not said of calls that are open."""
+    """Whether open calls have none of the values that only a finish sets."""
     return not _ODD.rows(store, log=log)
 
 
@@ -214,7 +214,7 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
 
 
 def by_id(connection: Connection, log: int, session: str, call_id: str) -> Call:
-    """NotFound when there is none."""
+    """The call of this session and call id. NotFound when there is none."""
     rows = _BY_ID.rows(connection, log=log, session=session, call_id=pack_id(call_id))
     if not rows:
         raise NotFound(
@@ -225,13 +225,13 @@ def by_id(connection: Connection, log: int, session: str, call_id: str) -> Call:
 
 
 def by_end(connection: Connection, log: int, seq: int) -> Call | None:
-    """The call that was requested or finished by this event."""
+    """The call that was requested or finished by this event; None when there is none."""
     found = _to_calls(connection, log, _BY_END.rows(connection, log=log, seq=seq))
     return found[0] if found else None
 
 
 def not_finished(connection: Connection, log: int) -> Sequence[Call]:
-    """Oldest first."""
+    """The calls that are not finished, oldest first."""
     return _to_calls(connection, log, _OPEN.rows(connection, log=log))
 
 

@@ -12,7 +12,7 @@ from loom_audit.model.files import FileChange
 from loom_audit.model.records import RecordedChange
 from loom_audit.sql.ground import packing
 from loom_audit.sql.ground.clock import from_micros
-from loom_audit.sql.ground.conditions import MANY, Where, chunks, in_list
+from loom_audit.sql.ground.conditions import MANY, Where, chunks, in_values
 from loom_audit.sql.ground.connection import LARGEST, Connection, Row
 from loom_audit.sql.ground.connections import Connections
 from loom_audit.sql.ground.packing import (
@@ -26,7 +26,7 @@ from loom_audit.sql.ground.packing import (
 )
 from loom_audit.sql.ground.statements import insert_into, prepare
 from loom_audit.sql.projections import numbers, sessions, states
-from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_list
+from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_array
 
 TABLES = ("change_set", "file_change", "candidate")
 FACTS = (FilesChanged,)
@@ -171,7 +171,7 @@ _TOUCHING = (
 
 
 def apply(event: FollowedEvent, rows: Rows) -> None:
-    """The changes of one event, with the calls that made them or may have."""
+    """Add the changes of one event, with the calls that made them or may have."""
     fact = event.fact
     if not isinstance(fact, FilesChanged):
         return
@@ -183,7 +183,7 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
         actor=event.actor,
         origin=fact.origin,
         call=pack_id(fact.call_id) if fact.call_id else None,
-        causes=json_list(fact.causes),
+        causes=json_array(fact.causes),
     )
     for n, change in enumerate(fact.changes):
         _apply_one(rows, event.seq, n, change)
@@ -247,7 +247,7 @@ def changes(
     paths: Iterable[str] | None,
     calls: Iterable[int] | None,
 ) -> Iterator[RecordedChange]:
-    """Changes in log order, a thousand at a time; `calls` as in `ports.log`."""
+    """The changes in log order, a thousand at a time; `calls` as in `ports.log`."""
     if not connections.rows(_ANY, log=log, after=after):
         return  # mostly nothing has changed, and that is told quickly
     until = LARGEST if until is None else until
@@ -255,7 +255,7 @@ def changes(
     where = Where().also("f.log = :log AND f.seq > :after AND f.seq <= :until", log=log, **span)
     names = None if paths is None else {pack_path(p) for p in paths}
     if names is not None and len(names) <= MANY:
-        listed, values = in_list("path", [*names])
+        listed, values = in_values("path", [*names])
         numbers = f"SELECT number FROM path WHERE log = :log AND path IN ({listed})"
         where, names = where.also(f"f.path IN ({numbers})", **values), None
     if calls is None:
@@ -275,7 +275,7 @@ def _seqs_of(
     """Events with changes of these calls, or that may be theirs, in order."""
     found: set[int] = set()
     for some in chunks(calls):
-        listed, values = in_list("call", some)
+        listed, values = in_values("call", some)
         where = f"log = :log AND requested IN ({listed}) AND seq > :after AND seq <= :until"
         of_calls = f"SELECT seq FROM change_set WHERE {where}"
         query = prepare(f"{of_calls} UNION SELECT seq FROM candidate WHERE {where}")
@@ -299,7 +299,7 @@ def _pages(connections: Connections, where: Where) -> Iterator[Sequence[Row]]:
 def history(
     connection: Connection, log: int, path: str, *, below: bool, before: int | None, limit: int
 ) -> Sequence[RecordedChange]:
-    """Changes of one path, newest first; with `below` of all paths inside it too."""
+    """The changes of one path, newest first; with `below` of all paths inside it too."""
     place, values = at_path(path, below=below)
     numbers = f"SELECT number FROM path WHERE log = :log AND ({place.format('path')})"
     few = f"SELECT seq FROM file_change WHERE log = :log AND path IN ({numbers}) LIMIT {FEW + 1}"
@@ -330,7 +330,7 @@ def touched(connection: Connection, log: int, path: str, where: Where) -> Where:
 
 
 def at_path(path: str, *, below: bool) -> tuple[str, dict[str, bytes]]:
-    """The condition on a column, written `{0}`, and its values; the root has all below it."""
+    """The condition that a column, written `{0}`, is a path or below it, and its values."""
     here = pack_path(path)
     if below and not here:
         return "{0} = {0}", {}
@@ -344,10 +344,10 @@ def at_path(path: str, *, below: bool) -> tuple[str, dict[str, bytes]]:
 def listed_paths(
     connection: Connection, log: int, calls: Sequence[int]
 ) -> dict[int, tuple[str, ...]]:
-    """The first paths that each of these calls changed, in the log's order, by their requests."""
+    """The first paths that each of these calls changed, in log order, by their requests."""
     found: dict[int, tuple[str, ...]] = {}
     for some in chunks(calls):
-        listed, values = in_list("call", some)
+        listed, values = in_values("call", some)
         query = prepare(_FIRST_PATHS.format(calls=listed))
         rows = query.rows(connection, log=log, limit=LOOKED_AT, **values)
         with corrupt_on_mismatch():
@@ -365,7 +365,7 @@ def _to_changes(
     named = sorted({row[0] for row in rows if '"' in str(row[7])})
     meant: dict[int, list[int]] = {}
     for some in chunks(named):
-        listed, values = in_list("seq", some)
+        listed, values = in_values("seq", some)
         where = f"log = :log AND seq IN ({listed})"
         sql = f"SELECT seq, requested FROM candidate WHERE {where} ORDER BY requested"
         for seq, requested in read(prepare(sql), log=log, **values):

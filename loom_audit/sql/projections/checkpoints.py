@@ -24,7 +24,7 @@ _NEWEST_FIRST = prepare(
 
 
 def apply(event: FollowedEvent, rows: Rows) -> None:
-    """A row for each mark, also of a name that was marked before."""
+    """Add a row for each mark, also of a name that was marked before."""
     match event.fact:
         case CheckpointMarked(name=name, point=point, note=note):
             name, note = plain_text(name), plain_text(note)
@@ -32,7 +32,7 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
 
 
 def checkpoints(connection: Connection, log: int) -> Sequence[Checkpoint]:
-    """Newest first; a name marked again appears once, with its newest point."""
+    """The checkpoints, newest first; a name marked again stands once, with its newest point."""
     newest: dict[str, Checkpoint] = {}
     with corrupt_on_mismatch():
         for row in _NEWEST_FIRST.rows(connection, log=log):

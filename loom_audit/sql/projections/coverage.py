@@ -11,7 +11,7 @@ from loom_audit.sql.ground.conditions import Where, chunks
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.packing import check_texts
 from loom_audit.sql.ground.statements import insert_into, prepare
-from loom_audit.sql.projections.rows import FollowedEvent, Rows, json_list
+from loom_audit.sql.projections.rows import FollowedEvent, Rows, json_array
 
 TABLES = ("lowered",)
 FACTS = (CoverageLowered,)
@@ -33,7 +33,7 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
     """A row for each call whose coverage was lowered; only those that are finished can be meant."""
     match event.fact:
         case CoverageLowered(coverage=found) as fact:
-            level, reasons = found.level, json_list(found.reasons)
+            level, reasons = found.level, json_array(found.reasons)
             for number in calls_lowered(event.seq, fact):
                 rows.add(_LOWERED, number=number, seq=event.seq, level=level, reasons=reasons)
 

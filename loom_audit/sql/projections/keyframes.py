@@ -1,6 +1,6 @@
 """Keyframes: a full listing of the tree every 10,000 events and where its hash is on record.
 
-Each has the latest time up to it. An earlier tree is a keyframe and the changes since.
+Each keyframe has the latest time up to it. An earlier tree is a keyframe and the changes since.
 """
 
 import sys
@@ -42,7 +42,7 @@ _BEFORE = prepare(
 
 
 def apply(event: FollowedEvent, rows: Rows) -> None:
-    """The latest time of any event so far; clocks can go back."""
+    """Keep the latest time of any event so far; clocks can go back."""
     reached = rows.kept(_REACHED, None)
     if reached is None:
         rows.keep(_REACHED, None, latest=event.at)
@@ -95,7 +95,7 @@ def points(connection: Connection, log: int, at: int) -> list[int]:
 
 
 def listed_at(connection: Connection, log: int, point: int) -> list[Listed]:
-    """What a keyframe lists. NotFound where there is none."""
+    """The listing of a keyframe. NotFound where there is none at the point."""
     found = _BEFORE.first(connection, log=log, at=point)
     if found is None or found[0] != point:
         raise NotFound(f"There is no keyframe of event {point}")
@@ -103,7 +103,10 @@ def listed_at(connection: Connection, log: int, point: int) -> list[Listed]:
 
 
 def pack(entries: Iterable[Listed]) -> bytes:
-    """Columns of 64-bit little-endian integers, paths as differences, compressed with zstd."""
+    """A listing as bytes: columns of 64-bit little-endian integers, compressed with zstd.
+
+    The columns are path, mode, size, blob; paths as differences, which zstd makes short.
+    """
     columns = [array("q") for _ in range(4)]
     before = 0
     for path, mode, size, blob in entries:
@@ -117,7 +120,7 @@ def pack(entries: Iterable[Listed]) -> bytes:
 
 
 def unpack(listing: bytes) -> list[Listed]:
-    """What was packed. Corrupt when it is damaged."""
+    """The listing that was packed. Corrupt when it is damaged."""
     try:
         data = decompress(listing)
     except (TypeError, ZstdError) as error:

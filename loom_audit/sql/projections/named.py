@@ -34,33 +34,33 @@ _MOST_PATHS = 10_000
 """So many paths of one change are looked through for those that were typed."""
 
 
-class Found(Struct, frozen=True):
-    """How what was typed is read, and the numbers of the paths that are meant."""
+class MeantPaths(Struct, frozen=True):
+    """The reading of a text that was typed, and the numbers of the paths that it means."""
 
     typed: Typed
     paths: Sequence[int]
 
 
-def read(connection: Connection, log: int, text: str) -> Found:
-    """InvalidArguments for a text that is too long."""
+def read(connection: Connection, log: int, text: str) -> MeantPaths:
+    """The paths that a text means. InvalidArguments for a text that is too long."""
     readings = read_typed(text)
     place, values = changes.at_path(readings[0].text, below=True)
     query = prepare(f"SELECT number FROM path WHERE log = :log AND ({place.format('path')})")
     if here := [row[0] for row in query.rows(connection, log=log, **values)]:
-        return Found(readings[0], here)
+        return MeantPaths(readings[0], here)
     known = {number: unpack_path(path) for number, path in _PATHS.rows(connection, log=log)}
     typed = choose_reading(
         readings[1:],
         known.values(),
         lambda typed: next(_naming(connection, log, typed, 0, LARGEST), None) is not None,
     )
-    return Found(typed, [number for number, path in known.items() if typed.finds(path)])
+    return MeantPaths(typed, [number for number, path in known.items() if typed.finds(path)])
 
 
 def requests(
     connection: Connection, log: int, text: str, after: int, before: int | None
 ) -> list[int]:
-    """The requests of calls between two events that changed such a path or name it, in order."""
+    """The seqs of the requests of calls that changed such a path or name it, in order."""
     found, before = read(connection, log, text), LARGEST if before is None else before
     seqs = set(_naming(connection, log, found.typed, after, before))
     for some in chunks(found.paths):
@@ -76,7 +76,7 @@ def requests(
 def outside(
     connection: Connection, log: int, text: str | None, after: int, before: int | None, limit: int
 ) -> list[OutsideChange]:
-    """Changes from outside between two events, newest first; of such paths, which are put first."""
+    """The changes without a call between two events, newest first, each with its paths."""
     span = {"log": log, "after": after, "before": LARGEST if before is None else before}
     if text is None:
         query = prepare(f"{_OUTSIDE_COUNT} ORDER BY x.seq DESC LIMIT :limit")

@@ -1,4 +1,4 @@
-"""How calls ended of which that was told only after their finish."""
+"""The outcomes of calls that were told only after their finish."""
 
 from loom_audit.model.calls import reported
 from loom_audit.model.events import CallReported

@@ -95,15 +95,15 @@ class SqlProjections:
     # --- sessions and calls ---------------------------------------------------------------
 
     def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
-        """Newest first, by the seq of their start."""
+        """The sessions, newest first, by the seq of their start."""
         return self._ask(sessions.newest, before, limit)
 
     def session(self, id: str) -> Session:
-        """NotFound when there is none."""
+        """The session of this id. NotFound when there is none."""
         return self._ask(sessions.by_id, id)
 
     def open_sessions(self) -> Sequence[Session]:
-        """Sessions that have not ended, oldest first."""
+        """The sessions that have not ended, oldest first."""
         return self._ask(sessions.not_ended)
 
     def scope(self) -> Scope:
@@ -120,7 +120,7 @@ class SqlProjections:
         return self._ask(calls.matching, filter)
 
     def call(self, session: str, call_id: str) -> Call:
-        """NotFound when there is none."""
+        """The call of this session and call id. NotFound when there is none."""
         return self._ask(calls.by_id, session, call_id)
 
     def call_at(self, seq: int) -> Call:
@@ -139,7 +139,7 @@ class SqlProjections:
         return self.call(events[0].session, call_id)
 
     def open_calls(self) -> Sequence[Call]:
-        """Calls requested and not finished, oldest first."""
+        """The calls that were requested and are not finished, oldest first."""
         return self._ask(calls.not_finished)
 
     def reverted(self) -> Mapping[int, int]:
@@ -147,7 +147,7 @@ class SqlProjections:
         return self._ask(reverts.reverted_by)
 
     def lowered(self, number: int) -> Sequence[int]:
-        """The events that lowered the coverage of the call of this number, in order."""
+        """The seqs of the events that lowered the coverage of a call, in order."""
         return self._ask(coverage.lowered_at, number)
 
     # --- changes and trees ----------------------------------------------------------------
@@ -160,7 +160,7 @@ class SqlProjections:
         paths: Iterable[str] | None = None,
         calls: Iterable[int] | None = None,
     ) -> Iterator[RecordedChange]:
-        """Changes in log order, a thousand at a time; `calls` as in `ports.log`."""
+        """The changes in log order, a thousand at a time; `calls` as in `ports.log`."""
         return changes.changes(
             self._connections,
             self._number,
@@ -173,7 +173,7 @@ class SqlProjections:
     def history(
         self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
     ) -> Sequence[RecordedChange]:
-        """Changes of one path, newest first; with `below` of all paths inside it too."""
+        """The changes of one path, newest first; with `below` of all paths inside it too."""
         return self._ask(changes.history, path, below=below, before=before, limit=limit)
 
     def outside(
@@ -184,7 +184,7 @@ class SqlProjections:
         typed: str | None = None,
         limit: int = 100,
     ) -> Sequence[OutsideChange]:
-        """What changed without a call, newest first; of paths that are meant by what was typed."""
+        """The changes without a call, newest first; with `typed` of paths that it means."""
         return self._ask(named.outside, typed, after, before, limit)
 
     def tree(self, at: int | None = None) -> dict[str, FileState]:
@@ -198,23 +198,23 @@ class SqlProjections:
             return tree.to_tree(connection, entries)
 
     def state(self, path: str, at: int | None = None) -> FileState | None:
-        """One path of that tree."""
+        """The state of one path after event `at`, by default at the head."""
         if at is not None:
             with self._connections.reading() as connection:
                 self._check_point(connection, at)
         return tree.state(self._connections, self._number, path, at)
 
     def tree_since(self, point: int, paths: Collection[str]) -> dict[str, FileState | None]:
-        """What the tree at the head has at these paths, and where it is not as listed at a point.
+        """The states of these paths at the head, and of those that are not as a point lists them.
 
-        None for what it does not have. At point 0 nothing is listed.
+        None for a path that the tree does not have. At point 0 nothing is listed.
         """
         with self._connections.reading() as connection:
             listed = keyframes.listed_at(connection, self._number, point) if point else ()
             return tree.since(connection, self._number, listed, paths)
 
     def followed(self) -> int:
-        """The last event that any of the tables tells of; 0 for none."""
+        """The seq of the last event that any of the tables tells of; 0 for none."""
         rows = self._connections.rows(_FOLLOWED, log=self._number)
         return max((int(value) for (value,) in rows if isinstance(value, int | float)), default=0)
 
@@ -231,7 +231,7 @@ class SqlProjections:
         return self._ask(keyframes.points, at)
 
     def keyframe(self, point: int) -> tuple[dict[str, FileState], set[str]]:
-        """What is listed there, and what is untracked there. NotFound where nothing is."""
+        """The tree that is listed at a point, and what is untracked then. NotFound."""
         with self._connections.reading() as connection:
             entries = keyframes.listed_at(connection, self._number, point)
             untracked = tree.to_untracked(connection, entries)
@@ -243,7 +243,7 @@ class SqlProjections:
             raise NotFound(f"There is no event {at}: the log ends at {head}")
 
     def checkpoints(self) -> Sequence[Checkpoint]:
-        """Newest first; a name marked again appears once, with its newest point."""
+        """The checkpoints, newest first; a name marked again stands once."""
         return self._ask(checkpoints.checkpoints)
 
     # --- making them anew -----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the statements of projections are run with, collected over some events of one log."""
+"""The values with which statements of projections run, collected over events of one log."""
 
 import json
 import re
@@ -33,8 +33,8 @@ def followed(event: Event) -> FollowedEvent:
     return FollowedEvent(event.seq, to_micros(event.at), event.session, actor, event.fact)
 
 
-def json_list(values: Sequence[Any]) -> str | None:
-    """The list as a column holds it; null for an empty one."""
+def json_array(values: Sequence[Any]) -> str | None:
+    """A list as a column holds it, in JSON; null for an empty one."""
     return json.dumps(list(values), separators=(",", ":")) if values else None
 
 
@@ -88,22 +88,22 @@ class Rows:
             found.append(values)
 
     def keep(self, statement: Prepared, key: Hashable, /, **values: Any) -> dict[str, Any]:
-        """Run the statement once for the key, with the values that were kept last."""
+        """Run the statement once for a key, with the values that were kept for it last."""
         values["log"] = self.log
         self._kept.setdefault(statement, {})[key] = values
         return values
 
     def kept(self, statement: Prepared, key: Hashable) -> dict[str, Any] | None:
-        """The values kept for the key; to change them is to keep others."""
+        """The values kept for a key, None where there are none; a change of them is kept."""
         found = self._kept.get(statement)
         return None if found is None else found.get(key)
 
     def drop(self, statement: Prepared, key: Hashable) -> None:
-        """Do not run the statement for the key after all."""
+        """Take back what was kept for a key."""
         self._kept.get(statement, {}).pop(key, None)
 
     def drop_all(self, statement: Prepared, unwanted: Callable[[Any], bool]) -> None:
-        """Do not run the statement for these keys after all."""
+        """Take back what was kept for the keys that are unwanted."""
         kept = self._kept.get(statement, {})
         for key in [key for key in kept if unwanted(key)]:
             del kept[key]

@@ -41,7 +41,7 @@ _PATHS_OF = prepare(
     "JOIN file_change f ON f.log = x.log AND f.seq = x.seq "
     "JOIN path p ON p.number = f.path WHERE x.log = :log AND x.requested = :requested LIMIT 1000"
 )
-_FOUND = (
+_MATCHES = (
     f"SELECT rowid & {(1 << _SEQ_BITS) - 1} FROM search "
     "WHERE search MATCH :sought AND rowid > :search_first AND rowid < :search_end"
 )
@@ -70,15 +70,17 @@ def index_calls(connections: Connections, events: EventLog, log: int) -> int:
 
 
 def saying(where: Where, log: int, text: str) -> Where:
-    """The conditions on calls `c`, and that each says all words of the text; the last one may be
-    the beginning of a word. What is not a letter, a digit or an underscore separates words.
+    """The conditions on calls `c`, and that each call says all words of the text.
+
+    The last word may be the beginning of one. What is not a letter, a digit or an underscore
+    separates words.
     """
     words = list(dict.fromkeys(_split(text)))[:MAX_SOUGHT]
     if not words:
         return where.also("1 = 0")
     sought = " ".join(f'"{word}"' for word in words) + "*"
     span = {"search_first": _rowid(log, 0), "search_end": _rowid(log + 1, 0)}
-    either = f"c.requested IN ({_FOUND}) OR c.finished IN ({_FOUND})"
+    either = f"c.requested IN ({_MATCHES}) OR c.finished IN ({_MATCHES})"
     return where.also(either, sought=sought, **span)
 
 
@@ -112,11 +114,11 @@ def _request_words(events: EventLog, seq: int) -> str:
     return ""
 
 
-def _words(parts: Iterable[str]) -> str:
+def _words(texts: Iterable[str]) -> str:
     taken: list[str] = []
     size = 0
-    for part in parts:
-        taken.append(part[: MAX_WORDS - size])
+    for text in texts:
+        taken.append(text[: MAX_WORDS - size])
         size += len(taken[-1])
         if size >= MAX_WORDS:
             break

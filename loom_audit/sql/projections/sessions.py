@@ -53,7 +53,7 @@ _SPAN = prepare("SELECT number, started, last FROM session WHERE log = :log AND 
 
 
 def apply(event: FollowedEvent, rows: Rows) -> None:
-    """The session's span and counts; how it began and ended."""
+    """Follow the span and counts of a session, and how it began and ended."""
     id = event.session
     if not id:
         return
@@ -89,14 +89,14 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
 
 
 def newest(connection: Connection, log: int, before: int | None, limit: int) -> Sequence[Session]:
-    """Sessions that started before this seq, newest first."""
+    """The sessions that began before a seq, newest first, at most `limit`."""
     before = LARGEST if before is None else before
     rows = _NEWEST_FIRST.rows(connection, log=log, before=before, limit=limit)
     return _to_sessions(rows)
 
 
 def by_id(connection: Connection, log: int, id: str) -> Session:
-    """NotFound when there is none."""
+    """The session of this id. NotFound when there is none."""
     row = _ONE.first(connection, log=log, id=id) if _can_be_stored(id) else None
     if row is None:
         raise NotFound(f"There is no session {id}", hint="Run `loom-audit session` to list them.")
@@ -104,7 +104,7 @@ def by_id(connection: Connection, log: int, id: str) -> Session:
 
 
 def span(connection: Connection, log: int, id: str) -> tuple[int, int, int] | None:
-    """The session's number, and the seqs of its first and last event."""
+    """The number of a session, and the seqs of its first and last event; None when unknown."""
     row = _SPAN.first(connection, log=log, id=id) if _can_be_stored(id) else None
     return None if row is None else (row[0], row[1], row[2])
 
@@ -119,7 +119,7 @@ def _can_be_stored(id: str) -> bool:
 
 
 def not_ended(connection: Connection, log: int) -> Sequence[Session]:
-    """Oldest first."""
+    """The sessions that have not ended, oldest first."""
     return _to_sessions(_OPEN.rows(connection, log=log))
 
 

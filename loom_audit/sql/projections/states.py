@@ -22,7 +22,7 @@ _ST_MODE = (1 << _ACL_BIT) - 1
 
 
 def columns(state: FileState | None) -> tuple[int | None, int | None, bytes | None]:
-    """Mode, size and hash; nothing of each for an absent path."""
+    """The mode, size and hash of a state; None for each where the path is absent."""
     if state is None:
         return None, None, None
     digest = bytes.fromhex(state.blob) if state.blob else None
@@ -33,7 +33,7 @@ def columns(state: FileState | None) -> tuple[int | None, int | None, bytes | No
 
 
 def to_state(mode: int | None, size: int | None, sha256: bytes | None) -> FileState | None:
-    """A state from its columns; None when the path was absent."""
+    """The state that columns hold; None when the path was absent."""
     if mode is None:
         return None
     check_numbers(size)
@@ -43,7 +43,7 @@ def to_state(mode: int | None, size: int | None, sha256: bytes | None) -> FileSt
 
 
 def shape(mode: int) -> tuple[Kind, int, int | None, bool]:
-    """Kind, permission bits, group and whether there is a list, from a mode's column."""
+    """The kind, permission bits, group of hard links and list of a mode's column."""
     group = (mode >> _GROUP_BITS) - 1
     return (
         KINDS[stat.S_IFMT(mode & _ST_MODE)],

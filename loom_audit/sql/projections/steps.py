@@ -1,4 +1,4 @@
-"""How a tree changes besides by changes: what left it, what was emptied, what was listed anew.
+"""How a tree changes besides by changes: paths that leave it, are emptied, or are listed anew.
 
 A step of an event comes after the event's changes. `left`: the path is untracked from there on, and
 all below it is in no tree. `emptied`: only what is below it, since its inside is not recorded.
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from loom_audit.model.continuity import TREE_FACTS, leaving
 from loom_audit.model.events import FilesChanged, TreeRelisted
 from loom_audit.model.files import FileChange, is_opaque, parents
-from loom_audit.sql.ground.conditions import in_list
+from loom_audit.sql.ground.conditions import in_values
 from loom_audit.sql.ground.connection import Connection, Row
 from loom_audit.sql.ground.packing import pack_path
 from loom_audit.sql.ground.statements import insert_into, prepare
@@ -93,7 +93,7 @@ def last_step(connection: Connection, log: int, path: str, at: int) -> tuple[int
     """The last step up to an event that tells of a path, 0 for none; what it lists there."""
     listed = _LAST_LISTING.value(connection, log=log, until=at) or 0
     above = [pack_path(one) for one in parents(path)]
-    named, values = in_list("path", [*above, pack_path(path)])
+    named, values = in_values("path", [*above, pack_path(path)])
     query = prepare(
         f"SELECT max(seq) FROM tree_step WHERE log = :log AND seq <= :at AND path IN ({named}) "
         "AND (what = 'left' OR (what = 'emptied' AND path <> :own))"

@@ -30,16 +30,26 @@ from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
 
 class Subject(Protocol):
-    @property
-    def TABLES(self) -> Sequence[str]: ...
+    """A module that follows the log: its tables, the facts they are made from, its statements."""
 
     @property
-    def FACTS(self) -> Sequence[type[Any]]: ...
+    def TABLES(self) -> Sequence[str]:
+        """The tables that a rebuild empties."""
+        ...
 
     @property
-    def STATEMENTS(self) -> Sequence[Prepared]: ...
+    def FACTS(self) -> Sequence[type[Any]]:
+        """The types of facts that change the tables; () for every event."""
+        ...
 
-    def apply(self, event: FollowedEvent, rows: Rows, /) -> None: ...
+    @property
+    def STATEMENTS(self) -> Sequence[Prepared]:
+        """The statements in the order in which they run."""
+        ...
+
+    def apply(self, event: FollowedEvent, rows: Rows, /) -> None:
+        """Add the values with which an event runs the statements."""
+        ...
 
 
 SUBJECTS: tuple[Subject, ...] = (

@@ -9,7 +9,7 @@ from typing import cast
 from loom_audit.model.continuity import TREE_FACTS, leaving
 from loom_audit.model.events import FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted
 from loom_audit.model.files import FileState
-from loom_audit.sql.ground.conditions import chunks, in_list
+from loom_audit.sql.ground.conditions import chunks, in_values
 from loom_audit.sql.ground.connection import Connection, Row
 from loom_audit.sql.ground.connections import Connections
 from loom_audit.sql.ground.packing import (
@@ -87,7 +87,7 @@ _NOW = prepare(
 
 
 def apply(event: FollowedEvent, rows: Rows) -> None:
-    """What is at each path now; of several changes of one path the last counts."""
+    """Set what is at each path now; of several changes of one path the last counts."""
     match event.fact:
         case FilesChanged(changes=changes):
             for change in changes:
@@ -124,24 +124,24 @@ def _empty(rows: Rows, folder: str) -> None:
 
 
 def listed(connection: Connection, log: int) -> list[Listed]:
-    """The tree at the head, by the paths' numbers."""
+    """The tree at the head, with paths and contents by their numbers."""
     return cast(list[Listed], _HEAD.rows(connection, log=log))
 
 
 def marked(connection: Connection, log: int) -> list[Listed]:
-    """What is untracked at the head."""
+    """The paths that are untracked at the head, by their numbers."""
     return [(row[0], 0, 0, None) for row in _UNTRACKED.rows(connection, log=log)]
 
 
 def is_changed(connection: Connection, log: int, after: int) -> bool:
-    """Whether the tree is not as it was after this event."""
+    """Whether the tree changed after this event."""
     return bool(_CHANGED.value(connection, log=log, after=after))
 
 
 def advance(
     connection: Connection, log: int, entries: dict[int, Listed], start: int, until: int
 ) -> None:
-    """Bring a tree, by the paths' numbers, from after event `start` to after event `until`."""
+    """Bring a tree from after event `start` to after event `until`, by the numbers of paths."""
     for seq, what, path in steps.between(connection, log, start, until):
         _follow_changes(connection, log, entries, start, seq)
         start = max(start, seq)
@@ -177,7 +177,7 @@ def _follow_changes(
 
 
 def to_tree(connection: Connection, entries: Iterable[Listed]) -> dict[str, FileState]:
-    """What is listed, by name, without what is untracked."""
+    """The tree of a listing, by name, without what is untracked."""
     entries = [entry for entry in entries if entry[1]]
     found: dict[str, FileState] = {}
     with corrupt_on_mismatch():
@@ -199,7 +199,7 @@ def to_tree(connection: Connection, entries: Iterable[Listed]) -> dict[str, File
 def since(
     connection: Connection, log: int, before: Iterable[Listed], paths: Collection[str]
 ) -> dict[str, FileState | None]:
-    """The tree at the head, at these paths and where it is not as it was listed before."""
+    """The states at the head, at these paths and where the tree is not as it was listed."""
     was = {entry[0]: entry for entry in before}
     gone, now = dict(was), dict[int, Listed]()
     for row in _HEAD.each(connection, log=log):  # one by one: a large tree is not held twice
@@ -212,7 +212,7 @@ def since(
             unpack_path(names[number]): None for number in (*gone, *now)
         }
     for some in chunks([pack_path(path) for path in paths if path not in found]):
-        wanted, values = in_list("p", some)
+        wanted, values = in_values("p", some)
         sql = f"SELECT number FROM path WHERE log = :log AND path IN ({wanted})"
         for (number,) in prepare(sql).rows(connection, log=log, **values):
             if number in was:
@@ -223,7 +223,7 @@ def since(
 
 
 def to_untracked(connection: Connection, entries: Iterable[Listed]) -> set[str]:
-    """What of it is untracked, by name."""
+    """The untracked paths of a listing, by name."""
     with corrupt_on_mismatch():
         marked = {entry[0] for entry in entries if not entry[1]}
         paths = _by_number(connection, "path", "path", marked)
@@ -241,14 +241,14 @@ def _by_number(
             query = prepare(f"SELECT number, {column} FROM {table} WHERE number BETWEEN :a AND :z")
             return dict(query.rows(connection, a=first, z=last))
     for some in chunks(sorted(numbers)):
-        wanted, values = in_list("n", some)
+        wanted, values = in_values("n", some)
         sql = f"SELECT number, {column} FROM {table} WHERE number IN ({wanted})"
         found.update(prepare(sql).rows(connection, **values))
     return found
 
 
 def state(connections: Connections, log: int, path: str, at: int | None) -> FileState | None:
-    """One path after event `at`; None for the head."""
+    """The state of one path after event `at`, or at the head; None when absent."""
     if at is None:
         rows: Sequence[Row] = connections.rows(_NOW, log=log, path=pack_path(path))
         with corrupt_on_mismatch():

@@ -27,7 +27,7 @@ _SCOPE = prepare("SELECT ignore, max_file_bytes FROM workspace WHERE log = :log"
 
 
 def apply(event: FollowedEvent, rows: Rows) -> None:
-    """What an event says of the workspace; nothing before it is attached."""
+    """Follow what an event says of the workspace; nothing before it is attached."""
     seq = event.seq
     match event.fact:
         case WorkspaceAttached(root=root, ignore=ignore, max_file_bytes=limit):

@@ -27,7 +27,7 @@ _MAX_ROW = 1 << 30
 
 
 class Row(NamedTuple):
-    """A row as it lies: `rowid` is None in a tree of the kind `index`."""
+    """A row as its cell holds it: `rowid` is None in a tree of the kind `index`."""
 
     tree: Tree
     rowid: int | None
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 class _Broken(Exception):
-    """A cell is not what the format says a cell is."""
+    """The bytes of a cell are not what the format says of cells."""
 
 
 @dataclass(slots=True)

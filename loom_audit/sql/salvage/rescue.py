@@ -140,8 +140,8 @@ class Contents:
         self._large = LargeObjects(folder)
         self._cache: OrderedDict[int, bytes] = OrderedDict()
 
-    def entry(self, number: int) -> tuple[bytes, int, str, int | None, int]:
-        """SHA-256, size, encoding, base and whether it is a file. NotFound, Corrupt."""
+    def row(self, number: int) -> tuple[bytes, int, str, int | None, int]:
+        """SHA-256, size, encoding, base, and whether the content is a file. NotFound, Corrupt."""
         try:
             row = self._raw.execute(
                 "SELECT sha256, size, encoding, base, large FROM blob WHERE number = ?", (number,)
@@ -153,9 +153,13 @@ class Contents:
         digest, size, encoding, base, large = row
         return digest, size, encoding, base, large
 
-    def parts(self, number: int) -> Iterator[bytes]:
-        """The content in parts; Corrupt after the last one when it does not match its hash."""
-        digest, size, encoding, _, large = self.entry(number)
+    def pieces(self, number: int) -> Iterator[bytes]:
+        """The content piece by piece.
+
+        Corrupt after the last piece when it does not match its hash; NotFound when only its hash is
+        known.
+        """
+        digest, size, encoding, _, large = self.row(number)
         if encoding == "absent":
             raise NotFound("only its hash was recorded")
         if not large:
@@ -170,7 +174,7 @@ class Contents:
         if found is not None:
             self._cache.move_to_end(number)
             return found
-        digest, size, encoding, base, large = self.entry(number)
+        digest, size, encoding, base, large = self.row(number)
         if depth > _MAX_CHAIN:
             raise Corrupt("its deltas go in a circle")
         if large:

@@ -43,7 +43,7 @@ _EVENTS = (
     "SELECT seq, id, kind, leaf, leaf_hash FROM event "
     "WHERE log = ? AND typeof(seq) = 'integer' ORDER BY seq"
 )
-_PARTS = "SELECT role, n, salt, content, blob FROM payload WHERE log = ? AND seq = ?"
+_PAYLOADS = "SELECT role, n, salt, content, blob FROM payload WHERE log = ? AND seq = ?"
 _LOGS = (
     "SELECT number, id FROM log UNION SELECT DISTINCT log, NULL FROM event "
     "WHERE log NOT IN (SELECT number FROM log) ORDER BY 1"
@@ -53,7 +53,7 @@ _BLOBS = "SELECT number, sha256 FROM blob WHERE typeof(sha256) = 'blob' ORDER BY
 
 
 class Salvaged(Struct, frozen=True):
-    """What came out. `notice` says when a copy of the store had to be read."""
+    """The folder, counts and failures of a salvage; `notice` says when a copy had to be read."""
 
     folder: str
     logs: int
@@ -64,13 +64,13 @@ class Salvaged(Struct, frozen=True):
     notice: str
 
 
-def salvage(path: str, to: str, *, report: Report | None = None) -> Salvaged:
+def salvage(path: str, to: str, *, progress: Report | None = None) -> Salvaged:
     """Write what can be read of the store file at `path` into the folder `to`.
 
-    Conflict when that is not absent or empty; StorageFailed when nothing can be read at all,
+    Conflict when the folder is not absent or empty; StorageFailed when nothing can be read at all,
     or the folder cannot be written. The store is only read.
     """
-    run = _Run(to, report or (lambda _: None))
+    run = _Run(to, progress or (lambda _: None))
     try:
         _make_empty(to)
         private = os.path.join(to, ".copy")
@@ -136,17 +136,17 @@ class _Run(Struct):
                 if line:
                     file.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
-    def _note_gap(self, what: str, last: int, found: int) -> None:
-        if found > last + 1:
-            missing = f"{last + 1} to {found - 1}" if found > last + 2 else str(found - 1)
+    def _note_gap(self, what: str, last: int, number: int) -> None:
+        if number > last + 1:
+            missing = f"{last + 1} to {number - 1}" if number > last + 2 else str(number - 1)
             self.failures.append(f"{what} {missing}: not found")
 
     def _save_content(self, contents: Contents, number: int, digest: Any) -> None:
         target = os.path.join(self.folder, "blobs", bytes(digest).hex())
         try:
-            if contents.entry(number)[2] == "absent":
+            if contents.row(number)[2] == "absent":
                 return
-            parts = contents.parts(number)
+            parts = contents.pieces(number)
             try:
                 with _create(target) as file:
                     for part in parts:
@@ -216,14 +216,14 @@ class _Run(Struct):
     ) -> dict[tuple[str, int], bytes]:
         """The payloads that can be read, and a record of each."""
         found: dict[tuple[str, int], bytes] = {}
-        for role, n, salt, content, blob in raw.execute(_PARTS, key):
+        for role, n, salt, content, blob in raw.execute(_PAYLOADS, key):
             if not all(map(isinstance, (role, n, salt), (str, int, bytes))):
                 self.failures.append(f"event {key[1]}: payload {role!a} {n!a} is not one of ours")
                 continue
             try:
                 data = unpack(content, MAX_INLINE_PAYLOAD) if content is not None else None
                 if data is None:
-                    data = b"".join(contents.parts(blob))
+                    data = b"".join(contents.pieces(blob))
                 records.append(_part_record(role, n, salt, data, inside=content is not None))
             except (AuditError, TypeError) as error:
                 self.failures.append(f"event {key[1]}: payload {role} {n}: {error}")
@@ -314,7 +314,7 @@ def _create(path: str) -> BinaryIO:
 def write_tree(
     tree: Mapping[str, FileState], folder: str, blobs: str, failed: Callable[[str], None]
 ) -> int:
-    """Write what can be written below the new folder; how many paths.
+    """Write the paths of a tree that can be written into a new folder; how many they are.
 
     Nothing is written outside of it: a path that could lead there is refused, and symlinks
     come last, so that no file is written through one.
@@ -335,7 +335,7 @@ def write_tree(
                 target.mkdir(0o700, exist_ok=True)
                 modes.append((target, state.mode))
             else:
-                _write_entry(target, state, Path(blobs, str(state.blob)))
+                _write_path(target, state, Path(blobs, str(state.blob)))
             done += 1
         except OSError as error:
             failed(f"the {state.kind} {path!a}: {error.strerror or error}")
@@ -351,7 +351,7 @@ def _is_inside(path: bytes) -> bool:
     return b"\0" not in path and not any(part in (b"", b".", b"..") for part in parts)
 
 
-def _write_entry(target: Path, state: FileState, blob: Path) -> None:
+def _write_path(target: Path, state: FileState, blob: Path) -> None:
     if state.kind == "symlink":
         target.symlink_to(os.fsdecode(blob.read_bytes()))
         return

@@ -1,4 +1,4 @@
-"""A file that holds room on the disk, given up so that a running call's outcome still fits."""
+"""A file that holds space on the disk, given up so that a running call's outcome still fits."""
 
 import os
 from contextlib import suppress
@@ -16,7 +16,7 @@ class Ballast:
         self.size = size
 
     def hold(self) -> bool:
-        """Lay the ballast where there is none and room enough; whether it lies there now."""
+        """Lay the ballast where there is none and space enough; whether it lies there now."""
         try:
             if os.path.getsize(self.path) >= self.size:
                 return True
@@ -39,7 +39,7 @@ class Ballast:
         return True
 
     def give_up(self) -> bool:
-        """Free its room; False when there was none to free."""
+        """Delete the ballast, so that its space is free; False when there was none."""
         try:
             os.unlink(self.path)
         except OSError:

@@ -144,7 +144,10 @@ class Database:
 
 
 def database_path(url: str) -> str:
-    """The file of a store's URL (`sqlite:///…`), or a plain path, made absolute."""
+    """The file of a store's URL (`sqlite:///…`), or a plain path, made absolute.
+
+    InvalidArguments for the URL of another database.
+    """
     if "://" not in url:
         return os.path.abspath(Path(url).expanduser())
     parsed = _URL.fullmatch(url)

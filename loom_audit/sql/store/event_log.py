@@ -20,7 +20,7 @@ from loom_audit.model.stored.merkle import Frontier, Node, root_at
 from loom_audit.model.stored.payloads import SALT_BYTES
 from loom_audit.ports import Clock, EventFilter, Wanted
 from loom_audit.sql.contents import blob_rows
-from loom_audit.sql.contents.blob_rows import BlobEntry
+from loom_audit.sql.contents.blob_rows import StoredBlob
 from loom_audit.sql.contents.blobs import SqlBlobStore
 from loom_audit.sql.events import event_rows
 from loom_audit.sql.events.event_reader import READ_EVENTS, EventReader, remaining_window
@@ -28,7 +28,7 @@ from loom_audit.sql.events.event_rows import HEAD
 from loom_audit.sql.events.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
 from loom_audit.sql.events.stretches import CheckedLeaves, prove_stretch, read_stretch
 from loom_audit.sql.ground.clock import to_micros
-from loom_audit.sql.ground.conditions import in_list
+from loom_audit.sql.ground.conditions import in_values
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.connections import Connections
 from loom_audit.sql.ground.packing import pack_id
@@ -91,12 +91,17 @@ class SqlEventLog:
 
     @property
     def id(self) -> str:
+        """The log's id, which is also the workspace's."""
         return self._id
 
     # --- appending ------------------------------------------------------------------------
 
     def append(self, drafts: Sequence[Draft]) -> Sequence[Event]:
-        """Store the drafts and all staged contents as one durable transaction."""
+        """Store the drafts and all staged contents as one durable transaction.
+
+        Conflict for a draft that cannot follow, AuditUnavailable when the store cannot be written;
+        on a full disk the outcome of a running call takes the space of the ballast.
+        """
         if not drafts:
             return []
         try:
@@ -122,7 +127,7 @@ class SqlEventLog:
 
     def _store(
         self, connection: Connection, spot: _LogEnd, drafts: Sequence[Draft]
-    ) -> tuple[list[Event], _LogEnd, Sequence[BlobEntry]]:
+    ) -> tuple[list[Event], _LogEnd, Sequence[StoredBlob]]:
         now = self._clock.now()
         frontier = Frontier(spot.head, list(spot.frontier.hashes))
         prev = spot.prev
@@ -141,7 +146,7 @@ class SqlEventLog:
                 for payload in encoded.payloads
             ]
             events.append(_as_event(draft, self._id, seq, now, prev))
-        staged = self._blobs.staged_entries()
+        staged = self._blobs.staged()
         blob_rows.insert(connection, staged)
         event_rows.insert(connection, rows, parts)
         insert_nodes(connection, self._number, nodes)
@@ -252,7 +257,7 @@ class SqlEventLog:
         return read_stretch(self._connections, reader, leaves, self._number, span, wanted)
 
     def prove(self, after: int, until: int, head: TreeHead) -> None:
-        """Corrupt unless these events are among those of the head."""
+        """Raise Corrupt unless these events are among those of the head."""
         with self._connections.reading() as connection:
             prove_stretch(connection, self._number, after, until, head)
 
@@ -262,7 +267,7 @@ class SqlEventLog:
 
     def newest(self, kinds: Sequence[str], after: int) -> tuple[int, int]:
         """The seqs of the last event and of the last of these kinds behind `after`; 0 for none."""
-        named, values = in_list("kind", kinds)
+        named, values = in_values("kind", kinds)
         query = prepare(_NEWEST.format(kinds=named))
         [(head, found)] = self._connections.rows(query, log=self._number, after=after, **values)
         return head or 0, found or 0
@@ -274,7 +279,7 @@ class SqlEventLog:
             return TreeHead(self._id, head, root_at(head, stored_nodes(connection, self._number)))
 
     def listed_before(self, at: datetime) -> int:
-        """An event up to which none is listed as later than this; 0 when there is none."""
+        """The seq of the last keyframe of which no event is later than a time; 0 for none."""
         with self._connections.reading() as connection:
             found = _KEYFRAME_BEFORE.value(connection, log=self._number, latest=to_micros(at))
         return int(found or 0)

@@ -33,9 +33,10 @@ MIGRATIONS = "loom_audit:migrations"
 def upgrade_locked(connections: Connections) -> str:
     """Upgrade the store behind the connections; the path of the backup made before.
 
-    Empty when another process was quicker: then nothing is left to do.
-    All migrations are one transaction: after an error the store is as it was. The append-only
-    tables are checked afterwards: their triggers, and the root over all events of each log.
+    The path is empty when another process was quicker: then nothing is left to do. All migrations
+    are one transaction: after an error the store is as it was, which AuditUnavailable says, also
+    where the cause is Corrupt: the append-only tables are checked afterwards, their triggers and
+    the root over all events of each log.
     """
     with store_lock(connections.lock):
         with connections.reading() as connection:
@@ -109,14 +110,14 @@ def _copy(path: str, target: str) -> None:
         os.close(descriptor)
 
 
-def _migrate(connection: Any, found: str) -> bool:
-    """Run the migrations from the revision found on; whether one says that it `rebuilds`."""
+def _migrate(connection: Any, stored: str) -> bool:
+    """Run the migrations from the stored revision on; whether one says that it `rebuilds`."""
     config = Config()
     config.set_main_option("script_location", MIGRATIONS)
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
     revisions = ScriptDirectory.from_config(config).walk_revisions()
-    return any(getattr(one.module, "rebuilds", False) for one in revisions if one.revision > found)
+    return any(getattr(one.module, "rebuilds", False) for one in revisions if one.revision > stored)
 
 
 def _rebuild(connection: Connection, blobs: SqlBlobStore) -> None:
