@@ -72,6 +72,7 @@ class Adapters(Struct, frozen=True):
 
     @property
     def blobs(self) -> BlobStore:
+        """The contents of the store."""
         return self.database.blobs
 
     @property
@@ -81,23 +82,26 @@ class Adapters(Struct, frozen=True):
         return LinuxProcesses(supervised=SUPERVISOR, reporting=hook)
 
     def transcript(self, path: str) -> TranscriptFile:
-        """The file in which a client writes down a session."""
+        """The file in which a client writes down a session, read as it grows."""
         return DiskTranscript(Path(path))
 
     def log(self, id: str) -> EventLog:
-        """A log that takes only what can be, and keeps its heads as it grows; one for each id."""
+        """The log of an id, one object for each; appends are checked, heads kept as it grows."""
         if id not in self.logs:
             self.logs[id] = self._checked(id)
         return self.logs[id]
 
     def check_recording(self, id: str) -> None:
-        """Corrupt where nothing may be recorded in a log: what is stored does not fit together."""
+        """Raise Corrupt where nothing may be recorded in a log.
+
+        What is stored does not fit together then.
+        """
         log = self._checked(id)
         log.check()
         accepted_scope(log, self.projections(id), None)
 
     def check_end(self, id: str) -> None:
-        """Corrupt where a log ends before what its tables, or the heads kept of it, tell of."""
+        """Raise Corrupt where a log ends before what its tables or its kept heads tell of."""
         log = self.database.event_log(id)
         check_end(log, self.projections(id), last_kept(log, self.heads(id)))
 
@@ -120,16 +124,20 @@ class Adapters(Struct, frozen=True):
         return DiskHeldSessions(self.settings.home / "held")
 
     def projections(self, id: str) -> Projections:
+        """The tables that follow a log. NotFound for a log that the store does not have."""
         return self.database.projections(id)
 
     def workspaces(self) -> Sequence[WorkspaceEntry]:
+        """The workspaces of the store, oldest first, imported logs among them."""
         return self.database.workspaces()
 
     def find(self, id_or_path: str | Path) -> WorkspaceEntry:
-        """By id, by a path at or below its root, or by the start of an id. NO_WORKSPACE.
+        """The workspace of an id, of a path at or below its root, or of the start of an id.
 
-        CORRUPT where the log of the one that holds the path says that it is of another folder, and
-        where a log is of a folder that holds the path and the table does not say so.
+        NoWorkspace where there is none, with the path where it was moved to; InvalidPath for a NUL
+        character. Corrupt where the log of the workspace that holds the path says that it is of
+        another folder, and where a log is of a folder that holds the path and the table does not
+        say so.
         """
         entries = self.workspaces()
         text = str(id_or_path)
@@ -159,13 +167,13 @@ class Adapters(Struct, frozen=True):
 
     @property
     def root_identities(self) -> RootIdentities:
-        """Which folders the workspaces were found to be."""
+        """The identities that the folders of workspaces were found to have."""
         return RootIdentities(self.settings.home / "index")
 
     def moved_to(
         self, folder: str, entries: Sequence[WorkspaceEntry] | None = None
     ) -> WorkspaceEntry | None:
-        """The workspace that is in its place no more, and is this folder by its identity."""
+        """The workspace that has left its place and is this folder by its identity; else None."""
         known = self.workspaces() if entries is None else entries
         gone = [one for one in known if not is_imported(one.root) and not is_in_place(one.root)]
         identity = identity_of_folder(folder) if gone else ""
@@ -193,9 +201,10 @@ class Adapters(Struct, frozen=True):
     def attach(
         self, path: str | Path, *, ignore: str | None, max_file_bytes: int | None
     ) -> Attachment:
-        """The attachment of a directory, a new log when it has none yet.
+        """The attachment of a directory, with a new log when it has none yet.
 
-        Conflict for rules other than those accepted; the limit is that of the first attach.
+        Conflict for other rules than those accepted, and for a workspace that was moved here; the
+        limit is that of the first attach. InvalidPath for what cannot be a workspace.
         """
         with self.lock.hold("attach"):
             entries = self.workspaces()
@@ -225,7 +234,7 @@ class Adapters(Struct, frozen=True):
         return id
 
     def imported_log(self, root: str) -> str:
-        """The id of the log of transcripts that name this folder, a new one when there is none."""
+        """The id of the log of transcripts that name this folder, a new log when there is none."""
         with self.lock.hold("attach"):
             for entry in self.workspaces():
                 if entry.root == root:
@@ -237,8 +246,9 @@ class Adapters(Struct, frozen=True):
     def attachment(self, id: str) -> Attachment:
         """The directory of a log with everything that belongs to it.
 
-        One that is gone answers every look at it with NO_WORKSPACE. CORRUPT where the log says
-        that it is of another folder. A log that was imported answers appends so too.
+        A directory that is gone answers every look at it with NoWorkspace. Corrupt where the log
+        says that it is of another folder. A log that was imported answers appends with NoWorkspace
+        too.
         """
         entry = self.find(id)
         self._check_root(entry)
@@ -296,11 +306,14 @@ class Adapters(Struct, frozen=True):
         return DiskWorkspace(root, exclude=(str(self.settings.home),))
 
     def free_bytes(self) -> int:
-        """Free bytes where the store lives."""
+        """The bytes that are free where the store lives."""
         return shutil.disk_usage(self.settings.home).free
 
     def empty_workspace(self, path: str | Path) -> DiskWorkspace:
-        """A new or empty directory as a workspace to replay into. Conflict for any other."""
+        """A new or empty directory as a workspace to replay into.
+
+        Conflict for any other directory, and for one in a workspace or in the store.
+        """
         target = Path(path)
         roots = _folders(self.workspaces())
         check_target(target, store_dir=self.settings.home, others=roots)
@@ -324,6 +337,7 @@ class Adapters(Struct, frozen=True):
         self.heads(head.log).keep(head)
 
     def kept_heads(self, id: str) -> Sequence[TreeHead]:
+        """The tree heads of a log that are kept outside the store, oldest first. StorageFailed."""
         return self.heads(id).kept()
 
     def damaged_heads(self, id: str) -> Sequence[str]:
@@ -331,7 +345,7 @@ class Adapters(Struct, frozen=True):
         return damaged_lines(self.settings.heads, id)
 
     def keep_verified(self, id: str, size: int, code: int) -> None:
-        """Keep beside the heads that all of a log was verified now."""
+        """Keep beside the heads that all of a log was verified now, with the exit code."""
         keep_verified(self.settings.heads, id, LastVerified(SystemClock().now(), size, code))
 
     def last_verified(self, id: str) -> LastVerified | None:
@@ -339,11 +353,11 @@ class Adapters(Struct, frozen=True):
         return read_verified(self.settings.heads, id)
 
     def rebuild(self, id: str) -> int:
-        """Make the projections of a log anew; how many events it has."""
+        """Make the projections of a log anew, and give how many events it has."""
         return self.database.projections(id).rebuild()
 
     def missing_logs(self) -> Sequence[str]:
-        """Logs that the store does not hold, or not up to the last head that was kept of them."""
+        """The logs that the store does not hold, or not up to the last head kept of them."""
         kept = {
             log: max((head.size for head in self.kept_heads(log)), default=0)
             for log in logs_with_heads(self.settings.heads)
@@ -352,15 +366,19 @@ class Adapters(Struct, frozen=True):
         return [log for log, size in kept.items() if held.get(log, -1) < size]
 
     def evidence(self, id: str) -> SqlEvidence:
-        """What the tables of one log hold, as it lies there; to be closed."""
+        """The rows of one log as they lie there, for verification; to be closed."""
         return open_evidence(self.database, id)
 
     def close(self) -> None:
+        """Close the database; contents put since the last append are lost."""
         self.database.close()
 
 
 def open_adapters(url: str | None = None, settings: Settings | None = None) -> Adapters:
-    """Open or make the store of this URL, by default LOOM_AUDIT_STORE or the user's own."""
+    """Open or make the store of this URL, by default LOOM_AUDIT_STORE or the user's own.
+
+    AuditUnavailable when it cannot be opened, InvalidArguments for the URL of another database.
+    """
     chosen = settings or read_settings(url)
     chosen.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = DiskLock(chosen.home / "locks")

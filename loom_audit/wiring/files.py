@@ -1,4 +1,4 @@
-"""Files outside of workspaces: the system's errors about them as ours, and what hooks left."""
+"""Files outside of workspaces: the system's errors as ours, a filesystem's kind, hooks' spool."""
 
 from loom_audit.disk.access.paths import audit_errors
 from loom_audit.disk.machine.shared_filesystems import check_own_filesystem

@@ -1,4 +1,4 @@
-"""What is read of a database file that is damaged."""
+"""The readable rest of a database file that is damaged."""
 
 from loom_audit.sql.salvage.salvage import Salvaged, salvage
 
