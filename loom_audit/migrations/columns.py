@@ -1,4 +1,4 @@
-"""How a migration gives a table of projections one more column."""
+"""Giving a table of projections one more column in a migration."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What Alembic runs: over the connection that `sql.upgrade` hands in, or to write SQL."""
+"""What Alembic runs: over the connection that `sql.store.upgrade` hands in, or to write SQL."""
 
 from typing import Any
 

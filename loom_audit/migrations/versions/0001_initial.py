@@ -1,4 +1,4 @@
-"""The first schema."""
+"""The first schema, of format 1."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -308,7 +308,7 @@ def _rest() -> None:
 
 
 def _sqlite() -> None:
-    """Triggers, the full-text index, and figures for the planner."""
+    """Make the triggers, the full-text index, and the figures for the planner."""
     for table, keys in APPEND_ONLY.items():
         refuse = f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
         there = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE {key})" for key in keys)

@@ -58,7 +58,7 @@ def upgrade() -> None:
 
 
 def _projections() -> None:
-    """Smaller rows, made of those that are there: a log that is damaged is upgraded too."""
+    """Make smaller rows of those that are there: a log that is damaged is upgraded too."""
     op.execute("DELETE FROM sqlite_stat1 WHERE tbl IN ('call', 'change_set')")
     op.execute("DROP TABLE rollup")
     op.create_table(
@@ -77,7 +77,7 @@ def _projections() -> None:
 
 
 def _search() -> None:
-    """Nobody has asked it anything yet; from now on words are divided before they get there."""
+    """Begin the full-text index anew, with words that are divided before they get there."""
     version: tuple[int, ...] = (3, 43)
     if not op.get_context().as_sql:
         found = op.get_bind().exec_driver_sql("SELECT sqlite_version()").scalar()
@@ -92,7 +92,7 @@ def _search() -> None:
 
 
 def _calls() -> None:
-    """Which call contains it; calls of a session are found by the span of its events."""
+    """Say of each call which call contains it; the span of a session's events finds its calls."""
     op.rename_table("call", "old_call")
     for name in ("call_id", "call_not_ok", "call_number", "call_open", "call_session"):
         op.drop_index(name, "old_call")
@@ -139,7 +139,7 @@ def _calls() -> None:
 
 
 def _change_sets() -> None:
-    """The call by its request, the actor when it is not the session's; candidates by themselves."""
+    """Name a call by its request and an actor only beside the session's; candidates get a table."""
     op.rename_table("change_set", "old_change_set")
     op.create_table(
         "change_set",

@@ -1,4 +1,4 @@
-"""What is recorded of a workspace is found in its log at once."""
+"""An index that finds at once in a log what is recorded of its workspace."""
 
 from collections.abc import Sequence
 

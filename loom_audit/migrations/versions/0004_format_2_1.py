@@ -1,4 +1,4 @@
-"""What format 2.1 has on record: how calls ended that was told after their finish."""
+"""Tables for what format 2.1 has on record, such as outcomes told after the finish of a call."""
 
 from collections.abc import Sequence
 
