@@ -24,7 +24,7 @@ VERSION: str = import_module("loom_audit").__version__
 
 
 class Settings(Struct, frozen=True):
-    """Where a store and what belongs to it are kept.
+    """The places of a store and of what belongs to it.
 
     `home` is the data folder (database, large blobs, locks, change indexes), `heads` the folder
     of tree heads, which is elsewhere so that who replaces the store does not replace its heads too.

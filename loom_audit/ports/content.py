@@ -27,7 +27,7 @@ class BlobStore(Protocol):
         ...
 
     def get_many(self, blobs: Sequence[BlobId]) -> dict[BlobId, bytes]:
-        """Those of these contents that can be read at once, checked against their hashes.
+        """The contents that can be read at once, checked against their hashes.
 
         For some hundred small ones. For a content that is missing in the result `get` returns
         it or raises why it cannot.
@@ -41,7 +41,7 @@ class BlobStore(Protocol):
     def __contains__(self, blob: BlobId) -> bool: ...
 
     def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
-        """Those of the blobs whose content is not stored."""
+        """The blobs whose content is not stored."""
         ...
 
     def size(self, blob: BlobId) -> int:

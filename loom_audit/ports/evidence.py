@@ -88,7 +88,7 @@ class Evidence(Protocol):
         ...
 
     def references(self) -> Iterator[ReferencedBlob]:
-        """Each content referred to, once, in the order in which they are best read."""
+        """Each content that events refer to, once, in the order in which contents are best read."""
         ...
 
     def add_checked(self, events: Sequence[CheckedEvent]) -> None:

@@ -200,7 +200,7 @@ class Processes(Protocol):
         ...
 
     def beside(self, tasks: Iterable[str], asking: Collection[int]) -> Collection[str]:
-        """Those of these processes that are a program's hooks beside the one that asks.
+        """The tasks that are hooks of a program beside the hook that asks.
 
         `asking` is the hook that asks with its shells. The others are the program's, too, and began
         when it did or later; so did what they started.
@@ -212,7 +212,7 @@ class Processes(Protocol):
         ...
 
     def activity(self, tasks: Iterable[str]) -> Mapping[str, Any]:
-        """What processes and threads did until now, and what they started, as JSON.
+        """The activity until now of processes and threads, and of what they started, as JSON.
 
         A task is a process `PID` or a thread `PID/TID`. Where it is the same later, the task did
         not run. The value is None for a task that cannot be seen; one that has ended is left out.

@@ -19,12 +19,12 @@ class Watch(Protocol):
 
     @property
     def flaw(self) -> str:
-        """Why the watch is of no use here; "" where it is of use."""
+        """The reason why the watch is of no use here; "" where it is of use."""
         ...
 
     @property
     def why_whole(self) -> str:
-        """Why the last look was of everything; "" when it was not."""
+        """The reason why the last look was of everything; "" when it was not."""
         ...
 
     def touch(self, path: str) -> None:

@@ -15,12 +15,13 @@ from loom_audit.ports.watch import Watch
 
 
 class Stamp(NamedTuple):
-    """What `lstat` says, enough to tell that a path may have changed (git's index rule).
+    """The fields of an lstat(2) that tell that a path may have changed.
 
     `mode` is the full st_mode; of a directory only it and `ino` are set. A stamp is taken before
     the content it stands for is read. When the last change is so recent that another could
-    leave the ctime as it is (git calls that racy), `ctime_ns` is the negated time of the look
-    instead, so that the stamp differs from every other and the path is read again.
+    leave the ctime as it is (git calls that racy: Documentation/technical/racy-git.txt), `ctime_ns`
+    is the negated time of the look instead, so that the stamp differs from every other and the path
+    is read again.
     """
 
     mode: int
@@ -131,7 +132,7 @@ class StampedPaths:
         return len(self._paths)
 
     def __iter__(self) -> Iterator[tuple[str, Stamp]]:
-        """Those that were not taken."""
+        """The paths that were not taken, each with its stamp."""
         for path, stamp in zip(self._paths, self._stamps, strict=True):
             if stamp:
                 yield path, _unpacked(stamp)
@@ -164,7 +165,7 @@ def _unpacked(stamp: bytes) -> Stamp:
 
 
 class Attributes(NamedTuple):
-    """What a file or a folder has that its stamp does not say.
+    """The mode, list, links and identity of a file or folder, beyond its stamp.
 
     `mode` are the permission bits; where there is an access control list (`acl`) the group's are
     those of the list's own entry for it, as far as they count. `links` is how many names it has,
@@ -214,7 +215,7 @@ class Workspace(Protocol):
         ...
 
     def stamps(self, paths: Sequence[str]) -> Sequence[Stamp | None]:
-        """As `stamp` for each, quicker where paths in one folder follow each other."""
+        """The stamp of each path, quicker where paths in one folder follow each other."""
         ...
 
     def is_deleted(self) -> bool:
@@ -248,7 +249,7 @@ class Workspace(Protocol):
         ...
 
     def identity(self, path: str) -> str:
-        """Which file is at the path, itself when it is a symlink: the same after a rename.
+        """The identity of the file at a path, of a symlink itself, which a rename keeps.
 
         No file that is made later is given it. It holds within one boot and one mount; "" when
         the path is absent, or where this system cannot tell.
@@ -277,7 +278,7 @@ class Workspace(Protocol):
         ...
 
     def links(self, path: str) -> int:
-        """How many names the file at the path has, itself when it is a symlink; 0 when absent."""
+        """The number of names of the file at a path, of a symlink itself; 0 when absent."""
         ...
 
     def attributes(self, path: str) -> Attributes:
@@ -412,7 +413,7 @@ class Workspace(Protocol):
 
 
 class IndexEntry(NamedTuple):
-    """What was last seen at a path: its stamp, the blob recorded for it, which file it was."""
+    """The stamp that was last seen at a path, the blob recorded for it, and its identity."""
 
     stamp: Stamp
     blob: BlobId | None
@@ -467,7 +468,7 @@ class Looks(Protocol):
         ...
 
     def get(self, name: str) -> Any:
-        """What is kept under the name; None when nothing is, or it cannot be read."""
+        """The JSON that is kept under the name; None when there is none that can be read."""
         ...
 
     def discard(self, name: str) -> None:

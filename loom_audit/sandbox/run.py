@@ -14,7 +14,7 @@ from loom_audit.sandbox import terminal
 
 
 class HeadAndTail:
-    """Keeps the first half and the last half of `limit` bytes of what it is fed.
+    """Keeps the first half and the last half of `limit` bytes of a stream.
 
     `total` counts all bytes. When some were left out they are missing between
     `content()[: limit // 2]` and the rest.

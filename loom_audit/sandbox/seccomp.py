@@ -27,7 +27,7 @@ INPUT_PUSHERS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 
 
 class _Machine(Struct, frozen=True):
-    """What is different by machine: ELF audit number, x32 bit, call numbers."""
+    """The numbers that differ by machine: ELF audit number, x32 bit, numbers of calls."""
 
     audit: int
     x32: bool

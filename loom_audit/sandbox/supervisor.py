@@ -35,7 +35,7 @@ RESTORED = (*KEYBOARD, _signal.SIGHUP, _signal.SIGTERM, _signal.SIGPIPE, _signal
 
 
 class Order:
-    """What to run: NUL-separated fields after an eight-digit length.
+    """A command to run, as the owner orders it: NUL-separated fields after an eight-digit length.
 
     Mode letters: `g` own process group, `t` hand the terminal over, `s` report stops,
     `w` walk the process tree (without it only the process group is killed), `p` show the
@@ -259,7 +259,7 @@ class Supervisor:
                         self.forward(number)
 
     def forward(self, number: int) -> None:
-        """Send a signal to the command; one that it goes on by gives it the terminal again."""
+        """Send a signal to the command; SIGCONT gives the command its terminal again."""
         if (
             number == _signal.SIGCONT
             and "t" in self.order.mode

@@ -189,13 +189,13 @@ def _interpreter_folder(program: str) -> Iterator[str]:
 
 
 def _leads_through(path: str, root: str) -> bool:
-    """Whether it is in the workspace or reached through it, where an agent may put links."""
+    """Whether a path is in the workspace or reached through it, where an agent may put links."""
     ways = (path, *map(str, Path(path).parents))
     return any(is_within(os.path.realpath(way), [root]) for way in ways)
 
 
 def _is_too_wide(path: str) -> bool:
-    """Whether this is the home directory, or above it, or all of a machine's."""
+    """Whether a path is the home directory, or above it, or all of a machine's."""
     home = os.path.realpath(Path.home())
     real = os.path.realpath(path)
     return is_within(home, [real]) or (os.path.dirname(real) == "/" and real not in SYSTEM)

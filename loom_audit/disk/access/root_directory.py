@@ -37,7 +37,7 @@ def _oserror(number: int, path: str) -> OSError:
 
 
 def _deleted_folder() -> int:
-    """A descriptor of a directory that there is no more: nothing is in it."""
+    """A descriptor of a directory that was deleted, in which nothing is and can be made."""
     made = tempfile.mkdtemp(prefix="loom-audit-")
     try:
         return os.open(made, _ROOT)
@@ -52,7 +52,7 @@ class RootDirectory:
     """
 
     def __init__(self, root: str, calls: System, *, deleted: bool = False) -> None:
-        """With `deleted` it is one of which it is on record that it was deleted."""
+        """A `deleted` root is one of which it is on record that it was deleted."""
         self.given = os.path.abspath(root)
         self.real = os.path.realpath(root)
         self.calls = calls

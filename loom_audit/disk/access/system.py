@@ -209,7 +209,7 @@ def mounts_below(root: str) -> frozenset[str]:
 
 
 def _listed(table: Path) -> bytes:
-    """What the kernel lists; nothing where it does not have this list."""
+    """The content of a table of /proc; empty where the kernel does not have this table."""
     try:
         return table.read_bytes()
     except FileNotFoundError:

@@ -87,7 +87,7 @@ class _TouchedFolders:
             self._gone.add(folder)
 
     def _enters(self, child: str) -> bool:
-        """Whether a folder is read that was found in one that is."""
+        """Whether a folder is read that was met in another that is read."""
         known = child in self._watch.folders and child in self._scan.expected.directories
         if known and self._renewed.isdisjoint((child, split(child)[0])):
             return False
@@ -114,7 +114,7 @@ class _TouchedFolders:
         }
 
     def _missing(self) -> Differences:
-        """What was known in folders that are not there any more, and in read ones."""
+        """The known paths that are there no more, of folders that are gone and of read ones."""
         scan, watch = self._scan, self._watch
         missing = scan.missing
         if any(

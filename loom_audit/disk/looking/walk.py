@@ -36,6 +36,7 @@ def stamp_of(seen: os.stat_result, now: int | None = None) -> Stamp:
         return Stamp(mode, 0, 0, 0, seen.st_ino)
     if now is None:
         now = time.time_ns()
+    # the ctime, since a program can set the mtime back (utimensat(2)) and not this
     ctime = seen.st_ctime_ns
     if is_fresh(ctime, now):
         ctime = -now

@@ -186,7 +186,7 @@ class DiskWatch:
             self._close = weakref.finalize(self, os.close, self._queue)
 
     def _give_up(self, error: OSError) -> None:
-        """Never try again: it would cost each look what it cost this one."""
+        """Watch nothing from now on: a new try would cost each look what this one did."""
         self.flaw = _FULL.get(error.errno or 0, f"inotify: {error.strerror}")
         self.close()
 
@@ -199,7 +199,7 @@ class DiskWatch:
 
 
 def _flaw(root: int) -> str:
-    """Why what is below an open folder cannot be watched; "" where it can."""
+    """The reason why what is below an open folder cannot be watched; "" where it can."""
     if not inotify.AVAILABLE:
         return "this system has no inotify"
     kind = inotify.filesystem_type(root)

@@ -95,9 +95,9 @@ class DiskLock:
         return os.path.join(self._folder, f"{plain}.lock")
 
     def _take(self, name: str, timeout: float | None, gives_up: bool = False) -> int:
-        """Take it, waiting up to `timeout` seconds; None means at once.
+        """Take a lock, waiting up to `timeout` seconds; None means at once.
 
-        Who `gives_up` does not wait on when told to end.
+        Who `gives_up` does not wait on when a signal asks for an end.
         """
         path = self._file(name)
         descriptor = self._open(path)
@@ -176,7 +176,7 @@ def _lock(descriptor: int, how: int) -> bool:
 
 
 def _write_holder(descriptor: int) -> None:
-    """Who holds it, for those who wait; where the disk is full nobody is named."""
+    """Write the pid of the holder, for those who wait; where the disk is full nobody is named."""
     try:
         os.pwrite(descriptor, f"{os.getpid():<15}\n".encode(), 0)
     except OSError as error:

@@ -30,7 +30,7 @@ _ENDED = ("Z", "X")
 
 
 class _Seen(Struct, frozen=True):
-    """What /proc says of a process or a thread; `started` in clock ticks since boot."""
+    """A process or thread as /proc/PID/stat shows it; `started` in clock ticks since boot."""
 
     state: str
     parent: int
@@ -82,7 +82,7 @@ class LinuxProcesses:
 
     @cached_property
     def _namespace(self) -> str:
-        """The one whose pids are ours, when it is also the one that /proc shows; else empty."""
+        """The pid namespace of this process, when /proc shows the same one; else empty."""
         with suppress(OSError):
             if os.readlink(self._proc / "self") == str(os.getpid()):
                 return os.readlink(self._proc / "self/ns/pid")
@@ -123,7 +123,7 @@ class LinuxProcesses:
         return found, gone
 
     def _reports(self, pid: int) -> bool:
-        """Whether it is a hook of ours that began just now, or the shell around one."""
+        """Whether a process is a hook of ours that began just now, or the shell around one."""
         seen = self._process(pid)
         with suppress(OSError, ValueError, IndexError):
             line = (self._proc / str(pid) / "cmdline").read_bytes()
@@ -268,7 +268,7 @@ class LinuxProcesses:
         return None
 
     def _exists(self, pid: int) -> bool:
-        """Whether it runs though /proc does not show it: it may hide what others' users run."""
+        """Whether a process runs that /proc does not show: it may hide what other users run."""
         try:
             os.kill(pid, 0)
         except (ProcessLookupError, OverflowError):

@@ -66,7 +66,7 @@ def acl_of(where: int | str) -> bytes | None:
 
 
 def _path_of(location: Location) -> str:
-    """A path to it by its folder's descriptor: no call takes both for attributes."""
+    """A path to a name by its folder's descriptor: no call takes both for attributes."""
     return f"/proc/self/fd/{location.fd}/{location.name}"
 
 
@@ -161,6 +161,7 @@ def give(descriptor: int, mode: int, attributes: Mapping[str, bytes]) -> None:
 
     A label that may not be set is the one that the system gives to new files.
     """
+    # a default list of the folder has given the new file one (acl(5))
     if ACL in names_of(descriptor):
         os.removexattr(descriptor, ACL)
     more = {name: value for name, value in attributes.items() if name != ACL}

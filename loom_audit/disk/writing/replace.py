@@ -100,7 +100,7 @@ def _make_folder(temporary: Location, folder: str, after: FileState) -> None:
 def _attributes_for(
     folders: OpenFolders, folder: str, after: FileState, source: Location | None
 ) -> Mapping[str, bytes]:
-    """What the new file gets: what its source has, or a list from the folder it comes into."""
+    """The attributes of a new file: those of its source, or a list from its new folder."""
     given = {} if source is None else dict(carried(source))
     if not after.acl:
         given.pop(ACL, None)
@@ -262,6 +262,7 @@ def replace(
             identity = _stage_link(temporary, location_of(folders, link), change.after)
         displaced = put_staged(temporary, target, identity, occupied=seen is not None)
     if durable:
+        # fsync(2) of a file says nothing of its name: that is flushed with the folder
         try:
             folders.sync(target.parent)
         except OSError:

@@ -64,7 +64,7 @@ def remove(temporary: Location) -> None:
 
 
 def _try_remove(temporary: Location) -> bool:
-    """Delete it; False when it is a folder that is not empty."""
+    """Delete a temporary; False when it is a folder that is not empty."""
     try:
         remove(temporary)
     except OSError as error:
@@ -173,7 +173,7 @@ class PathReversal(Struct):
         self._state = state
 
     def _reached(self, work: Callable[[], T]) -> T:
-        """What the work gives; where the folder of what was displaced forbids it, it is opened."""
+        """The result of a work; the folder of the displaced file is opened where it forbids it."""
         with audit_errors(self.target.path):
             try:
                 return work()

@@ -53,7 +53,7 @@ _CONTENT = prepare("SELECT CAST(content AS BLOB) FROM blob_content WHERE blob = 
 
 
 class StoredBlob(Struct, frozen=True):
-    """How one content is stored; `content` are its stored bytes while it is staged, or loaded."""
+    """The row of one content; `content` are its stored bytes while it is staged, or loaded."""
 
     sha256: bytes
     size: int
@@ -77,7 +77,7 @@ def insert(connection: Connection, blobs: Sequence[StoredBlob]) -> None:
 
 
 def load_stored(connections: Connections, digest: bytes) -> StoredBlob | None:
-    """How a durable content is stored; None when it is not in the store."""
+    """The row of a durable content; None when it is not in the store."""
     rows = connections.rows(_STORED, sha256=digest)
     if not rows or rows[0][3] == "absent":
         return None
@@ -111,7 +111,7 @@ def load_content(connections: Connections, number: int | None) -> bytes | None:
 
 
 def present(connections: Connections, digests: Sequence[bytes]) -> set[bytes]:
-    """Those of the hashes whose content is durable."""
+    """The hashes whose content is durable."""
     found: set[bytes] = set()
     for some in chunks(digests):
         found.update(row[0] for row in _rows_of(connections, _PRESENT, some))

@@ -166,7 +166,7 @@ class SqlBlobStore:
         return StoredBlob(digest, len(content), len(packed), encoding, content=packed)
 
     def _base(self, similar_to: BlobId) -> tuple[StoredBlob, bytes, int] | None:
-        """What a new version is stored against, its content, and the version's number."""
+        """The row to store a new version against, its content, and the number of the version."""
         digest = _digest(similar_to)
         row = self._put_again.get(digest) or self._find(digest)
         if row is None or not MIN_BASE <= row.size <= MAX_DELTA:

@@ -55,6 +55,7 @@ class LargeObjects:
                 with open(descriptor, "wb") as file:
                     digest, size = _compress(content, file)
                     file.flush()
+                    # durable before it has its name, which the folder makes durable below
                     os.fsync(file.fileno())
                     stored = file.tell()
                 target = self.path(digest)

@@ -108,7 +108,7 @@ class RebuiltProjections:
             yield from _compare(table, keys, seq_at, ours, theirs)
 
     def alterations(self) -> Iterator[str]:
-        """Where the store's tables, indexes and triggers are not as we make them."""
+        """A sentence for each table, index or trigger of the store that is not as we make it."""
         return structure_differences(structure(self._store), structure(self._connection().raw))
 
     def _connection(self) -> Connection:
@@ -169,7 +169,7 @@ def listing_query(
 def _compare(
     table: str, keys: int, seq_at: int | None, ours: Any, theirs: Any
 ) -> Iterator[tuple[int | None, str]]:
-    """What differs between two listings in the order of their keys, each event once."""
+    """The differences of two listings in the order of their keys, each event once."""
     mine, its = from_where_unlike(ours, theirs)
     last: int | None = None
 

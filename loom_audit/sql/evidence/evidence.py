@@ -206,7 +206,7 @@ class SqlEvidence:
             self._raw.text_factory = _decode_losslessly
 
     def _check_agrees(self) -> bool:
-        """Whether all events were told and every projection is as they make it."""
+        """Whether all events were given and every projection is as they make it."""
         if self._check is None or self._in_doubt:
             return False
         (last,) = self._raw.execute(
@@ -368,7 +368,7 @@ def _followed(seq: int, envelope: Mapping[str, Any], fact: Fact | None) -> Follo
 
 
 def _file_size(path: str) -> int | None:
-    """Bytes of the file; None when it cannot be looked at, which reading it will tell."""
+    """The bytes of a file; None when it cannot be looked at, which reading it will tell."""
     try:
         return os.path.getsize(path)
     except OSError:

@@ -7,7 +7,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class SystemClock:
-    """The present as the system tells it."""
+    """The system's clock."""
 
     def now(self) -> datetime:
         """The present in UTC; it may go back when the system's clock is set."""

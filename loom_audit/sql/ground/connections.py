@@ -141,6 +141,7 @@ class Connections:
         with self._mutex, self._store_lock():
             try:
                 raw = self._writer()
+                # at once a writer: a reader that becomes one later may find that it read too early
                 raw.execute("BEGIN IMMEDIATE")
                 try:
                     yield Connection(raw)
@@ -223,9 +224,10 @@ def store_lock(lock: Lock) -> Iterator[None]:
 
 
 def _close(pool: _Pool, lock: Lock) -> None:
-    """Readers first: only a writer can copy the write-ahead log back, and it needs the lock.
+    """Close readers, then the writer: only a writer can copy the write-ahead log back.
 
-    In a forked child that never used them they are the parent's, and are left alone.
+    That needs the lock. In a forked child that never used the connections they are the parent's,
+    and are left alone.
     """
     if pool.pid != os.getpid():
         return

@@ -145,6 +145,9 @@ def refuse_cut_off(path: str) -> None:
 
 
 def _set_up(connection: Any, mode: Literal["ro", "rw"]) -> None:
+    # A forged schema must run nothing that does harm; a damaged page is found when it is read;
+    # an error of the disk is an error, where a page that is mapped would end us by SIGBUS
+    # (https://www.sqlite.org/pragma.html).
     for setting in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", "cache_size=-8000"):
         connection.execute(f"PRAGMA {setting}")
     if mode == "ro":
@@ -156,6 +159,7 @@ def _set_up(connection: Any, mode: Literal["ro", "rw"]) -> None:
             f"The store's file system does not allow WAL (it stays in {journal} mode)",
             hint="Keep the store on a local file system: set LOOM_AUDIT_STORE.",
         )
+    # Only with recursive triggers a replacing INSERT fires those that refuse a DELETE.
     for setting in ("synchronous=FULL", "foreign_keys=ON", "recursive_triggers=ON"):
         connection.execute(f"PRAGMA {setting}")
 

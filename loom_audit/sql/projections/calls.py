@@ -36,7 +36,7 @@ FACTS = (CallRequested, CallFinished)
 
 
 def _columns(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of `Call` as columns hold them."""
+    """The values of fields of `Call` as columns hold them."""
     columns = dict(said)
     if "call_id" in columns:
         columns["call_id"] = pack_id(columns["call_id"])
@@ -155,7 +155,7 @@ def agrees(store: Connection, log: int) -> bool:
 
 
 def is_finished(connection: Connection, log: int, session: str, call_id: str) -> bool | None:
-    """Whether the call is finished; None when it was never requested."""
+    """Whether a call is finished; None when it was never requested."""
     row = _STATE.first(connection, log=log, session=session, call_id=pack_id(call_id))
     return None if row is None else row[0] is not None
 

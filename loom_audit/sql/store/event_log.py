@@ -157,6 +157,8 @@ class SqlEventLog:
         """Where the log ends now: what we know of it, checked and brought up to date."""
         generation = self._connections.generation
         head = HEAD.value(connection, log=self._number) or 0
+        # A writer that is new has perhaps come after an error of the disk: what was known before it
+        # is not relied on. Other processes may have appended: their leaf hashes are added.
         last = self._last
         if last is not None and last.generation == generation and last.head <= head:
             if last.head == head:
