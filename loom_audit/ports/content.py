@@ -1,4 +1,4 @@
-"""Content by its hash."""
+"""The contents of files and payloads, each by its hash."""
 
 from collections.abc import Iterable, Sequence
 from typing import BinaryIO, Protocol

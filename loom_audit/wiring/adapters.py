@@ -1,4 +1,4 @@
-"""The only wiring: which adapters stand behind the ports."""
+"""What a store is made of: its database, locks, heads and runner, and each attachment."""
 
 import os
 import shutil

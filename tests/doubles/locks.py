@@ -13,7 +13,7 @@ class MemoryChangeIndex:
 
     def __init__(self) -> None:
         self._entries: dict[str, IndexEntry] = {}
-        self._head = self._set_aside = 0
+        self._head = self._displaced = 0
 
     def load(self) -> dict[str, IndexEntry]:
         return dict(self._entries)
@@ -36,11 +36,11 @@ class MemoryChangeIndex:
         self._entries, self._head = {}, 0
 
     def displace(self) -> None:
-        self._set_aside = self._head
+        self._displaced = self._head
         self.clear()
 
     def most_seen(self) -> int:
-        return max(self._head, self._set_aside)
+        return max(self._head, self._displaced)
 
 
 class MemoryLock:

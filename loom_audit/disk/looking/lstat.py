@@ -1,4 +1,4 @@
-"""lstat of paths beneath a root, with no link on the way."""
+"""The lstat(2) of paths beneath a root, with no link on the way."""
 
 import os
 from collections.abc import Iterator, Sequence

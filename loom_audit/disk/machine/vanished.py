@@ -1,4 +1,4 @@
-"""A workspace that is gone: its calls are refused, and on record."""
+"""A workspace whose folder is gone or hidden: calls in it are refused, and on record."""
 
 from collections.abc import Callable
 from typing import Any, NoReturn, cast

@@ -1,4 +1,4 @@
-"""Reading events of one log within somebody's transaction."""
+"""Reading events of one log within the caller's transaction."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

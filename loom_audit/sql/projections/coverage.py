@@ -1,4 +1,4 @@
-"""What was found after calls had finished, and lowers how completely they were captured."""
+"""The facts that lower the coverage of calls after their finish."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _ANY = prepare("SELECT 1 FROM lowered WHERE log = :log LIMIT 1")
 
 
 def apply(event: FollowedEvent, rows: Rows) -> None:
-    """A row for each call whose coverage was lowered; only those that are finished can be meant."""
+    """Add a row for each finished call whose coverage was lowered."""
     match event.fact:
         case CoverageLowered(coverage=found) as fact:
             level, reasons = found.level, json_array(found.reasons)
@@ -41,7 +41,7 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
 def lowered(
     connection: Connection, log: int, numbers: Sequence[int]
 ) -> Mapping[int, Sequence[Coverage]]:
-    """By the numbers of calls: what lowered their coverage, in order."""
+    """The coverages that lowered that of each of these calls, in order, by number."""
     found: dict[int, list[Coverage]] = {}
     if not _ANY.rows(connection, log=log):
         return found
@@ -56,5 +56,5 @@ def lowered(
 
 
 def lowered_at(connection: Connection, log: int, number: int) -> Sequence[int]:
-    """The events that lowered the coverage of a call, by its number, in order."""
+    """The seqs of the events that lowered the coverage of a call, in order."""
     return [row[0] for row in _LOWERED_AT.rows(connection, log=log, number=number)]

@@ -19,7 +19,7 @@ STATUS, ERROR = "coalesce(o.status, c.status)", "coalesce(o.error, c.error)"
 
 
 def apply(event: FollowedEvent, rows: Rows) -> None:
-    """A row for the first report that takes the place of an inferred status."""
+    """Add a row for the first report that takes the place of an inferred status."""
     match event.fact:
         case CallReported() as fact:
             if told := reported(event.seq, fact):

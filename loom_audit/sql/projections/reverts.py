@@ -1,4 +1,4 @@
-"""What took back what, and whether that still stands."""
+"""Which call took back which call or event, and whether that still holds."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ _NEWEST_FIRST = prepare("SELECT number, target FROM revert WHERE log = :log ORDE
 
 
 def apply(event: FollowedEvent, rows: Rows) -> None:
-    """A row for each call or event that a call took back."""
+    """Add a row for each call or event that a call took back."""
     match event.fact:
         case CallFinished() as fact:
             for target in took_back(fact):
@@ -27,5 +27,5 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
 
 
 def reverted_by(connection: Connection, log: int) -> Mapping[int, int]:
-    """Number of what was taken back → number of the call that did, while that one stands."""
+    """The number of the call that took back each call or event, while that still holds."""
     return taken_back((row[0], row[1]) for row in _NEWEST_FIRST.rows(connection, log=log))

@@ -46,7 +46,7 @@ _ONE_LISTED = prepare(
 
 
 def apply(event: FollowedEvent, rows: Rows) -> None:
-    """The steps of an event, and what a part of a whole listing lists."""
+    """Add the steps of an event, and what a part of a whole listing lists."""
     found: list[tuple[str, str]] = []
     match event.fact:
         case FilesChanged(changes=changes):
