@@ -23,7 +23,7 @@ from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.points import read_point, session_id, typed_time
 from loom_audit.cli.shared.records import event_record, time_text
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.coverage import NOT_FAILED, Status
+from loom_audit.model.coverage import FAILED, NOT_FAILED, STATUS_FILTERS
 from loom_audit.model.events import (
     CallFinished,
     Event,
@@ -115,9 +115,9 @@ def log(
     --search finds calls that say all the words, the last of which may be only begun; the first time
     it makes an index.
     """
-    known = (*get_args(Status), "open", "failed")
-    if status is not None and status not in known:
-        raise InvalidArguments(f"no status {status}", hint=f"There are: {', '.join(known)}.")
+    if status is not None and status not in STATUS_FILTERS:
+        known = ", ".join(STATUS_FILTERS)
+        raise InvalidArguments(f"no status {status}", hint=f"There are: {known}.")
     for one in kind or ():
         if one not in KINDS:
             raise InvalidArguments(f"no kind {one}", hint=f"There are: {', '.join(KINDS)}.")
@@ -139,8 +139,8 @@ def log(
             session=None if session is None else session_id(workspace, session),
             tool=tool,
             actor=actor,
-            status=None if status == "failed" else status,
-            failed_only=status == "failed",
+            status=None if status == FAILED else status,
+            failed_only=status == FAILED,
             typed=workspace_path(workspace.root, path) or None if path is not None else None,
             words=search,
             since=typed_time(since) if since is not None else None,

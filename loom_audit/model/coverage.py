@@ -1,7 +1,7 @@
 """What a call may do, how it ended, and how completely its effects were captured."""
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -21,6 +21,10 @@ That a call `denied` by us did not run is inferred where another program was to 
 
 NOT_FAILED: tuple[Status, ...] = ("ok", "running", "unknown")
 """How a call ends without having failed."""
+
+FAILED = "failed"
+STATUS_FILTERS = (*get_args(Status), "open", FAILED)
+"""What lists of calls are narrowed to: a status, calls without an end, or all that failed."""
 
 Level = Literal["full", "partial", "none"]
 Origin = Literal["baseline", "tool", "command", "undo", "outside"]

@@ -11,7 +11,7 @@ from loom_audit.api.control.approvals import decisions
 from loom_audit.api.control.holding import left_open_by, still_running
 from loom_audit.api.face import AuditedWorkspace, CallDetail, Timeline
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.coverage import Status
+from loom_audit.model.coverage import STATUS_FILTERS
 from loom_audit.model.kinds import without_encoded
 from loom_audit.model.plans.request import Verb
 from loom_audit.model.records import Call
@@ -19,7 +19,7 @@ from loom_audit.ports import CallFilter
 from loom_audit.web.shared.budget import Budget, Part, weight
 from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
-from loom_audit.web.shared.listing import FAILED, FILTERS, list_calls
+from loom_audit.web.shared.listing import FILTERS, list_calls
 from loom_audit.web.shared.pages import Pages, Place, wants_fragment
 from loom_audit.web.shared.urls import Fields, address, first, unquoted
 
@@ -33,7 +33,6 @@ EVENTS = 2_000
 PIECE = 500
 """Characters of a text that are shown together or not at all."""
 TAKING_BACK = get_args(Verb)
-STATUSES = (*get_args(Status), "open", FAILED)
 
 
 class Value(Struct, frozen=True):
@@ -116,9 +115,9 @@ def _listing(
     request: Request, workspace: AuditedWorkspace, query: Fields, pages: Pages, session: str | None
 ) -> Response:
     status = first(query, "status")
-    if status and status not in STATUSES:
+    if status and status not in STATUS_FILTERS:
         raise InvalidArguments(
-            f"{status!r} is not a status", hint="It is one of " + ", ".join(STATUSES) + "."
+            f"{status!r} is not a status", hint="It is one of " + ", ".join(STATUS_FILTERS) + "."
         )
     shown = workspace.timeline.session(session) if session else None
     # a path may be pasted with the workspace's own before it
@@ -147,7 +146,7 @@ def _listing(
         **values,
         held=workspace.timeline.hold(shown.id) if shown else None,
         running=dict(still_running(workspace)) if shown and shown.ended is None else {},
-        statuses=STATUSES,
+        statuses=STATUS_FILTERS,
         section="calls",
     )
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.api.face import Timeline
+from loom_audit.model.coverage import FAILED
 from loom_audit.model.records import Call, OutsideChange
 from loom_audit.ports import CallFilter
 from loom_audit.web.shared.budget import LINKED, NODE
@@ -20,8 +21,6 @@ OUTSIDE_ROWS = 200
 ROOM = 26_000
 """What the rows of a page may weigh, of which there are no more than fit."""
 FILTERS = ("tool", "status", "path", "search")
-FAILED = "failed"
-"""Not a status: every one that says that a call failed."""
 FOLDED = 3
 """So many reads after each other are one row."""
 
