@@ -9,7 +9,7 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import answer_number, local_time
 from loom_audit.cli.shared.output import Output, Piece
 from loom_audit.cli.shared.parameters import argument
-from loom_audit.cli.shared.questions import preview_style, question_lines, question_text
+from loom_audit.cli.shared.questions import preview_lines, question_lines, question_text
 from loom_audit.cli.shared.records import question_record
 from loom_audit.errors import Conflict, InvalidArguments
 
@@ -75,8 +75,8 @@ def _show(output: Output, request: "ApprovalRequest") -> None:
         return
     for line in question_lines(request):
         output.line(*line)
-    for text in request.preview.removesuffix("\n").split("\n"):
-        output.marked(text, preview_style(text))
+    for text, style in preview_lines(request):
+        output.marked(text, style)
 
 
 def _write_rules(invocation: Invocation) -> None:

@@ -14,7 +14,7 @@ from loom_audit.cli.shared.lines import how_to_answer
 from loom_audit.cli.shared.options import COMMAND_LINE, AgentOption, actor_of
 from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.parameters import argument
-from loom_audit.cli.shared.questions import WHOLE_ARGUMENTS, preview_style, question_lines
+from loom_audit.cli.shared.questions import WHOLE_ARGUMENTS, preview_lines, question_lines
 from loom_audit.errors import InvalidArguments
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ def prompt(output: Output, person: str) -> "AskCallback":
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
         for line in question_lines(request):
             output.note(*line)
-        for text in request.preview.removesuffix("\n").split("\n"):
-            output.note((text.replace("\t", "    "), preview_style(text)))
+        for text, style in preview_lines(request):
+            output.note((text.replace("\t", "    "), style))
         return await _typed(output, person)
 
     return ask

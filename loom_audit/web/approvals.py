@@ -1,16 +1,16 @@
 """Calls that wait for an answer: what they would do, and the answer."""
 
 import json
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import APIRouter, Request
-from msgspec import Struct
 from starlette.responses import Response
 
 from loom_audit.api.control.approvals import check_arguments, has_rules, read_arguments
 from loom_audit.api.face import ApprovalRequest, AuditedWorkspace
 from loom_audit.errors import ApprovalDenied, AuditError, Conflict, InvalidArguments
 from loom_audit.model.text.display import visible
+from loom_audit.model.text.textdiff import marked_lines
 from loom_audit.tools.approvals.policy import call_subject
 from loom_audit.web.calls import Value, as_text
 from loom_audit.web.shared.admission import Visitor
@@ -22,15 +22,6 @@ router = APIRouter()
 PLACES = (Place("approvals", "Approvals", ("approvals",)),)
 MAX_TYPED = 200_000
 """Characters of arguments that are offered to be changed: a form holds 1 MiB."""
-
-Mark = Literal["ins", "del", "at", "head", ""]
-
-
-class Line(Struct, frozen=True):
-    """One line of a preview, and what it stands for there."""
-
-    mark: Mark
-    text: str
 
 
 @router.get("/w/{workspace}/approvals")
@@ -69,11 +60,11 @@ def decide(
     found = workspace.questions.find(str(number))
     typed = first(form, "arguments").replace("\r\n", "\n")
     if first(form, "question") != str(found.seq):
-        problem: AuditError = Conflict(
+        stale = Conflict(
             "Nothing was answered: it has been asked again since this was shown.",
             hint="This is the question as it is now.",
         )
-        return _show(request, workspace, pages, visitor, found, problem=problem)
+        return _show(request, workspace, pages, visitor, found, problem=stale)
     decision = first(form, "decision")
     try:
         if decision not in ("allowed", "denied"):
@@ -93,9 +84,8 @@ def decide(
     except (InvalidArguments, ApprovalDenied) as problem:
         return _show(request, workspace, pages, visitor, found, typed=typed, problem=problem)
     where = address("w", workspace.id, "c", found.requested)
-    followed = workspace.questions.outcome(
-        found, answered
-    )  # so that the page does not say it is open
+    # waited for, so that the page does not say that it is open
+    followed = workspace.questions.outcome(found, answered)
     if decision == "allowed" and isinstance(followed, ApprovalRequest):
         where = address("w", workspace.id, "approvals", found.requested)
     return redirect(request, where)
@@ -125,21 +115,6 @@ def to_type(arguments: Any) -> str | None:
     return "".join(c if visible(c, multiline=True) == c else json.dumps(c)[1:-1] for c in text)
 
 
-def lines_of(preview: str) -> list[Line]:
-    """A preview line by line."""
-    found: list[Line] = []
-    inside = False
-    for text in preview.removesuffix("\n").split("\n"):
-        inside = text.startswith("@@") or (inside and not text.startswith("diff --git "))
-        mark: Mark = "" if inside else "head"
-        if text.startswith("@@"):
-            mark = "at"
-        elif inside and text[:1] in "+-":
-            mark = "ins" if text[:1] == "+" else "del" if text[:1] == "-" else ""
-        found.append(Line(mark, text))
-    return found if preview else []
-
-
 def _show(
     request: Request,
     workspace: AuditedWorkspace,
@@ -151,6 +126,7 @@ def _show(
     problem: AuditError | None = None,
 ) -> Response:
     shown: Value | None = as_text(found.arguments)
+    lines = found.preview.removesuffix("\n").split("\n") if found.preview else []
     return pages.page(
         request,
         "approval.html",
@@ -158,7 +134,7 @@ def _show(
         found=found,
         arguments=shown,
         typed=typed if typed is not None else to_type(found.arguments),
-        lines=lines_of(found.preview),
+        lines=marked_lines(lines),
         person=visitor.shown,
         problem=problem,
         section="approvals",

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_audit.model.files import FileState
-from loom_audit.model.text.textdiff import MAX_BYTES, diff_lines, unified
+from loom_audit.model.text.textdiff import MAX_BYTES, diff_lines, marked_lines, unified
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 needs_patch = pytest.mark.skipif(shutil.which("patch") is None, reason="needs patch")
@@ -169,3 +169,9 @@ def test_folders_and_equal_contents_give_nothing() -> None:
     folder = FileState("directory", None, 0o755, 0)
     assert unified(None, "d", None, None, state_new=folder) == b""
     assert unified("f", "f", b"x", b"x") == b""
+
+
+def test_lines_of_a_diff_are_marked_by_what_they_are() -> None:
+    text = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n---- a\n+++ b\n c"
+    marks = [mark for _, mark in marked_lines(text.split("\n"))]
+    assert marks == ["head"] * 3 + ["at", "del", "ins", ""]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from loom_audit.cli.shared.lines import mark
-from loom_audit.cli.shared.output import Output, Piece, Style
+from loom_audit.cli.shared.lines import DIFF_STYLES, mark
+from loom_audit.cli.shared.output import Output, Piece
 from loom_audit.cli.shared.records import plain
 from loom_audit.errors import AuditError, Corrupt
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.text.display import count_text, size_text, visible_bytes, visible_path
-from loom_audit.model.text.textdiff import unified
+from loom_audit.model.text.textdiff import marked_lines, unified
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
@@ -114,20 +114,9 @@ def print_difference(output: Output, shown: Difference, indent: str = "") -> Non
     """Print one diff for people."""
     if shown.omitted:
         output.line(indent, (visible_path(shown.change.path), "bold"), f": {shown.omitted}")
-    in_hunk = False
-    for line in shown.text.split(b"\n")[:-1]:
-        if line.startswith(b"diff --git "):
-            in_hunk = False
-        elif line.startswith(b"@@"):
-            in_hunk = True
-        output.marked(visible_bytes(line, multiline=True), _style(line, in_hunk), indent)
-
-
-def _style(line: bytes, in_hunk: bool) -> Style:
-    if not in_hunk:
-        return "bold"
-    first = line[:1]
-    return "green" if first == b"+" else "red" if first == b"-" else "cyan" if first == b"@" else ""
+    texts = (visible_bytes(one, multiline=True) for one in shown.text.split(b"\n")[:-1])
+    for text, part in marked_lines(texts):
+        output.marked(text, DIFF_STYLES[part], indent)
 
 
 def below(changes: Sequence[FileChange], paths: Sequence[str]) -> list[FileChange]:

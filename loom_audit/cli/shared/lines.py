@@ -45,6 +45,14 @@ NARROW = 90
 """Columns below which a list leaves out the year, the seconds, the zone and its own
 columns."""
 
+DIFF_STYLES: Mapping[str, Style] = {
+    "head": "bold",
+    "at": "cyan",
+    "ins": "green",
+    "del": "red",
+    "": "",
+}
+"""By the mark that `marked_lines` gives a line of a diff."""
 
 _STATUS: Mapping[str, Style] = {
     "ok": "green",

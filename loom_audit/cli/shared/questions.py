@@ -1,13 +1,15 @@
 """Calls that wait for an answer: how they and the answers are shown."""
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from loom_audit.cli.shared.lines import local_time, value_lines
+from loom_audit.cli.shared.lines import DIFF_STYLES, local_time, value_lines
 from loom_audit.cli.shared.output import Output, Piece, Style
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import plain
 from loom_audit.model.text.display import one_line
+from loom_audit.model.text.textdiff import marked_lines
 
 if TYPE_CHECKING:
     from loom_audit.api.face import ApprovalRequest
@@ -17,6 +19,7 @@ CallArgument = Annotated[str, argument("CALL", help="The number of its request, 
 ReasonOption = Annotated[
     str, option("--reason", metavar="TEXT", help="Why; the model can read it.")
 ]
+_HEADS = ("+++", "---", "diff ", "rename ", "delete ")
 WHOLE_ARGUMENTS = """Give all of them: --args '{"path": "b.txt", "content": "hello"}'."""
 
 
@@ -44,13 +47,12 @@ def question_lines(request: "ApprovalRequest") -> list[list[Piece]]:
     return lines + [[text] for text in value_lines(request.arguments)]
 
 
-def preview_style(line: str) -> Style:
-    """The style of a line of a preview, which is a diff where files would change."""
-    if line.startswith(("+++", "---", "diff ", "rename ", "delete ")):
-        return "bold"
-    if line.startswith("@@"):
-        return "cyan"
-    return "green" if line.startswith("+") else "red" if line.startswith("-") else ""
+def preview_lines(request: "ApprovalRequest") -> Iterator[tuple[str, Style]]:
+    """The lines of a preview, which is a diff where files would change, each with its style."""
+    for text, part in marked_lines(request.preview.removesuffix("\n").split("\n")):
+        # a preview that is no diff is all text, as is a command
+        plain_text = part == "head" and not text.startswith(_HEADS)
+        yield text, "" if plain_text else DIFF_STYLES[part]
 
 
 def print_answer(output: Output, event: "Event", what: str, about: str, **more: Any) -> None:

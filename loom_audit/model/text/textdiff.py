@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -22,6 +22,8 @@ _PLAIN: Final = re.compile(rb"[^\x00-\x1f\"\\\x7f-\xff]*")
 _ESCAPES: Final = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
 
 Kind = Literal[" ", "-", "+"]
+Mark = Literal["head", "at", "ins", "del", ""]
+"""What a line of a diff as text is: outside of hunks, the head of one, added, removed, context."""
 
 
 class Line(Struct, frozen=True):
@@ -134,6 +136,19 @@ def unified(
         _quote(target or source or "", b"b/"),
     )
     return b"".join([*(line + b"\n" for line in (first, *header)), *body])
+
+
+def marked_lines(lines: Iterable[str]) -> Iterator[tuple[str, Mark]]:
+    """The lines of diffs in git's format, or of any text, each with what it is there."""
+    inside = False
+    for text in lines:
+        inside = text.startswith("@@") or (inside and not text.startswith("diff --git "))
+        mark: Mark = "" if inside else "head"
+        if text.startswith("@@"):
+            mark = "at"
+        elif inside and text[:1] in "+-":
+            mark = "ins" if text[:1] == "+" else "del" if text[:1] == "-" else ""
+        yield text, mark
 
 
 def _groups(changes: Sequence[Edit], context: int) -> Iterator[list[Edit]]:

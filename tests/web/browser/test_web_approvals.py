@@ -25,7 +25,7 @@ from loom_audit.errors import InvalidArguments
 from loom_audit.history.ground.questions import ApprovalRequest, Questions
 from loom_audit.model.events import CallDecided
 from loom_audit.tools.approvals.asking_gate import AskingGate
-from loom_audit.web.approvals import changed, lines_of, to_type
+from loom_audit.web.approvals import changed, to_type
 from tests.web.browser.test_web_browser import AXE, RUN_AXE
 from tests.web.conftest import Live, Recorded, asking, in_thread
 from tests.web.web_pages import HOSTILE
@@ -233,12 +233,6 @@ def test_numbers_that_are_no_json_are_refused(recorded: Recorded) -> None:
         for name in ("NaN", "Infinity", "-Infinity"):
             with pytest.raises(InvalidArguments, match="not a JSON number"):
                 changed(waiting.request, f'{{"path": {name}}}')
-
-
-def test_lines_of_a_preview_are_marked_by_what_they_are() -> None:
-    text = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n---- a\n+++ b\n c\n"
-    assert [line.mark for line in lines_of(text)] == ["head"] * 3 + ["at", "del", "ins", ""]
-    assert lines_of("") == []
 
 
 def test_a_question_outlives_the_dashboard_and_not_the_process_that_asked(
