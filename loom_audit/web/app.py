@@ -85,7 +85,7 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
 
 
 class Server(uvicorn.Server):
-    """Ends once all that changes something is answered, at once when it is told to a second time.
+    """A server that ends once all that changes something is answered, at once at a second signal.
 
     What only reads is waited for as long as the configuration says.
     """

@@ -26,7 +26,7 @@ MAX_TYPED = 200_000
 
 @router.get("/w/{workspace}/approvals")
 def waiting(request: Request, workspace: Workspace, pages: Render) -> Response:
-    """All calls that wait for an answer."""
+    """Show all calls that wait for an answer."""
     values: dict[str, Any] = {"listed": listed(workspace)}
     if wants_fragment(request):
         return pages.fragment(request, "approvals.html", "waiting", **values)
@@ -43,7 +43,7 @@ def one(
     pages: Render,
     visitor: SignedIn,
 ) -> Response:
-    """One call that waits: tool, arguments, reason, what would change."""
+    """Show one call that waits: tool, arguments, reason, what would change."""
     return _show(request, workspace, pages, visitor, workspace.questions.find(str(number)))
 
 
@@ -56,24 +56,27 @@ def decide(
     pages: Render,
     visitor: SignedIn,
 ) -> Response:
-    """Answer the question that was shown; another one is shown again instead."""
-    found = workspace.questions.find(str(number))
+    """Answer the question that was shown; another one is shown again instead.
+
+    InvalidArguments for a decision or arguments that are none are shown on the page.
+    """
+    question = workspace.questions.find(str(number))
     typed = first(form, "arguments").replace("\r\n", "\n")
-    if first(form, "question") != str(found.seq):
+    if first(form, "question") != str(question.seq):
         stale = Conflict(
             "Nothing was answered: it has been asked again since this was shown.",
             hint="This is the question as it is now.",
         )
-        return _show(request, workspace, pages, visitor, found, problem=stale)
+        return _show(request, workspace, pages, visitor, question, problem=stale)
     decision = first(form, "decision")
     try:
         if decision not in ("allowed", "denied"):
             raise InvalidArguments(f"{decision!r} is not allowed or denied")
-        arguments = changed(found, typed) if decision == "allowed" else None
+        arguments = changed(question, typed) if decision == "allowed" else None
         if arguments is not None:
-            check_arguments(workspace, found, arguments)
+            check_arguments(workspace, question, arguments)
         answered = workspace.questions.answer(
-            found,
+            question,
             "allowed" if decision == "allowed" else "denied",
             actor=visitor.actor,
             label=visitor.label,
@@ -82,29 +85,29 @@ def decide(
             lasting=bool(first(form, "lasting")),
         )
     except (InvalidArguments, ApprovalDenied) as problem:
-        return _show(request, workspace, pages, visitor, found, typed=typed, problem=problem)
-    where = address("w", workspace.id, "c", found.requested)
+        return _show(request, workspace, pages, visitor, question, typed=typed, problem=problem)
+    where = address("w", workspace.id, "c", question.requested)
     # waited for, so that the page does not say that it is open
-    followed = workspace.questions.outcome(found, answered)
+    followed = workspace.questions.outcome(question, answered)
     if decision == "allowed" and isinstance(followed, ApprovalRequest):
-        where = address("w", workspace.id, "approvals", found.requested)
+        where = address("w", workspace.id, "approvals", question.requested)
     return redirect(request, where)
 
 
 def listed(workspace: AuditedWorkspace) -> list[tuple[ApprovalRequest, str]]:
-    """What waits, with its command or paths, else its arguments, on one line."""
+    """The questions that wait, each with its command or paths, else its arguments, on one line."""
     return [
-        (found, (call_subject(found.arguments) or json.dumps(found.arguments))[:2000])
-        for found in workspace.questions.pending()
+        (question, (call_subject(question.arguments) or json.dumps(question.arguments))[:2000])
+        for question in workspace.questions.pending()
     ]
 
 
-def changed(found: ApprovalRequest, typed: str) -> Any:
+def changed(question: ApprovalRequest, typed: str) -> Any:
     """The arguments that were typed; None when they are those that were asked about."""
     if not typed.strip():
         return None
     arguments = read_arguments(typed, hint="Nothing was answered yet.")
-    return None if arguments == found.arguments else arguments
+    return None if arguments == question.arguments else arguments
 
 
 def to_type(arguments: Any) -> str | None:
@@ -120,20 +123,20 @@ def _show(
     workspace: AuditedWorkspace,
     pages: Pages,
     visitor: Visitor,
-    found: ApprovalRequest,
+    question: ApprovalRequest,
     *,
     typed: str | None = None,
     problem: AuditError | None = None,
 ) -> Response:
-    shown: Value | None = as_text(found.arguments)
-    lines = found.preview.removesuffix("\n").split("\n") if found.preview else []
+    shown: Value | None = as_text(question.arguments)
+    lines = question.preview.removesuffix("\n").split("\n") if question.preview else []
     return pages.page(
         request,
         "approval.html",
         STATUS.get(problem.code, 500) if problem else 200,
-        found=found,
+        question=question,
         arguments=shown,
-        typed=typed if typed is not None else to_type(found.arguments),
+        typed=typed if typed is not None else to_type(question.arguments),
         lines=marked_lines(lines),
         person=visitor.shown,
         problem=problem,

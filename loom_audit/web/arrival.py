@@ -24,18 +24,21 @@ class TimedConnection(H11Protocol):
         self._end: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
         super().connection_made(transport)
-        self._look()
+        self._watch_arrival()
 
     def data_received(self, data: bytes) -> None:
+        """Take what arrived, and wait for the rest of a request that is not whole."""
         super().data_received(data)
-        self._look()
+        self._watch_arrival()
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Wait no more."""
         self._stop()
         super().connection_lost(error)
 
-    def _look(self) -> None:
+    def _watch_arrival(self) -> None:
         if self.conn.their_state not in _ARRIVING:
             self._stop()
         elif self._end is None:

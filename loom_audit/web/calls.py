@@ -19,7 +19,7 @@ from loom_audit.ports import CallFilter
 from loom_audit.web.shared.budget import Budget, Part, weight
 from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
-from loom_audit.web.shared.listing import FILTERS, list_calls
+from loom_audit.web.shared.listing import FILTERS, page_of_calls
 from loom_audit.web.shared.pages import Pages, Place, wants_fragment
 from loom_audit.web.shared.urls import Fields, address, first, unquoted
 
@@ -56,7 +56,7 @@ class TextPart(Struct, frozen=True):
 
 @router.get("/w/{workspace}/calls")
 def timeline(request: Request, workspace: Workspace, query: Query, pages: Render) -> Response:
-    """All calls of the workspace."""
+    """Show all calls of the workspace."""
     return _listing(request, workspace, query, pages, None)
 
 
@@ -64,7 +64,7 @@ def timeline(request: Request, workspace: Workspace, query: Query, pages: Render
 def session(
     request: Request, workspace: Workspace, session: str, query: Query, pages: Render
 ) -> Response:
-    """The calls of one session."""
+    """Show the calls of one session."""
     return _listing(request, workspace, query, pages, unquoted(session))
 
 
@@ -125,7 +125,7 @@ def _listing(
     query = {**query, "path": (typed,)}
     filters = {name: first(query, name) for name in FILTERS}
     head = workspace.log.head()
-    listing = list_calls(workspace.timeline, query, session)
+    listing = page_of_calls(workspace.timeline, query, session)
     base = address("w", workspace.id, *(("s", session) if session else ("calls",)))
     values: dict[str, Any] = {
         "listing": listing,

@@ -28,7 +28,7 @@ LATELY = 5
 
 @router.get("/w/{workspace}/status")
 def status(request: Request, workspace: Workspace, query: Query, pages: Render) -> Response:
-    """Disk against log, looked at now."""
+    """Show how the disk differs from the log, looked at now."""
     found = workspace.status()
     budget = Budget(query, LISTS, fragment=wants_fragment(request))
     changes = show_changes(
@@ -69,7 +69,8 @@ def accept(request: Request, workspace: Workspace, form: Form) -> Response:
 def recover(request: Request, workspace: Workspace, form: Form, visitor: SignedIn) -> Response:
     """Finish what was interrupted, or leave things as they are, and show the status again.
 
-    Where something was kept its call is shown, which lists that.
+    Where something was kept its call is shown, which lists that. InvalidArguments for a form that
+    says neither.
     """
     mode = first(form, "mode")
     if mode not in ("continue", "abandon"):

@@ -35,7 +35,10 @@ class Lines(Struct, frozen=True):
 
 @router.get("/w/{workspace}/lines")
 def lines(request: Request, workspace: Workspace, query: Query, pages: Render) -> Response:
-    """The counts of the calls that a page lists, each for its place there."""
+    """The counts of the calls that a page lists, each for its place there.
+
+    InvalidArguments for what are not the requests of at most MOST_CALLS calls.
+    """
     asked = query.get("of", ())
     if len(asked) > MOST_CALLS or not all(map(is_number, asked)):
         raise InvalidArguments(f"`of` are the requests of at most {MOST_CALLS} calls")
@@ -44,7 +47,7 @@ def lines(request: Request, workspace: Workspace, query: Query, pages: Render) -
 
 
 def count_lines(timeline: Timeline, requests: Sequence[int]) -> Mapping[int, Lines]:
-    """By their requests: the net changes of these calls in lines, as far as they are text."""
+    """The net changes of these calls in lines, as far as they are text, by the seqs of requests."""
     own: dict[int, dict[str, FileChange]] = {one: {} for one in requests}
     for recorded in timeline.listed_changes(requests):
         # what one only may have done is not counted for it, as it is not listed with it
@@ -53,17 +56,17 @@ def count_lines(timeline: Timeline, requests: Sequence[int]) -> Mapping[int, Lin
         path, first = recorded.change.path, listed.get(recorded.change.path)
         before = first.before if first else recorded.change.before
         listed[path] = FileChange(path, before, recorded.change.after)
-    left = MOST_BYTES
+    allowance = MOST_BYTES
     found: dict[int, Lines] = {}
     for one, changes in own.items():
-        counted, left = _count(timeline, changes.values(), left)
+        counted, allowance = _count(timeline, changes.values(), allowance)
         if counted is not None:
             found[one] = counted
     return found
 
 
 def _count(
-    timeline: Timeline, changes: Iterable[FileChange], left: int
+    timeline: Timeline, changes: Iterable[FileChange], allowance: int
 ) -> tuple[Lines | None, int]:
     """The lines of one call, None where it has no text, and how many bytes may still be read."""
     added, removed, whole, text = 0, 0, True, False
@@ -73,10 +76,10 @@ def _count(
         size = sum(side.size for side in sides)
         if not sides or change.before == change.after:
             continue
-        if n >= MOST_FILES or size > left or any(side.size > MOST_OF_ONE for side in sides):
+        if n >= MOST_FILES or size > allowance or any(side.size > MOST_OF_ONE for side in sides):
             whole = False
             continue
-        left -= size
+        allowance -= size
         try:
             old, new = (
                 timeline.content(side) if side is not None else None for side in (before, after)
@@ -87,7 +90,7 @@ def _count(
         found = diff_lines(old, new)
         text = text or not found.binary
         added, removed = added + found.added, removed + found.removed
-    return (Lines(added, removed, whole) if text or not whole else None), left
+    return (Lines(added, removed, whole) if text or not whole else None), allowance
 
 
 def _with_lines(state: FileState | None) -> FileState | None:

@@ -41,7 +41,7 @@ def policy(nonce: str) -> str:
 
 
 class Changing(Struct):
-    """How many requests that change something are under way."""
+    """A count of the requests that change something and are under way."""
 
     requests: int = 0
 
@@ -126,7 +126,7 @@ def _is_ours(request: Request, *, from_file: bool) -> bool:
 
 
 def secured(answer: Response, request: Request) -> Response:
-    """An answer that is sent outside the guard, with the guard's headers."""
+    """An answer that is sent outside the guard, made with the guard's headers."""
     extra = _headers(request.scope["path"], request.state.nonce, answer.status_code)
     answer.headers.update({name.decode(): value.decode() for name, value in extra})
     return answer

@@ -16,7 +16,7 @@ router = APIRouter()
 def change(
     request: Request, workspace: Workspace, session: str, form: Form, visitor: SignedIn
 ) -> Response:
-    """Hold a session, or release it, and show it again."""
+    """Hold a session, or release it, and show it again. InvalidArguments for another wish."""
     id, reason = unquoted(session), first(form, "reason").strip()
     wanted = first(form, "hold")
     if wanted == "1":

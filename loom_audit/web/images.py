@@ -14,7 +14,10 @@ router = APIRouter()
 
 @router.get("/w/{workspace}/image/{point}/{path:path}")
 def image(workspace: Workspace, point: str, path: str) -> Response:
-    """A picture as it was; its type is what its bytes say, and one of four."""
+    """A picture as it was; its type is what its bytes say, and one of four.
+
+    FileNotFound, TooLarge; InvalidArguments for what is not such a picture.
+    """
     path = unquoted(path)
     state = workspace.timeline.state(path, workspace.timeline.point(unquoted(point)))
     if state is None or state.blob is None or state.kind != "file":

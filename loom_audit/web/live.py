@@ -52,7 +52,7 @@ class Works:
 
 @router.get("/progress")
 def progress(request: Request, query: Query) -> Response:
-    """How far the work of this name is; no content when it is not at work."""
+    """Tell how far the work of this name is; no content when it is not at work."""
     works: Works = request.app.state.works
     told = works.told(first(query, "job"))
     return PlainTextResponse(told) if told else Response(status_code=204)
@@ -60,7 +60,7 @@ def progress(request: Request, query: Query) -> Response:
 
 @router.get("/w/{workspace}/fresh")
 def fresh(request: Request, workspace: Workspace, query: Query, pages: Render) -> Response:
-    """How much is new since the event `since` of what a page lists; no content for nothing."""
+    """Tell how much is new since the event `since` of what a page lists; no content for nothing."""
     since = number(query, "since") or 0
     # one small query, as long as nothing happens
     if not workspace.log.newest((CallRequested.kind, FilesChanged.kind), since)[1]:

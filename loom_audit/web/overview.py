@@ -20,7 +20,7 @@ LAST_CALLS = 12
 
 @router.get("/")
 def workspaces(request: Request, store: Store, pages: Render) -> Response:
-    """Every workspace in the store."""
+    """Show every workspace in the store."""
     entries = store.workspaces()
     cut_off = store.cut_off(entries)
     return pages.page(request, "workspaces.html", entries=entries, cut_off=cut_off, url=store.url)
@@ -34,7 +34,7 @@ def slash(workspace: Workspace) -> Response:
 
 @router.get("/w/{workspace}/")
 def overview(request: Request, workspace: Workspace, query: Query, pages: Render) -> Response:
-    """Sessions, the last calls, checkpoints."""
+    """Show the sessions, the last calls and the checkpoints."""
     before = number(query, "before")
     head = workspace.log.head()
     last = Listing((), None, None) if before else last_calls(workspace)

@@ -33,7 +33,7 @@ PIECE = 256 * 1024
 
 
 class Entry(Struct, frozen=True):
-    """An entry of a folder counts in `inside` the files below it, where it is a folder."""
+    """An entry of a folder; `inside` counts the files below it, where it is a folder."""
 
     name: str
     path: str
@@ -53,7 +53,7 @@ class FileText(Struct, frozen=True):
 
 @router.get("/w/{workspace}/at")
 def choose(workspace: Workspace, query: Query) -> Response:
-    """Where the form that asks for a point leads."""
+    """Lead to the point that was chosen in the form."""
     point = point_text(first(query, "point")) or "head"
     workspace.timeline.point(point)
     return RedirectResponse(address("w", workspace.id, "at", point, path=first(query, "path")), 303)
@@ -69,7 +69,7 @@ def slash(workspace: Workspace, point: str) -> Response:
 def at_point(
     request: Request, workspace: Workspace, point: str, path: str, query: Query, pages: Render
 ) -> Response:
-    """A folder or a file as it was."""
+    """Show a folder or a file as it was."""
     name, path = unquoted(point), unquoted(path).strip("/")
     seq, later = workspace.timeline.meanings(name)
     values: dict[str, Any] = {
@@ -112,7 +112,10 @@ def at_point(
 
 @router.get("/w/{workspace}/raw/{point}/{path:path}")
 def raw(workspace: Workspace, point: str, path: str) -> Response:
-    """The bytes as they were, for saving: never shown, never sniffed, never run."""
+    """The bytes of a file as they were, for saving: never shown, never sniffed, never run.
+
+    FileNotFound where no file was at the path, or it is not known what was.
+    """
     path = unquoted(path)
     seq = workspace.timeline.point(unquoted(point))
     state = workspace.timeline.state(path, seq)
@@ -134,7 +137,7 @@ def raw(workspace: Workspace, point: str, path: str) -> Response:
 
 @router.get("/w/{workspace}/compare")
 def choose_two(workspace: Workspace, query: Query) -> Response:
-    """Where the form that asks for two points leads; by default what the last session changed."""
+    """Lead to the two points that were chosen; by default what the last session changed."""
     sessions = workspace.timeline.sessions(limit=1)
     start = str(sessions[0].started if sessions else workspace.timeline.first_listing() or "head")
     old = point_text(first(query, "a")) or start
@@ -146,7 +149,7 @@ def choose_two(workspace: Workspace, query: Query) -> Response:
 def compare(
     request: Request, workspace: Workspace, points: str, query: Query, pages: Render
 ) -> Response:
-    """Show what differs between two points."""
+    """Show what differs between two points. InvalidArguments for a text that is not two points."""
     old_name, dots, new_name = unquoted(points).partition("..")
     if not (dots and old_name and new_name):
         raise InvalidArguments("two points are written A..B", hint="For example 12..head.")
@@ -177,9 +180,10 @@ def compare(
 def history(
     request: Request, workspace: Workspace, path: str, query: Query, pages: Render
 ) -> Response:
-    """Every recorded change of a path, and below it when it is a folder; newest first.
+    """Show every recorded change of a path, and below it when it is a folder; newest first.
 
     `before` is the event after the first that is listed, of which `skip` changes stood above.
+    FileNotFound for a path that nothing is on record of.
     """
     path = unquoted(path).strip("/")
     before, skip = number(query, "before"), number(query, "skip") or 0
@@ -228,7 +232,7 @@ def first_point(workspace: AuditedWorkspace) -> int:
 
 
 def crumbs(path: str) -> tuple[tuple[str, str], ...]:
-    """Each part of a path with the path up to it."""
+    """The segments of a path, each with the path up to it."""
     parts = path.split("/") if path else []
     return tuple((part, "/".join(parts[: n + 1])) for n, part in enumerate(parts))
 

@@ -19,7 +19,7 @@ _PLACE = re.compile(r"/(?![/\\])[!-\[\]-~]*")
 
 @router.get(PATH)
 async def ask(request: Request, pages: Render) -> Response:
-    """The form; no token is redeemed by a GET."""
+    """Show the form; no token is redeemed by a GET."""
     return ask_to_sign_in(request, pages)
 
 
@@ -43,7 +43,7 @@ async def redeem(request: Request, form: Form, pages: Render) -> Response:
 def ask_to_sign_in(
     request: Request, pages: Pages, *, place: str = "", problem: bool = False
 ) -> Response:
-    """How to get in, in place of what was asked for; it says nothing of what is in the store."""
+    """Tell how to get in, in place of what was asked for, and nothing of what is in the store."""
     if not place:
         asked = request.method in ("GET", "HEAD") and request.scope["path"] != PATH
         query = request.scope["query_string"].decode("ascii", "replace")

@@ -70,9 +70,11 @@ class LastPlans:
         self._plans: OrderedDict[tuple[str, str, int], Plan] = OrderedDict()
 
     def get(self, workspace: AuditedWorkspace, asked: PlanRequest) -> Plan | None:
+        """The plan that was shown for this request since the last event; None where it is gone."""
         return self._plans.get(self._key(workspace, asked))
 
     def put(self, workspace: AuditedWorkspace, asked: PlanRequest, plan: Plan) -> None:
+        """Keep a plan as shown, and forget the one that was shown longest ago."""
         self._plans[self._key(workspace, asked)] = plan
         while len(self._plans) > KEPT_PLANS:
             self._plans.popitem(last=False)
@@ -85,7 +87,7 @@ class LastPlans:
 def plan(
     request: Request, workspace: Workspace, query: Query, pages: Render, visitor: SignedIn
 ) -> Response:
-    """What would happen; nothing does.
+    """Show what would happen; nothing does.
 
     A page that shows why it cannot be carried out now asks by `stopped` whether that is still so.
     """
@@ -105,8 +107,8 @@ def plan(
 
 
 @router.post("/w/{workspace}/look-again")
-def look_again(request: Request, workspace: Workspace, form: Form) -> Response:
-    """Put on record how open calls ended, as far as their clients have told it; then the plan."""
+def record_ends(request: Request, workspace: Workspace, form: Form) -> Response:
+    """Put on record how open calls ended, as far as their clients told it; then show the plan."""
     asked = read_request(form)
     record_ended_calls(workspace)
     return redirect(request, plan_address(workspace, asked))
@@ -172,7 +174,7 @@ def unfolded(fields: Fields) -> Fields:
 
 
 def read_request(fields: Fields) -> PlanRequest:
-    """InvalidArguments names what is missing or not understood."""
+    """The request that fields hold. InvalidArguments names what is missing or not understood."""
     fields = unfolded(fields)
     verb = first(fields, "verb")
     if verb not in get_args(Verb):
@@ -218,7 +220,7 @@ def hidden_fields(asked: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ..
 
 
 def plan_address(workspace: AuditedWorkspace, asked: PlanRequest) -> str:
-    """Where the plan of a request is shown."""
+    """The address at which the plan of a request is shown."""
     return address("w", workspace.id, "plan", query=fields_of(asked))
 
 
@@ -262,10 +264,8 @@ class Question(Struct, frozen=True):
     merge: str = ""
 
 
-def plan_parts(
-    budget: Budget, plan: Plan, choices: Mapping[str, Choice]
-) -> Mapping[str, Part[Any]]:
-    """The parts of all lists of a plan by their names."""
+def lists_of(budget: Budget, plan: Plan, choices: Mapping[str, Choice]) -> Mapping[str, Part[Any]]:
+    """The part of each list of a plan that the page shows, by the list's name."""
 
     def questions(notes: Iterable[Note], chosen: Choice, merge: str) -> list[Question]:
         return [Question(note, choices.get(note.path, chosen), merge) for note in notes]
@@ -336,7 +336,7 @@ def _show(
     if stopped and problem and name_of(problem) == name_of(stopped):
         problem = None
     budget = Budget(fields, (*PLAN_LISTS, *LISTS), fragment=wants_fragment(request))
-    lists = plan_parts(budget, plan, asked.choices)
+    lists = lists_of(budget, plan, asked.choices)
     changes = show_changes(plan.changes, content, fields, budget, base, moves=plan.moves)
     if answer := fragment_of(request, pages, changes, budget):
         return answer

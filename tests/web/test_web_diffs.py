@@ -55,12 +55,12 @@ def test_rows_from_anywhere_are_those_of_the_whole() -> None:
     old = lines(300)
     new = b"".join(b"x" * (n % 9 == 4) + line for n, line in enumerate(old.splitlines(True)))
     change = FileChange("a", state(old), state(new))
-    whole = view_change(change, content, whole=False, room=10**9)
-    assert whole.length == len(whole.rows) == whole.end and whole.left == 0
+    whole = view_change(change, content, whole=False, space=10**9)
+    assert whole.length == len(whole.rows) == whole.end and whole.remaining == 0
     seen: tuple[Row, ...] = ()
     while len(seen) < whole.length:
-        part = view_change(change, content, whole=False, start=len(seen), room=3_000)
-        assert part.rows and part.left == whole.length - len(seen) - len(part.rows)
+        part = view_change(change, content, whole=False, start=len(seen), space=3_000)
+        assert part.rows and part.remaining == whole.length - len(seen) - len(part.rows)
         seen += part.rows
     assert seen == whole.rows
     assert any(changed for row in seen[-9:] for _, changed in row.pieces)
@@ -68,7 +68,7 @@ def test_rows_from_anywhere_are_those_of_the_whole() -> None:
 
 def test_a_row_that_is_larger_than_the_room_comes_alone() -> None:
     change = FileChange("a", None, state(b"".join(b"y" * 2_000 + b"\n" for _ in range(3))))
-    assert len(view_change(change, content, whole=False, room=5).rows) == 1
+    assert len(view_change(change, content, whole=False, space=5).rows) == 1
 
 
 def test_a_small_edit_of_a_long_file_comes_with_the_page() -> None:
@@ -163,14 +163,14 @@ def test_ten_thousand_files_come_in_parts() -> None:
     assert 20 < len(found.files.items) < 200
     later = shown(10_000, 1, of="files", **{"from": "9990"})
     assert [view.path for view in later.files.items] == [f"f{n:05}" for n in range(9_990, 10_000)]
-    assert later.diffs.items == () and later.files.left == 0
+    assert later.diffs.items == () and later.files.remaining == 0
 
 
 def test_a_page_of_many_middling_diffs_is_bounded() -> None:
     found = shown(100, 40)
     assert 0 < len(found.diffs.items) < 20
     assert all(view.body == "rows" for view in found.diffs.items)
-    assert found.diffs.left == 100 - len(found.diffs.items)
+    assert found.diffs.remaining == 100 - len(found.diffs.items)
     assert all(view.added == 40 for view in found.files.items)
 
 

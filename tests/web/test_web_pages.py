@@ -141,7 +141,7 @@ def test_an_empty_answer_says_what_to_do(standing: Recorded, reader: TestClient)
     assert "Show all calls" in text
 
 
-@pytest.mark.parametrize(("limit", "most"), [("ROWS", 3), ("ROOM", 1_000)])
+@pytest.mark.parametrize(("limit", "most"), [("ROWS", 3), ("SPACE", 1_000)])
 def test_older_and_newer_walk_the_whole_timeline_without_gap_or_double(
     standing: Recorded, reader: TestClient, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
@@ -319,7 +319,7 @@ def test_an_error_of_the_store_leads_back_and_asks_the_store_nothing(
     def failing(*_: object) -> None:
         raise AuditUnavailable("the disk is gone")
 
-    monkeypatch.setattr("loom_audit.web.calls.list_calls", failing)
+    monkeypatch.setattr("loom_audit.web.calls.page_of_calls", failing)
     monkeypatch.setattr("loom_audit.web.shared.pages.is_waiting", failing)
     answer = reader.get(f"{standing.url}/calls")
     assert answer.status_code == 503 and "the disk is gone" in answer.text

@@ -43,8 +43,8 @@ class Part(Struct, Generic[S], frozen=True):
         return self.start + len(self.items)
 
     @property
-    def left(self) -> int:
-        """How many come after these."""
+    def remaining(self) -> int:
+        """How many items come after these."""
         return max(0, self.count - self.end)
 
     @property
@@ -57,7 +57,7 @@ class Budget:
     """The lists of an answer share a budget; `lists` are the names that `of` may have."""
 
     def __init__(self, query: Fields, lists: Sequence[str] = (), *, fragment: bool = False) -> None:
-        self.left = FRAGMENT if fragment else PAGE
+        self.remaining = FRAGMENT if fragment else PAGE
         self.wanted = first(query, "of")
         self._start = number(query, "from") or 0
         if self.wanted and self.wanted not in lists:
@@ -83,15 +83,15 @@ class Budget:
             return Part(name, (), 0, len(items))
         start = self._start if self.wanted else 0
         most = None if self.wanted else most
-        room = self.left if most is None else min(most, self.left)
+        space = self.remaining if most is None else min(most, self.remaining)
         shown: list[S] = []
         for item in items[start:]:
             found, weight = show(item)
-            if weight > room and (shown or most == 0):
+            if weight > space and (shown or most == 0):
                 break
             shown.append(found)
-            room -= weight
-            self.left -= weight
+            space -= weight
+            self.remaining -= weight
         return Part(name, tuple(shown), start, len(items))
 
 

@@ -58,17 +58,22 @@ def show_changes(
     old: int | str | None = None,
     new: int | str | None = None,
 ) -> Changes:
-    """Show as many of the changes as the budget has room for, from where the query says."""
+    """Show as many of the changes as fit the budget, from where the query says.
+
+    InvalidArguments for a path that is not among them.
+    """
     shown = joined(changes, moves)
     if path := first(query, "diff"):
         found = next((pair for pair in shown if pair[0].path == path), None)
         if found is None:
             raise InvalidArguments(f"{visible_path(path)} is not among these changes")
-        start, room = number(query, "line") or 0, budget.left
-        view = view_change(found[0], content, source=found[1], start=start, room=room, whole=False)
+        start, space = number(query, "line") or 0, budget.remaining
+        view = view_change(
+            found[0], content, source=found[1], start=start, space=space, whole=False
+        )
         files, diffs = (Part[FileView](name, (), 0, len(shown)) for name in LISTS)
         return Changes(base, len(changes), files, diffs, view, old=old, new=new)
-    views = _Views(content, len(shown), budget.left, len(base) // LONG)
+    views = _Views(content, len(shown), budget.remaining, len(base) // LONG)
     files = Part[FileView]("files", (), 0, 0)
     if len(shown) > FEW:
         files = budget.part("files", shown, views.in_index, most=INDEX)
@@ -93,12 +98,12 @@ def fragment_of(
 class _Views:
     """The views of the files of one answer, each made once, within PAGE_SOURCE bytes."""
 
-    def __init__(self, content: Content, count: int, room: int, link: int) -> None:
+    def __init__(self, content: Content, count: int, space: int, link: int) -> None:
         self._content = content
         self._link = link
         self._only = count == 1
-        self._room = min(AUTO, room - INDEX if count > FEW else room) if count > 1 else room
-        self._left = PAGE_SOURCE
+        self._space = min(AUTO, space - INDEX if count > FEW else space) if count > 1 else space
+        self._to_compare = PAGE_SOURCE
         self._made: dict[str, FileView] = {}
 
     def in_index(self, pair: tuple[FileChange, str | None]) -> tuple[FileView, int]:
@@ -115,11 +120,13 @@ class _Views:
                 change,
                 self._content,
                 source=source,
-                room=self._room,
+                space=self._space,
                 whole=not self._only,
-                compare=self._left > 0,
+                compare=self._to_compare > 0,
             )
             if made.added is not None:
-                self._left -= sum(state.size for state in (change.before, change.after) if state)
+                self._to_compare -= sum(
+                    state.size for state in (change.before, change.after) if state
+                )
             self._made[change.path] = made
         return self._made[change.path]

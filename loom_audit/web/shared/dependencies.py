@@ -31,9 +31,9 @@ async def pages_of(request: Request) -> Pages:
 
 
 def workspace_of(request: Request, workspace: str) -> AuditedWorkspace:
-    """The workspace of this id; a path is not one, so that a URL cannot probe the disk.
+    """The workspace of this id, NotFound for another text: a path would probe the disk.
 
-    What goes wrong from here on is shown as a page of it.
+    What goes wrong from here on is shown as a page of the workspace.
     """
     named = unquoted(workspace)
     store: AuditStore = request.app.state.store
@@ -83,7 +83,7 @@ SignedIn = Annotated[Visitor, Depends(visitor_of)]
 
 
 def number(fields: Fields, name: str) -> int | None:
-    """A field that holds a count or a seq; InvalidArguments names it when it does not."""
+    """The count or seq that a field holds; None for none, InvalidArguments for another text."""
     text = first(fields, name).strip()
     if not text:
         return None

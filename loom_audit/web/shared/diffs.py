@@ -1,4 +1,4 @@
-"""One file's change as a page shows it, as many lines of it as the page has room for."""
+"""One file's change as a page shows it, as many lines of it as fit the page."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
@@ -79,7 +79,7 @@ class FileView(Struct, frozen=True):
         return self.start + len(self.rows)
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """How many rows come after these."""
         return max(0, self.length - self.end)
 
@@ -132,11 +132,11 @@ def view_change(
     *,
     source: str | None = None,
     start: int = 0,
-    room: int = AUTO,
+    space: int = AUTO,
     whole: bool = True,
     compare: bool = True,
 ) -> FileView:
-    """View a change, with the rows from `start` on that weigh no more than `room`.
+    """View a change, with the rows from `start` on that weigh no more than `space`.
 
     `whole`: all of them, or none; what is over AUTO_SOURCE only counts then. Without `compare`
     nothing is read.
@@ -168,7 +168,7 @@ def view_change(
     if found.binary:
         kinds = tuple(None if side is None else kind_of(side) for side in (old, new))
         return replace(view("binary"), kinds=kinds)
-    rows, used = _fitting(_rows(found, start), room)
+    rows, used = _fitting(_rows(found, start), space)
     length = sum(len(hunk.lines) + _has_gap(found, n) for n, hunk in enumerate(found.hunks))
     body: Body = "rows"
     if whole and len(rows) < length:
@@ -184,12 +184,12 @@ def view_change(
     )
 
 
-def _fitting(rows: Iterable[Row], room: int) -> tuple[tuple[Row, ...], int]:
+def _fitting(rows: Iterable[Row], space: int) -> tuple[tuple[Row, ...], int]:
     """The first of them, and what fits beside it; with what they weigh."""
     kept, used = list[Row](), 0
     for row in rows:
         weighs = row.weight
-        if kept and used + weighs > room:
+        if kept and used + weighs > space:
             break
         kept.append(row)
         used += weighs

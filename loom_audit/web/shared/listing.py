@@ -18,7 +18,7 @@ from loom_audit.web.shared.urls import Fields, first
 
 ROWS = 100
 OUTSIDE_ROWS = 200
-ROOM = 26_000
+SPACE = 26_000
 """What the rows of a page may weigh, of which there are no more than fit."""
 FILTERS = ("tool", "status", "path", "search")
 FOLDED = 3
@@ -99,7 +99,7 @@ class Listing(Struct, frozen=True):
         return [*_folded(mixed)] if self.fold else [*mixed]
 
 
-def list_calls(timeline: Timeline, query: Fields, session: str | None = None) -> Listing:
+def page_of_calls(timeline: Timeline, query: Fields, session: str | None = None) -> Listing:
     """A page of calls by `before` or `after` (seqs of requests) and the filters.
 
     What came from outside is listed too, unless more than a path narrows the calls.
@@ -156,13 +156,13 @@ def lists_outside(query: Fields, session: str | None) -> bool:
 
 
 def _fitting(listing: Listing, after: int | None) -> Listing:
-    """As many of the rows as a page has room for: the newest, or with `after` the oldest ones."""
+    """As many of the rows as a page holds: the newest, or with `after` the oldest ones."""
     mixed: list[Call | OutsideChange] = [*listing.calls, *listing.outside]
     mixed.sort(key=_place, reverse=after is None)
-    room, edge = ROOM, 0
+    space, edge = SPACE, 0
     for row in mixed:
-        room -= _weight(row)
-        if edge and room < 0:
+        space -= _weight(row)
+        if edge and space < 0:
             break
         edge = _place(row)
     else:
@@ -187,16 +187,16 @@ def _weight(row: Call | OutsideChange) -> int:
 
 
 def _folded(rows: Iterable[Call | OutsideChange]) -> Iterator[Row]:
-    for _, some in groupby(rows, _look_of):
+    for _, some in groupby(rows, _who_looked):
         together = [*some]
         looks = tuple(row for row in together if isinstance(row, Call))
-        if len(looks) >= FOLDED and _look_of(looks[0]) is not None:
+        if len(looks) >= FOLDED and _who_looked(looks[0]) is not None:
             yield ReadsRow(looks)
         else:
             yield from together
 
 
-def _look_of(row: Call | OutsideChange) -> object:
+def _who_looked(row: Call | OutsideChange) -> object:
     """Who only looked, and on which day; None for every other row."""
     if isinstance(row, OutsideChange) or row.effect != "read" or row.status != "ok":
         return None

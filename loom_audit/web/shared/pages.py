@@ -56,11 +56,14 @@ LINKED_CALLS = 10
 
 
 class Place(Struct, frozen=True):
-    """A link of the navigation, to `/w/WORKSPACE/part/…/path`; `section` marks the present page."""
+    """A link of the navigation, to `/w/WORKSPACE/segment/…/path`.
+
+    `section` marks the link of the page that is shown.
+    """
 
     section: str
     title: str
-    parts: tuple[str, ...]
+    segments: tuple[str, ...]
     path: str | None = None
 
 
@@ -103,7 +106,7 @@ class Pages:
     def page(
         self, request: Request, template: str, status: int = 200, **values: Any
     ) -> HTMLResponse:
-        """The whole page."""
+        """Render the whole page."""
         text = self._environment.get_template(template).render(_common(request, values))
         return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)
 
@@ -135,7 +138,7 @@ class Pages:
             "phrase": HTTPStatus(status).phrase,
             # its navigation asks the store, which may be what fails
             "workspace": workspace if status < 500 else None,
-            "left": workspace,
+            "back_to": workspace,
             "code": code,
             "message": message,
             "hint": hint,
@@ -157,7 +160,7 @@ def wants_fragment(request: Request) -> bool:
 
 
 def redirect(request: Request, where: str) -> Response:
-    """See other; htmx is told in its own way, since it would swap the page it is sent to."""
+    """Answer with See other; htmx, which would swap the page it is sent to, is told in a header."""
     if wants_fragment(request):
         return Response(status_code=200, headers={"HX-Redirect": where})
     return RedirectResponse(where, 303)
@@ -203,7 +206,7 @@ def _harmless(value: Any) -> Any:
 
 
 def waiting(workspace: AuditedWorkspace) -> int:
-    """How many calls wait for an answer, for the navigation."""
+    """The number of calls that wait for an answer, for the navigation."""
     return sum(is_waiting(workspace, call) for call in workspace.timeline.open_calls())
 
 

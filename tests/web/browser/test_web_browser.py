@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route
 
 from loom_audit.history.read.timeline import Timeline
-from loom_audit.web.shared.listing import Listing, list_calls
+from loom_audit.web.shared.listing import Listing, page_of_calls
 from loom_audit.web.shared.urls import Fields
 from tests.web.conftest import Live, Recorded
 from tests.web.web_pages import pages
@@ -200,9 +200,9 @@ def test_the_last_words_typed_win_over_a_slow_answer(
     def slow(timeline: Timeline, query: Fields, session: str | None = None) -> Listing:
         if query.get("path") == ("",):
             last.wait(60)
-        return list_calls(timeline, query, session)
+        return page_of_calls(timeline, query, session)
 
-    monkeypatch.setattr("loom_audit.web.calls.list_calls", slow)
+    monkeypatch.setattr("loom_audit.web.calls.page_of_calls", slow)
     page = scripted_watch.page
     scripted_watch.go(f"{standing.url}/calls?path=big.txt")
     path = page.get_by_label("Path", exact=True)
