@@ -15,10 +15,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "loom_audit"
 SECTION = (ROOT / "docs" / "architecture.md").read_text("utf-8").split("## Words")[1]
 
-NOT_YET = (
-    "cli/",
-    "history/",
-)
+NOT_YET = ("history/",)
 """Rooms whose names and docstrings were not gone through yet: this list only becomes shorter."""
 
 ALONE = ("migrations/", "__main__.py", "__init__.py")
@@ -27,8 +24,11 @@ ALONE = ("migrations/", "__main__.py", "__init__.py")
 OF_TOOLS = {"execute", "preview", "requires_approval", "limit", "decide"}
 """Methods that `Tool` and `ApprovalGate` describe; the errors of each tool are in docs/tools.md."""
 
-OF_OTHERS = re.compile(r"pytest_\w+|add(Success|Failure|Error|SubTest|Skip|\w+(Failure|Success))")
-"""Methods that pytest and unittest name and describe."""
+OF_OTHERS = re.compile(
+    r"pytest_\w+|add(Success|Failure|Error|SubTest|Skip|\w+(Failure|Success))"
+    r"|list_commands|get_command|shell_complete|format_commands"
+)
+"""Methods that pytest, unittest and click name and describe."""
 
 FIELDS = {"Arguments", "Fields", "Output"}
 """Classes whose fields have descriptions, and whose docstrings would go into a tool's schema."""
@@ -172,10 +172,16 @@ def test_a_function_names_the_errors_it_raises(module: str) -> None:
     assert [
         (name, error)
         for node, name in public(parsed(module))
-        if not isinstance(node, ast.ClassDef)
+        if not (isinstance(node, ast.ClassDef) or is_command(node))
         for error in sorted(raised(node))
         if not re.search(rf"\b{error}\b", ast.get_docstring(node) or "")
     ] == []
+
+
+def is_command(node: Named) -> bool:
+    """Whether click makes a command of it: its docstring is the help, which says exit codes."""
+    calls = (mark for mark in node.decorator_list if isinstance(mark, ast.Call))
+    return any(isinstance(call.func, ast.Name) and call.func.id == "command" for call in calls)
 
 
 def raised(function: ast.AST) -> set[str]:

@@ -70,7 +70,7 @@ def import_(
     if recover is None and (take is not None or dry_run or yes):
         raise InvalidArguments("--take is for --recover", hint="Name a file: --recover PATH.")
     if found:
-        return _list_found(output)
+        return _print_findings(output)
     if recover is not None:
         return recover_file(invocation, recover, take, dry_run=dry_run, yes=yes)
     from loom_audit.api.agents.importing import import_file
@@ -97,7 +97,7 @@ def import_(
 _HINT = "`loom-audit import --found` lists the transcripts that name this repository."
 
 
-def _list_found(output: "Output") -> int:
+def _print_findings(output: "Output") -> int:
     from loom_audit.api.agents.finding import find_transcripts
 
     finding = find_transcripts(Path.cwd())

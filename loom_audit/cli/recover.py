@@ -11,7 +11,7 @@ from loom_audit.cli.shared.lines import call_line, half_move_lines
 from loom_audit.cli.shared.lookup import record_of
 from loom_audit.cli.shared.output import Line
 from loom_audit.cli.shared.parameters import option
-from loom_audit.cli.shared.plans import CODES, list_lines
+from loom_audit.cli.shared.plans import CODES, section_lines
 from loom_audit.cli.shared.records import Record, plain
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.model.plans.lists import KEPT
@@ -102,4 +102,4 @@ def _lines(width: int | None, one: "RecoveredCall") -> Iterator[Line]:
     yield call_line(one.call, width=width)
     yield from ((f"  {visible_path(path)}: {outcome}",) for path, outcome in one.outcomes)
     yield from half_move_lines(one.halves)
-    yield from list_lines(KEPT, one.kept)
+    yield from section_lines(KEPT, one.kept)

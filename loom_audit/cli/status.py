@@ -43,55 +43,55 @@ def status(
     with invocation.workspace() as workspace:
         note_stopped(invocation, workspace)
         note_baseline(invocation, workspace)
-        found = workspace.status(rehash=rehash)
-        anything = bool(found.drift or found.begun or found.untracked or found.interrupted)
+        status = workspace.status(rehash=rehash)
+        anything = bool(status.drift or status.begun or status.untracked or status.interrupted)
         if invocation.output.json:
             invocation.output.record(
                 {
                     "workspace": workspace.id,
                     "root": workspace.root,
-                    "head": found.head,
-                    "drift": plain(found.drift),
-                    "begun": plain(found.begun),
-                    "half_moved": [[move.source, move.target] for move in found.halves],
-                    "kept": plain(found.kept),
-                    "untracked": plain(found.untracked),
-                    "open_calls": [record_of(workspace, one) for one in found.open_calls],
-                    "interrupted": [record_of(workspace, one) for one in found.interrupted],
+                    "head": status.head,
+                    "drift": plain(status.drift),
+                    "begun": plain(status.begun),
+                    "half_moved": [[move.source, move.target] for move in status.halves],
+                    "kept": plain(status.kept),
+                    "untracked": plain(status.untracked),
+                    "open_calls": [record_of(workspace, one) for one in status.open_calls],
+                    "interrupted": [record_of(workspace, one) for one in status.interrupted],
                     "held": [hold_record(held) for held in workspace.timeline.holds()],
                     "failed_hooks": failed_hook_records(workspace),
                 }
             )
         else:
-            _print_status(invocation, workspace, found)
+            _print_status(invocation, workspace, status)
         return 1 if exit_code and anything else 0
 
 
-def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", found: Any) -> None:
+def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", status: Any) -> None:
     output = invocation.output
-    output.line((f"workspace {workspace.root}", "bold"), f"  (log at {found.head})")
+    output.line((f"workspace {workspace.root}", "bold"), f"  (log at {status.head})")
     note_holds(workspace, output)
     note_failed_hooks(workspace, output)
-    if found.drift:
+    if status.drift:
         output.line("changed on disk and not on record yet:")
-        output.lines(change_lines(found.drift))
-    if found.untracked:
+        output.lines(change_lines(status.drift))
+    if status.untracked:
         output.line("on record, but cannot be looked at now:")
-        output.lines((f"  {visible_path(one.path)}: {one.reason}",) for one in found.untracked)
-    gone = {call.requested for call in found.interrupted}
-    if still_open := [call for call in found.open_calls if call.requested not in gone]:
+        output.lines((f"  {visible_path(one.path)}: {one.reason}",) for one in status.untracked)
+    gone = {call.requested for call in status.interrupted}
+    if still_open := [call for call in status.open_calls if call.requested not in gone]:
         output.line("open calls:")
         asked = questions(workspace)
         output.lines(listed_line(output, workspace, call, asked) for call in still_open)
-    if found.interrupted:
+    if status.interrupted:
         output.line(("interrupted; see `loom-audit recover`:", "yellow"))
-        output.lines(call_line(call, width=output.width) for call in found.interrupted)
-        if found.begun:
+        output.lines(call_line(call, width=output.width) for call in status.interrupted)
+        if status.begun:
             output.line("changed by it, and not on record yet:")
-            output.lines(change_lines(found.begun))
-        output.lines(half_move_lines(found.halves))
-        if found.kept:
+            output.lines(change_lines(status.begun))
+        output.lines(half_move_lines(status.halves))
+        if status.kept:
             output.line("kept as it is when that is finished:")
-            output.lines(map(note_line, found.kept))
-    if not (found.drift or found.untracked or found.interrupted):
+            output.lines(map(note_line, status.kept))
+    if not (status.drift or status.untracked or status.interrupted):
         output.line("the disk is as the log says")

@@ -53,7 +53,7 @@ def tools(
         for tool in listed:
             output.record(tool.schema(dialect))
     else:
-        output.each(listed, _record, _whole_lines if name else partial(_list_lines, output.width))
+        output.each(listed, _record, _whole_lines if name else partial(_short_lines, output.width))
 
 
 def _record(tool: "Tool") -> dict[str, object]:
@@ -71,7 +71,7 @@ def _record(tool: "Tool") -> dict[str, object]:
     }
 
 
-def _list_lines(width: int | None, tool: "Tool") -> Iterator[Line]:
+def _short_lines(width: int | None, tool: "Tool") -> Iterator[Line]:
     said = tool.description.partition(". ")[0].rstrip(".")
     room = max((width or 1_000) - 28, 20)
     yield ((f"{tool.name:<18} ", "bold"), f"{tool.effect:<8} {one_line(said, room)}")

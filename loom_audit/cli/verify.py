@@ -52,23 +52,23 @@ def verify(
     with invocation.workspace() as workspace:
         heads = _heads_of(against, workspace.id) if against is not None else ()
         with progress(output) as report:
-            found = workspace.verify(quick=quick, sample=sample, against=heads, report=report)
+            verified = workspace.verify(quick=quick, sample=sample, against=heads, report=report)
         if output.json:
             output.record(
                 {
-                    "log": found.log,
-                    "size": found.size,
-                    "root": found.root.hex(),
-                    "anchored": found.anchored,
-                    "unanchored": found.unanchored,
-                    "checked": dict(found.checked),
-                    "findings": plain(found.findings),
-                    "exit_code": found.exit_code,
+                    "log": verified.log,
+                    "size": verified.size,
+                    "root": verified.root.hex(),
+                    "anchored": verified.anchored,
+                    "unanchored": verified.unanchored,
+                    "checked": dict(verified.checked),
+                    "findings": plain(verified.findings),
+                    "exit_code": verified.exit_code,
                 }
             )
         else:
-            _print_verification(invocation, found)
-        return found.exit_code
+            _print_verification(invocation, verified)
+        return verified.exit_code
 
 
 def _heads_of(against: str, log: str) -> "Sequence[TreeHead]":
@@ -88,28 +88,30 @@ def _heads_of(against: str, log: str) -> "Sequence[TreeHead]":
     return own or heads[-1:]
 
 
-def _print_verification(invocation: Invocation, found: "Verification") -> None:
+def _print_verification(invocation: Invocation, verified: "Verification") -> None:
     output = invocation.output
-    for finding in found.findings:
+    for finding in verified.findings:
         where = "" if finding.seq is None else f"event {finding.seq}: "
         output.line((f"{finding.grade:<11}", "red"), where, finding.message)
-    checked = [f"{n:,} {name.replace('_', ' ')}" for name, n in found.checked.items() if n]
+    checked = [f"{n:,} {name.replace('_', ' ')}" for name, n in verified.checked.items() if n]
     output.line("checked    ", ", ".join(checked) or "nothing")
-    if "contents" not in found.checked or "sampled" in found.checked:
+    if "contents" not in verified.checked or "sampled" in verified.checked:
         left = "contents and what is derived from events" + (
-            ", but for the sample" if "sampled" in found.checked else ""
+            ", but for the sample" if "sampled" in verified.checked else ""
         )
         output.line("unchecked  ", (left, "yellow"))
-    output.line("root       ", f"{found.root.hex()} over {count_text(found.size, 'event')}")
-    if found.unanchored:
-        text = f"{count_text(found.anchored, 'event')}; {found.unanchored} later not vouched for"
+    output.line("root       ", f"{verified.root.hex()} over {count_text(verified.size, 'event')}")
+    if verified.unanchored:
+        text = (
+            f"{count_text(verified.anchored, 'event')}; {verified.unanchored} later not vouched for"
+        )
         output.line("anchored   ", (text, "yellow"))
     else:
         output.line(
             "anchored   ",
-            f"all of {count_text(found.size, 'event')} by a head kept outside the store",
+            f"all of {count_text(verified.size, 'event')} by a head kept outside the store",
         )
-    unsure = "incomplete" if not found.ok else "unanchored: `loom-audit head` prints one to keep"
+    unsure = "incomplete" if not verified.ok else "unanchored: `loom-audit head` prints one to keep"
     verdict = {0: "ok", 1: "TAMPERED", 3: unsure, 4: "cannot be read"}
-    good = found.exit_code == exits.OK
-    output.line((verdict.get(found.exit_code, "not ok"), "green" if good else "red"))
+    good = verified.exit_code == exits.OK
+    output.line((verdict.get(verified.exit_code, "not ok"), "green" if good else "red"))

@@ -113,7 +113,7 @@ def carry_out(
         raise
     except AuditError as error:
         code = exits.exit_code(error.code) if failure is None else failure
-        _report(output, error)
+        _print_error(output, error)
     except BrokenPipeError:
         code = _leave_quietly(output)
     except KeyboardInterrupt:
@@ -125,11 +125,11 @@ def carry_out(
             return exits.INTERRUPTED
         shown = _unexpected(error)
         code = exits.exit_code(shown.code) if failure is None else failure
-        _report(output, shown)
+        _print_error(output, shown)
     return code
 
 
-def _report(output: Output, error: AuditError) -> None:
+def _print_error(output: Output, error: AuditError) -> None:
     if os.environ.get("LOOM_AUDIT_DEBUG") == "1":
         output.stderr.write(traceback.format_exc())
     output.error(error)

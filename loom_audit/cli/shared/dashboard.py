@@ -37,7 +37,10 @@ def serve_dashboard(output: Output, store: "AuditStore", port: int, show: bool =
 
 
 def usable_port(port: int | None) -> int:
-    """The port asked for; where none was, the usual one, or 0 for a free one. StorageFailed."""
+    """The port asked for; where none was, the usual one, or 0 for a free one.
+
+    StorageFailed where the port asked for is taken.
+    """
     from loom_audit.web.listening import listen
 
     try:

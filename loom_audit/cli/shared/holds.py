@@ -17,7 +17,7 @@ SessionArgument = Annotated[str, argument("SESSION", help="Its id; the start of 
 
 
 def hold_record(held: SessionHold) -> dict[str, Any]:
-    """By what a session is held, as a line of JSON; `session` is the one that was held."""
+    """The record of a hold; its `session` was held, which may be one that contains the other."""
     return {
         "session": held.session,
         "by": held.by,
@@ -34,7 +34,7 @@ def note_holds(workspace: "AuditedWorkspace", output: Output) -> None:
 
 
 def going_on(workspace: "AuditedWorkspace", output: Output) -> dict[str, Any]:
-    """Name the sessions that are held and the calls that are left open; the same for JSON."""
+    """Name the held sessions and the calls that are left open; returned is the same for JSON."""
     from loom_audit.api.control.holding import calls_left_open, still_running
 
     held, left = workspace.timeline.holds(), calls_left_open(workspace)

@@ -44,7 +44,7 @@ class SharedOptions(Struct, frozen=True):
         )
 
     def check(self) -> None:
-        """InvalidArguments for an empty text, which a script's unset variable leaves."""
+        """Refuse an empty text, which a script's unset variable leaves. InvalidArguments."""
         for flag, given in (("--store", self.store), ("--workspace", self.workspace)):
             if given == "":
                 raise InvalidArguments(f"{flag} is empty", hint="Name one, or leave it out.")
@@ -58,7 +58,7 @@ class Invocation(Struct, frozen=True):
 
     @contextmanager
     def store(self, *, create: bool = False) -> Iterator["AuditStore"]:
-        """The store asked for, open to the end of the block. NoWorkspace when there is none."""
+        """Opens the store that was asked for, to the end of the block. NoWorkspace without one."""
         from loom_audit.api.store import lost_store_hint, open_store, person
 
         file = self.settings.file

@@ -64,7 +64,7 @@ _STATUS: Mapping[str, Style] = {
 
 
 def local_time(at: datetime) -> str:
-    """Date and time where the reader is, to the second, with the zone; a time can be typed so."""
+    """A time in the reader's zone, to the second, with the zone; it can be typed so."""
     text = at.astimezone().isoformat(" ", "seconds")
     return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
 
@@ -191,7 +191,7 @@ def _notes(
 
 
 def numbers(seqs: Sequence[int]) -> str:
-    """Call numbers as a list, shortened when there are many."""
+    """The numbers of calls, joined by commas; shortened when there are many."""
     return first_few(seqs, 8)
 
 
@@ -201,7 +201,7 @@ def answer_number(request: "ApprovalRequest") -> int:
 
 
 def how_to_answer(request: "ApprovalRequest") -> str:
-    """The commands that answer it; the one that closes the call when nobody waits any more."""
+    """The commands that answer a question, or that close its call when nobody waits any more."""
     if not request.alive:
         return "its process is gone: `loom-audit recover` closes it"
     name = answer_number(request)
@@ -261,7 +261,7 @@ def fact_text(event: Event) -> str:
 
 
 def attributed_text(told: ChangesAttributed) -> str:
-    """Which changes a call may have made, as was told later."""
+    """The words that say which changes a call may have made, as was told later."""
     shown = first_few(told.paths, 5, visible_path)
     return f"may have been: {shown} of event {told.event}, as {told.grounds}"
 

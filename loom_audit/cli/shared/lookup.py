@@ -84,7 +84,7 @@ def listed_line(
 
 
 def event_at(workspace: "AuditedWorkspace", seq: int) -> Event:
-    """The event at a seq. NotFound; Corrupt where the end of the log is gone."""
+    """The event at a seq. NotFound where none is; Corrupt where the end of the log is gone."""
     for event in workspace.timeline.events(EventFilter.only(seq)):
         return event
     workspace.timeline.proven.head()
@@ -105,12 +105,12 @@ def questions(workspace: "AuditedWorkspace") -> Mapping[tuple[str, str], "Approv
 def question_about(
     asked: Mapping[tuple[str, str], "ApprovalRequest"], call: Call
 ) -> "ApprovalRequest | None":
-    """The question that a call waits for, if it does."""
+    """The question that a call waits for; None where it waits for none."""
     return asked.get((call.session, call.call_id)) if call.seq is None else None
 
 
 def ever_recorded(workspace: "AuditedWorkspace", path: str) -> bool:
-    """Whether anything is on record for a path or below it."""
+    """Whether anything is on record for a path, or below it."""
     return bool(workspace.timeline.history(path, below=True, limit=1))
 
 
@@ -120,10 +120,10 @@ def say_unknown(
     *points: int,
     folders: Sequence[str] = (),
 ) -> bool:
-    """Name the paths of which it is not known what was there at one of these points, and why;
-    whether there are any.
+    """Name the paths of which it is not known what was there, and why; whether there are any.
 
-    Those in these folders, or above them. With JSON one record each, `unknown` says why.
+    It is asked for one of these points, and for those in these folders, or above them. With JSON
+    one record each, `unknown` says why.
     """
     said = False
     for path, why in workspace.timeline.unseen(*points).items():
@@ -140,7 +140,7 @@ def _is_near(path: str, folder: str) -> bool:
 
 
 def not_there(workspace: "AuditedWorkspace", name: str, typed: str, seq: int) -> FileNotFound:
-    """The error about a path that is not there at a point, or never was."""
+    """The error to raise about a path that is not there at a point, or never was."""
     if not ever_recorded(workspace, name):
         return FileNotFound(
             f"nothing is on record for {visible_path(name)}",

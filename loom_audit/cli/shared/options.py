@@ -40,7 +40,7 @@ AgentOption = Annotated[
 
 
 def actor_of(agent: str, person: str) -> str:
-    """Who acts: the agent that was named, else the person at the command line."""
+    """The actor of what is done: the agent that was named, else the person at the command line."""
     return person if agent == COMMAND_LINE else f"agent:{agent}"
 
 
@@ -69,7 +69,10 @@ def workspace_path(root: str, text: str) -> str:
 
 
 def read_choices(root: str, texts: Sequence[str] | None) -> dict[str, Any]:
-    """`PATH=current|old|merge`, several, as a mapping from workspace path to choice."""
+    """The choices that texts like `PATH=current|old|merge` say, by workspace path.
+
+    InvalidArguments for another text, or one without a path.
+    """
     choices = {}
     for text in texts or ():
         path, sign, choice = text.rpartition("=")

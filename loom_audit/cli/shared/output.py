@@ -180,22 +180,22 @@ def _paint(piece: Piece, color: bool) -> str:
 
 @contextmanager
 def progress(output: Output) -> Iterator["Report | None"]:
-    """A function to report progress to, shown as a bar per stage; None where nobody looks.
+    """Yields what takes reports of progress and shows them as bars; None where nobody looks.
 
-    What is done within a second shows none.
+    What is done within a second shows no bar.
     """
     if output.json or not output.stderr.isatty():
         yield None
         return
     started, shown = time.monotonic(), ExitStack()
-    report: Report | None = None
+    to_bars: Report | None = None
 
     def show(now: "Progress") -> None:
-        nonlocal report
-        if report is None and time.monotonic() - started >= PATIENCE:
-            report = shown.enter_context(_bars(output))
-        if report is not None:
-            report(now)
+        nonlocal to_bars
+        if to_bars is None and time.monotonic() - started >= PATIENCE:
+            to_bars = shown.enter_context(_bars(output))
+        if to_bars is not None:
+            to_bars(now)
 
     with shown:
         yield show
@@ -217,7 +217,7 @@ def _bars(output: Output) -> Iterator["Report"]:
     with Bars(*columns, console=console, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
-        def report(now: "Progress") -> None:
+        def show(now: "Progress") -> None:
             stage = visible(now.stage)
             if stage not in tasks:
                 tasks[stage] = bars.add_task(stage, total=now.total, count="")
@@ -226,7 +226,7 @@ def _bars(output: Output) -> Iterator["Report"]:
                 count += f" of {_amount(now.total, now.unit)}"
             bars.update(tasks[stage], completed=now.done, total=now.total, count=count)
 
-        yield report
+        yield show
 
 
 def _amount(n: int, unit: str) -> str:

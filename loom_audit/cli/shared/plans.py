@@ -226,10 +226,10 @@ def _sessions(workspace: "AuditedWorkspace", plan: Plan) -> Mapping[str, Sequenc
 def plan_lines(
     plan: Plan, sessions: Mapping[str, Sequence[int]] | None = None, *, most: int | None = None
 ) -> Iterator[Line]:
-    """A plan: what will change, what is left alone, what stops it, each with its reason.
+    """The lines of a plan: what will change, what stays, what stops it, each with its reason.
 
-    `sessions` are the calls taken back by the session they belong to; `most` bounds the lines
-    of what will change and what is so already.
+    `sessions` are the calls taken back by the session they belong to; `most` bounds the lines of
+    what will change and what is so already.
     """
     yield ((f"{plan.verb} {one_line(plan.target)}".rstrip(), "bold"), f"  (log at {plan.head})")
     if plan.provisional:
@@ -252,13 +252,13 @@ def plan_lines(
         yield ("already so:",)
         yield from _bounded([(f"  {visible_path(path)}",) for path in plan.already], most)
     for one in (KEPT, BLOCKED, *TOLD):
-        yield from list_lines(one, one.notes(plan))
+        yield from section_lines(one, one.notes(plan))
     if not (plan.changes or plan.blocked):
         yield ("nothing on disk will change",)
 
 
-def list_lines(one: PlanList, notes: Sequence[Note]) -> Iterator[Line]:
-    """A list of a plan under its title, each note with its reason; nothing where it is empty."""
+def section_lines(one: PlanList, notes: Sequence[Note]) -> Iterator[Line]:
+    """The lines of one list of a plan: its title, then each note; nothing where it is empty."""
     if notes:
         yield ((one.title, _STYLES.get(one.name, "yellow")),)
         yield from map(note_line, notes)
@@ -290,6 +290,7 @@ def _bounded(lines: Sequence[Line], most: int | None) -> Iterator[Line]:
 
 
 def note_line(note: Note) -> Line:
+    """A note of a plan as a line: its path, the reason and the calls behind it."""
     told = all(re.search(rf"\b{seq}\b", note.reason) for seq in note.calls)
     word = "call" if len(note.calls) == 1 else "calls"
     calls = "" if told else f" ({word} {numbers(note.calls)})"

@@ -37,7 +37,10 @@ _DIGITS = 18
 
 
 def call_number(text: str) -> int:
-    """The number of a call or of any of its events, as typed. InvalidArguments."""
+    """The number of a call or of any of its events, as typed.
+
+    NotFound for a number that no event can have, InvalidArguments for another text.
+    """
     if text.isdecimal() and text.isascii() and (number := int(text[:_DIGITS])) > 0:
         if len(text) > _DIGITS:
             raise NotFound(f"there is no event {one_line(text, 40)}", hint=_NUMBERS)
@@ -49,15 +52,15 @@ def call_number(text: str) -> int:
 
 
 SESSION = "session:"
-_LIST = "`loom-audit session` lists them."
+_LISTED = "`loom-audit session` lists them."
 _PAGE = 500
 _SHOWN = 5
 
 
 def session_id(workspace: "AuditedWorkspace", text: str) -> str:
-    """The id that a text is, or begins as no other does. InvalidArguments, NotFound."""
+    """The id that a text is, or that alone begins with it. InvalidArguments, NotFound."""
     if not text:
-        raise InvalidArguments("a session is named by its id, or by the start of it", hint=_LIST)
+        raise InvalidArguments("a session is named by its id, or by the start of it", hint=_LISTED)
     try:
         return workspace.timeline.session(text).id
     except NotFound:
@@ -68,7 +71,7 @@ def session_id(workspace: "AuditedWorkspace", text: str) -> str:
     if not found:
         with suppress(NotFound):  # one that is on record and not listed is Corrupt
             workspace.timeline.point(SESSION + text)
-        raise NotFound(f"there is no session {shown}", hint=_LIST)
+        raise NotFound(f"there is no session {shown}", hint=_LISTED)
     raise InvalidArguments(
         f"{len(found)} sessions begin with {shown}: {first_few(found, _SHOWN)}",
         hint="Type more of the id.",

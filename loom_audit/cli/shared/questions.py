@@ -24,7 +24,7 @@ WHOLE_ARGUMENTS = """Give all of them: --args '{"path": "b.txt", "content": "hel
 
 
 def question_text(request: "ApprovalRequest", arguments: Any) -> str:
-    """The tool with its command or paths."""
+    """The tool of a question with its command or paths, on one line."""
     from loom_audit.tools.approvals.policy import call_subject
 
     what = call_subject(arguments) or json.dumps(arguments, ensure_ascii=False)
@@ -32,7 +32,7 @@ def question_text(request: "ApprovalRequest", arguments: Any) -> str:
 
 
 def question_lines(request: "ApprovalRequest") -> list[list[Piece]]:
-    """What is asked, by whom, why, and the arguments."""
+    """The lines that say what is asked, by whom, why, and with which arguments."""
     question = ""
     if request.fact.number > 1:
         question = f", question {request.fact.number}: answer {request.seq}"

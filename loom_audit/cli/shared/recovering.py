@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 def recover_file(
     invocation: Invocation, path: str, take: int | None, *, dry_run: bool, yes: bool
 ) -> int:
-    """List the versions of a file, or put back the one of this number."""
+    """List the versions of a file, or put back the one of this number.
+
+    NotFound where nobody has kept one, or none of this number; NoWorkspace to put one back where no
+    workspace holds the file.
+    """
     from loom_audit.api.upkeep.restoring import plan_restoring, versions_of
 
     file = Path(path).absolute()
@@ -33,7 +37,7 @@ def recover_file(
                 "log of its workspace. `opencode export` writes a transcript to import.",
             )
         if take is None:
-            return _list(invocation, versions)
+            return _print_versions(invocation, versions)
         if take > len(versions):
             raise NotFound(f"there is no version {take}", hint="List them without --take.")
         if workspace is None:
@@ -57,7 +61,7 @@ def _workspace_of(invocation: Invocation, file: Path) -> Iterator["AuditedWorksp
         yield found
 
 
-def _list(invocation: Invocation, versions: Sequence["Version"]) -> int:
+def _print_versions(invocation: Invocation, versions: Sequence["Version"]) -> int:
     output = invocation.output
     for number, version in enumerate(versions, 1):
         at = version.at.strftime("%Y-%m-%d %H:%M:%SZ") if version.at else ""
