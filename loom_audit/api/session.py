@@ -101,7 +101,7 @@ class Session:
 
         "" when only that was looked at of which the kernel said that something happened.
         """
-        return why_everything(self.workspace.attachment)
+        return why_everything(self.workspace.attachment.process)
 
     @functools.cached_property
     def registry(self) -> "ToolRegistry":

@@ -119,7 +119,7 @@ class AuditedWorkspace:
 
     def lacks_room(self) -> str:
         """A sentence that says that the store's disk is nearly full; mostly empty."""
-        return lacks_room(self.attachment)
+        return lacks_room(self.attachment.stored)
 
     # --- recording ------------------------------------------------------------------------
 
@@ -454,7 +454,7 @@ class AuditedWorkspace:
         proven = self.timeline.proven
         event = relist(self.attachment, proven, actor=actor or self.actor, report=report)
         closed = self.recover(actor=actor)
-        lower_coverage(self.attachment, [one.call.seq for one in closed if one.call.seq])
+        lower_coverage(self.attachment.stored, [one.call.seq for one in closed if one.call.seq])
         self.adapters.keep_head(self.head())
         return event
 

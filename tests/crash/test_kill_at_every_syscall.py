@@ -65,7 +65,7 @@ def check_attaching(arena: Arena, ended: Ended, before: Tree) -> None:
             check_log(workspace, ended.acks)
         workspace = store.attach(arena.root)
         assert tree_of(arena.root) == before
-        assert baseline_end(workspace.attachment)
+        assert baseline_end(workspace.attachment.stored)
         check_fold(workspace, before)
         check_log(workspace, ended.acks)
         goes_on(workspace, before)

@@ -49,7 +49,7 @@ class SessionRecord:
         self._rule_files = RuleFiles(adapters.settings.configuration)
 
     def __enter__(self) -> Writer:
-        check_room(self._attachment, "no session begins")
+        check_room(self._attachment.stored, "no session begins")
         # What a crash left in a workspace that is gone waits until it is back.
         with suppress(NoWorkspace):
             recover_all(self._attachment)

@@ -6,7 +6,7 @@ import stat
 
 from loom_audit.errors import AuditError
 from loom_audit.history.check.log_check import SHORTER, Finding
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import Attachment, OnDisk
 from loom_audit.history.ground.contents import MAX_READ_AT_ONCE
 from loom_audit.history.look.capture import look_once
 from loom_audit.ports import IndexEntry
@@ -62,19 +62,19 @@ def doubt_index(attachment: Attachment) -> bool:
         if entry.blob and stat.S_ISREG(entry.stamp.mode) and entry.stamp.size <= MAX_READ_AT_ONCE
     ]
     chosen = random.SystemRandom().sample(known, min(SAMPLE, len(known)))
-    if not any(_is_hidden(attachment, path, entry) for path, entry in chosen):
+    if not any(_is_hidden(attachment.on_disk, path, entry) for path, entry in chosen):
         return False
     attachment.on_disk.index.clear()
     attachment.process.last_seen.head = -1
     return True
 
 
-def _is_hidden(attachment: Attachment, path: str, entry: IndexEntry) -> bool:
+def _is_hidden(on_disk: OnDisk, path: str, entry: IndexEntry) -> bool:
     """Whether a file has the stamp of the index and not its content."""
     try:
-        if attachment.on_disk.workspace.stamp(path) != entry.stamp:
+        if on_disk.workspace.stamp(path) != entry.stamp:
             return False
-        content, after, *_ = attachment.on_disk.workspace.read_and_stamp(path, entry.stamp.size)
+        content, after, *_ = on_disk.workspace.read_and_stamp(path, entry.stamp.size)
     except AuditError:
         return False  # a look says what is the matter with it
     return after == entry.stamp and hashlib.sha256(content).hexdigest() != entry.blob

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from loom_audit.errors import Corrupt, NotFound
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import StoredLog
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.text.code import MAX_BYTES, chunks, definitions, text_of
 from loom_audit.ports import CodeIndex, ReadCode
@@ -11,33 +11,27 @@ from loom_audit.ports import CodeIndex, ReadCode
 AT_ONCE = 50
 
 
-def list_code(attachment: Attachment, index: CodeIndex) -> None:
+def list_code(stored: StoredLog, index: CodeIndex) -> None:
     """Bring the index's list of files up to the log's head."""
-    head = attachment.stored.log.head()
+    head = stored.log.head()
     known = index.head()
     if known == head:
         return
     states: Iterable[tuple[str, FileState | None]]
     if 0 < known < head:
-        changes = (
-            found.change for found in attachment.stored.reading.changes(after=known, until=head)
-        )
+        changes = (found.change for found in stored.reading.changes(after=known, until=head))
         states = ((change.path, change.after) for change in changes)
     else:
-        known, states = 0, attachment.stored.reading.tree(head).items()
+        known, states = 0, stored.reading.tree(head).items()
     index.update_listing({path: _content(state) for path, state in states}, after=known, head=head)
 
 
-def read_code(attachment: Attachment, index: CodeIndex) -> int:
+def read_code(stored: StoredLog, index: CodeIndex) -> int:
     """Read some of the listed contents that are not in the index yet; how many are left."""
     contents = []
     for blob, language in index.unread(AT_ONCE):
         try:
-            text = (
-                text_of(attachment.stored.blobs.get(blob))
-                if attachment.stored.blobs.size(blob) <= MAX_BYTES
-                else None
-            )
+            text = text_of(stored.blobs.get(blob)) if stored.blobs.size(blob) <= MAX_BYTES else None
         except (NotFound, Corrupt):
             text = None  # erased, damaged or recorded by its hash only: it cannot be searched
         if text is None:

@@ -3,28 +3,28 @@
 from hashlib import sha256
 from typing import BinaryIO, cast
 
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import StoredLog
 from loom_audit.model.files import BlobId
 
 MAX_READ_AT_ONCE = 1024 * 1024
 """A file up to so many bytes is read at once, a larger one as a stream."""
 
 
-def blob_of(attachment: Attachment, content: bytes, similar: BlobId | None, keep: bool) -> BlobId:
+def blob_of(stored: StoredLog, content: bytes, similar: BlobId | None, keep: bool) -> BlobId:
     """The name of a content, which is stored when it is to be kept."""
     if keep:
-        return attachment.stored.blobs.put(content, similar_to=similar)
+        return stored.blobs.put(content, similar_to=similar)
     return BlobId(sha256(content).hexdigest())
 
 
 def blob_of_stream(
-    attachment: Attachment, stream: BinaryIO, most: int, similar: BlobId | None, keep: bool
+    stored: StoredLog, stream: BinaryIO, most: int, similar: BlobId | None, keep: bool
 ) -> tuple[BlobId, int]:
     """As `blob_of`, for the first `most` bytes of a stream, and how many these are."""
     first = _FirstBytes(stream, most)
     if keep:
-        blob = attachment.stored.blobs.put(cast("BinaryIO", first), similar_to=similar)
-        return blob, attachment.stored.blobs.size(blob)
+        blob = stored.blobs.put(cast("BinaryIO", first), similar_to=similar)
+        return blob, stored.blobs.size(blob)
     digest, size = sha256(), 0
     while part := first.read(1024 * 1024):
         digest.update(part)

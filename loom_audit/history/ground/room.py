@@ -1,24 +1,24 @@
 """Whether the store's disk has room for what is about to be recorded."""
 
 from loom_audit.errors import AuditUnavailable
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import StoredLog
 from loom_audit.model.text.display import size_text
 
 MIN_FREE_BYTES = 256 * 1024 * 1024
 
 
-def lacks_room(attachment: Attachment) -> str:
+def lacks_room(stored: StoredLog) -> str:
     """What is left where the store lies, in words; empty where that is enough."""
-    free = attachment.stored.free_bytes()
+    free = stored.free_bytes()
     return "" if free >= MIN_FREE_BYTES else f"only {size_text(free)} are left where the store lies"
 
 
-def check_room(attachment: Attachment, stopped: str, hint: str = "") -> None:
+def check_room(stored: StoredLog, stopped: str, hint: str = "") -> None:
     """AuditUnavailable where too little room is left; `stopped` says what does not go on."""
-    if left := lacks_room(attachment):
+    if left := lacks_room(stored):
         raise AuditUnavailable(
             f"{left}, of {size_text(MIN_FREE_BYTES)} that are wanted; {stopped}",
             hint="Free some space there, or move the store to another disk and name it with"
             f" --store.{hint}",
-            details={"cause": "full", "free_bytes": attachment.stored.free_bytes()},
+            details={"cause": "full", "free_bytes": stored.free_bytes()},
         )

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from loom_audit.errors import Corrupt
-from loom_audit.history.ground.attachment import CLIENT_UNSEEN, Attachment
+from loom_audit.history.ground.attachment import CLIENT_UNSEEN, Attachment, StoredLog
 from loom_audit.history.ground.questions import is_waiting
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.doers import UNKNOWN, Candidate, Doers, Look, Told, by_doers
@@ -31,10 +31,10 @@ _NAMED = 5
 CLIENT_HOOKS = "shared: client hooks"
 
 
-def request_event(attachment: Attachment, call: Call) -> tuple[Event, CallRequested]:
+def request_event(stored: StoredLog, call: Call) -> tuple[Event, CallRequested]:
     """The event of a call's request, and its fact. Corrupt when there is another fact."""
     wanted = EventFilter.only(call.requested)
-    for event in attachment.stored.log.read(wanted):
+    for event in stored.log.read(wanted):
         if isinstance(event.fact, CallRequested):
             return event, event.fact
     raise Corrupt(
@@ -42,23 +42,23 @@ def request_event(attachment: Attachment, call: Call) -> tuple[Event, CallReques
     )
 
 
-def changes_by_itself(attachment: Attachment, call: Call) -> bool:
+def changes_by_itself(stored: StoredLog, call: Call) -> bool:
     """Whether a call changes files that only a look at the workspace finds.
 
     One of effect write does not when it is ours: it is recorded step by step, and its request
     names no source.
     """
     if call.effect == "write":
-        return bool(request_event(attachment, call)[0].source)
+        return bool(request_event(stored, call)[0].source)
     return call.effect == "execute"
 
 
-def contains_calls(attachment: Attachment, call: Call) -> bool:
+def contains_calls(stored: StoredLog, call: Call) -> bool:
     """Whether a call was ever requested within this one."""
     later = EventFilter(after=call.requested, kinds=(CallRequested.kind,))
     return any(
         isinstance(event.fact, CallRequested) and event.fact.within == call.requested
-        for event in attachment.stored.log.read(later)
+        for event in stored.log.read(later)
     )
 
 
@@ -73,7 +73,7 @@ def candidates(
     Also those whose process has ended, until recovery closes them. A call that waits for an
     answer has not begun to act.
     """
-    return innermost(attachment, acting_calls(attachment, open_calls, besides=besides))
+    return innermost(attachment.stored, acting_calls(attachment, open_calls, besides=besides))
 
 
 def candidates_with(
@@ -93,12 +93,14 @@ def candidates_with(
     others = [call for call in open_calls if call.requested != own.requested]
     calls = [own, *_acting(attachment, others)]
     known = {own.requested: request} if request else {}
-    return innermost(attachment, calls, ours=None if foreign else own, told=told, known=known)
+    return innermost(
+        attachment.stored, calls, ours=None if foreign else own, told=told, known=known
+    )
 
 
-def ended_unseen(attachment: Attachment, one: Candidate) -> Candidate | None:
+def ended_unseen(stored: StoredLog, one: Candidate) -> Candidate | None:
     """A candidate that has ended since, None when a look at its end found what it did."""
-    call = attachment.stored.reading.call_at(one.requested)
+    call = stored.reading.call_at(one.requested)
     return replace(one, ended=True) if call.coverage.level == "none" else None
 
 
@@ -118,13 +120,13 @@ def _acting(attachment: Attachment, calls: Iterable[Call]) -> list[Call]:
         call
         for call in calls
         if (call.session, call.call_id) not in attachment.process.looked
-        and changes_by_itself(attachment, call)
+        and changes_by_itself(attachment.stored, call)
         and not is_waiting(attachment.stored.log, call)
     ]
 
 
 def innermost(
-    attachment: Attachment,
+    stored: StoredLog,
     calls: Sequence[Call],
     *,
     ours: Call | None = None,
@@ -143,10 +145,10 @@ def innermost(
         within = call.within
         while within is not None and within not in containing:
             containing.add(within)
-            within = attachment.stored.reading.call_at(within).within
+            within = stored.reading.call_at(within).within
     return [
         _candidate(
-            known.get(call.requested) or request_event(attachment, call)[0],
+            known.get(call.requested) or request_event(stored, call)[0],
             call,
             says=call is not ours,
             told=told.get(call.requested, Told()),

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import StoredLog
 from loom_audit.history.ground.log_end import LogEnd
 from loom_audit.history.ground.proven_log import NO_HEADS, ProvenLog
 from loom_audit.history.ground.verified_tree import VerifiedTree
@@ -13,23 +13,19 @@ from loom_audit.ports import EventFilter
 _LOSING = (PathsUntracked.kind, ScopeAccepted.kind, TreeRelisted.kind)
 
 
-def states_before_lost(
-    attachment: Attachment, paths: Collection[str]
-) -> dict[str, FileState | None]:
+def states_before_lost(stored: StoredLog, paths: Collection[str]) -> dict[str, FileState | None]:
     """By path its last state on record, None for one of which there never was any.
 
     What is not known is not in it: no event says that the path left the tree, or the tree was
     listed anew since.
     """
-    proven = ProvenLog(
-        attachment.stored.log, NO_HEADS, LogEnd(attachment.stored.log, attachment.stored.tables)
-    )
-    trees = VerifiedTree(proven, attachment.stored.tables)
+    proven = ProvenLog(stored.log, NO_HEADS, LogEnd(stored.log, stored.tables))
+    trees = VerifiedTree(proven, stored.tables)
     found: dict[str, FileState | None] = {}
     lost_later = dict.fromkeys(paths, 0)
     """By path that is not found yet the event with which it left the tree later; 0 for none."""
     wanted = EventFilter(kinds=_LOSING, newest_first=True)
-    for event in attachment.stored.log.read(wanted) if lost_later else ():
+    for event in stored.log.read(wanted) if lost_later else ():
         if isinstance(event.fact, TreeRelisted):
             return found  # what was before is not compared with what came
         lost = frozenset(_lost_by(event.fact))

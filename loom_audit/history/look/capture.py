@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from loom_audit.errors import AuditError, AuditUnavailable, PermissionDenied
-from loom_audit.history.ground.attachment import ABSENT, UNTRACKED, Attachment
+from loom_audit.history.ground.attachment import ABSENT, UNTRACKED, Attachment, StoredLog
 from loom_audit.history.look.batches import Batch, Unmatched, WholeLook
 from loom_audit.history.look.change_index import (
     catch_up,
@@ -129,13 +129,9 @@ def scan_whole(attachment: Attachment, report: Report | None = None) -> Iterator
     yield from look.batches(report, "listing")
 
 
-def recorded_state_lookup(attachment: Attachment, count: int) -> Callable[[str], FileState | None]:
+def recorded_state_lookup(stored: StoredLog, count: int) -> Callable[[str], FileState | None]:
     """A function that gives the log's state of a path, fit for `count` calls; the lock is held."""
-    return (
-        attachment.stored.reading.tree().get
-        if count > WHOLE_TREE_FROM
-        else attachment.stored.reading.state
-    )
+    return stored.reading.tree().get if count > WHOLE_TREE_FROM else stored.reading.state
 
 
 def _differences(
@@ -225,7 +221,7 @@ class _Scan:
         if self._recorded is None:
             count = len(self._folders) + len(self._contents) + len(self._gone)
             is_large = sum(map(len, self._known.files.values())) > MOST_HELD
-            self._recorded = recorded_state_lookup(attachment, 0 if is_large else count)
+            self._recorded = recorded_state_lookup(attachment.stored, 0 if is_large else count)
         self._links = ScannedLinks(self._contents, self._gone, self._known, self._state)
 
     def batches(self, report: Report | None, stage: str) -> Iterator[Batch]:
@@ -371,7 +367,7 @@ class _Scan:
         if is_opaque(before) or is_opaque(after):
             if before is None and not self._keep and not is_listed(attachment):
                 return
-            change = opaque_change(attachment, path, before, after)
+            change = opaque_change(attachment.on_disk, path, before, after)
         if change is None:
             return
         self._batch.add(change)
@@ -398,7 +394,7 @@ class _Scan:
         if not found.tracked_again:
             return
         attachment, again = self._attachment, set(found.tracked_again)
-        back = came_back(attachment, [one for one in found.changes if one.path in again])
+        back = came_back(attachment.stored, [one for one in found.changes if one.path in again])
         paths = {change.path for change in back}
         found.changes = [one for one in found.changes if one.path not in paths]
         again -= paths

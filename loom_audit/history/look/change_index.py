@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from loom_audit.errors import AuditError
-from loom_audit.history.ground.attachment import STALE, UNTRACKED, Attachment
+from loom_audit.history.ground.attachment import STALE, UNTRACKED, Attachment, OnDisk
+from loom_audit.history.ground.process_state import ProcessState
 from loom_audit.history.look.closed_folders import seen_stamp
 from loom_audit.model.events import Event, Untracked
 from loom_audit.model.files import BlobId, is_other_file
@@ -38,7 +39,9 @@ def catch_up(attachment: Attachment) -> Stamps:
     elif head != seen.head:
         for recorded in attachment.stored.tables.changes(after=min(seen.head, head), until=head):
             _set_stamp(
-                attachment, recorded.change.path, attachment.on_disk.index.get(recorded.change.path)
+                attachment.process,
+                recorded.change.path,
+                attachment.on_disk.index.get(recorded.change.path),
             )
     seen.head = head
     for recorded in attachment.stored.tables.changes(after=head):
@@ -58,11 +61,11 @@ def every_path_stale(attachment: Attachment) -> Stamps:
     )
 
 
-def _set_stamp(attachment: Attachment, path: str, entry: IndexEntry | None) -> None:
+def _set_stamp(process: ProcessState, path: str, entry: IndexEntry | None) -> None:
     if entry is None:
-        attachment.process.last_seen.stamps.forget(path)
+        process.last_seen.stamps.forget(path)
     else:
-        attachment.process.last_seen.stamps[path] = entry.stamp
+        process.last_seen.stamps[path] = entry.stamp
 
 
 def _is_of_this_log(attachment: Attachment) -> bool:
@@ -109,7 +112,7 @@ def update_index(
         return
     attachment.process.last_seen.head = head
     for path, entry in entries.items():
-        _set_stamp(attachment, path, entry)
+        _set_stamp(attachment.process, path, entry)
 
 
 def _is_unread(attachment: Attachment, seq: int) -> bool:
@@ -139,10 +142,10 @@ def _is_behind(attachment: Attachment, seq: int) -> bool:
 
 def is_newly_untracked(attachment: Attachment, hidden: Untracked) -> bool:
     """Whether what is at the path, or a known path below it, is not on record as untracked."""
-    known = _known_paths(attachment, hidden.path)
+    known = _known_paths(attachment.process, hidden.path)
     own = attachment.process.last_seen.stamps.get(hidden.path)
     closed = own is not None and stat.S_ISDIR(own.mode)
-    if closed and seen_stamp(attachment, hidden.path) == own:
+    if closed and seen_stamp(attachment.on_disk, hidden.path) == own:
         # a folder that is on record as closed: what is in it is not seen
         return any(
             attachment.process.last_seen.stamps.get(p) not in (UNTRACKED, own) for p in known
@@ -152,7 +155,9 @@ def is_newly_untracked(attachment: Attachment, hidden: Untracked) -> bool:
     ):
         return True
     entry = attachment.on_disk.index.get(hidden.path)
-    return entry is not None and is_other_file(entry.identity, _identity(attachment, hidden.path))
+    return entry is not None and is_other_file(
+        entry.identity, _identity(attachment.on_disk, hidden.path)
+    )
 
 
 def untracked_entries(
@@ -161,21 +166,21 @@ def untracked_entries(
     """Index entries for paths on record as untracked, and for all known paths below them."""
     hidden: dict[str, IndexEntry | None] = {}
     for one in paths:
-        for path in _known_paths(attachment, one.path):
+        for path in _known_paths(attachment.process, one.path):
             hidden[path] = IndexEntry(UNTRACKED, None)
-        hidden[one.path] = IndexEntry(UNTRACKED, None, _identity(attachment, one.path))
+        hidden[one.path] = IndexEntry(UNTRACKED, None, _identity(attachment.on_disk, one.path))
     return hidden
 
 
-def _identity(attachment: Attachment, path: str) -> str:
+def _identity(on_disk: OnDisk, path: str) -> str:
     with suppress(AuditError):  # a path may be too long to be asked about
-        return attachment.on_disk.workspace.identity(path)
+        return on_disk.workspace.identity(path)
     return ""
 
 
-def _known_paths(attachment: Attachment, path: str) -> list[str]:
+def _known_paths(process: ProcessState, path: str) -> list[str]:
     """The known paths at and below a path; quick when there are few."""
-    stamps = attachment.process.last_seen.stamps
+    stamps = process.last_seen.stamps
     stamp = stamps.get(path)
     if stamp is not None and (stamp == STALE or stat.S_ISDIR(stamp.mode)):
         below = path + "/"

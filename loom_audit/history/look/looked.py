@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from loom_audit.errors import AuditError
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import Attachment, OnDisk
 from loom_audit.history.look.doers import TIMELY, Candidate, Look
 from loom_audit.model.files import FileChange
 
@@ -58,13 +58,13 @@ def look_made(
         if goes_on and (one.requested in alive or attachment.is_session_alive(one.session))
     )
     now = None if set_since else time.time_ns()
-    return Look(late, alive, running, _changed_at(attachment), now)
+    return Look(late, alive, running, _changed_at(attachment.on_disk), now)
 
 
-def keep_clock(attachment: Attachment, session: str) -> None:
+def keep_clock(on_disk: OnDisk, session: str) -> None:
     """Keep how the clock stands, for when it is asked whether it was set since."""
     with suppress(AuditError):  # then nothing is dated
-        attachment.on_disk.looks.keep(_clock_name(session), _clock())
+        on_disk.looks.keep(_clock_name(session), _clock())
 
 
 def _is_there(attachment: Attachment, session: str) -> bool:
@@ -98,9 +98,9 @@ def _clock_name(session: str) -> str:
     return f"{session}\0clock"
 
 
-def _changed_at(attachment: Attachment) -> Callable[[FileChange], int | None]:
+def _changed_at(on_disk: OnDisk) -> Callable[[FileChange], int | None]:
     """When the state of a path was last changed: of one that is gone, that of its folder."""
-    asked = attachment.on_disk.workspace.changed_at
+    asked = on_disk.workspace.changed_at
 
     def at(change: FileChange) -> int | None:
         path = change.path

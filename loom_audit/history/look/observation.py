@@ -7,7 +7,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from loom_audit.errors import FileNotFound, PermissionDenied, TooLarge
-from loom_audit.history.ground.attachment import STALE, Attachment
+from loom_audit.history.ground.attachment import STALE, Attachment, OnDisk
 from loom_audit.history.ground.contents import MAX_READ_AT_ONCE, blob_of, blob_of_stream
 from loom_audit.history.look.opaque import observe_opaque
 from loom_audit.model.files import BlobId, FileState
@@ -48,7 +48,7 @@ def observe(
         except FileNotFound:
             continue
         except PermissionDenied:
-            if (closed := _closed(attachment, path, stamp, before)) is None:
+            if (closed := _closed(attachment.on_disk, path, stamp, before)) is None:
                 raise
             return closed
         if _is_unchanged(stamp, after):
@@ -59,13 +59,13 @@ def observe(
 
 
 def _closed(
-    attachment: Attachment, path: str, stamp: Stamp, before: FileState | None
+    on_disk: OnDisk, path: str, stamp: Stamp, before: FileState | None
 ) -> tuple[FileState, IndexEntry] | None:
     """The state of a recorded file that may not be read any more and has its content still.
 
     That is so when inode, size and time of change are those with which it was read; None else.
     """
-    known = attachment.on_disk.index.get(path)
+    known = on_disk.index.get(path)
     if known is None or before is None or before.kind != "file" or known.blob != before.blob:
         return None
     if (known.stamp.ino, known.stamp[1:3]) != (stamp.ino, stamp[1:3]):
@@ -92,13 +92,15 @@ def _read_state(
         return state, workspace.stamp(path), has.identity
     if stat.S_ISLNK(stamp.mode):
         target = workspace.read_link(path)
-        state = FileState("symlink", blob_of(attachment, target, None, keep), 0o777, len(target))
+        state = FileState(
+            "symlink", blob_of(attachment.stored, target, None, keep), 0o777, len(target)
+        )
         return state, workspace.stamp(path), workspace.identity(path)
     similar = before.blob if before and before.kind == "file" else None
     kept = keep and stamp.size <= attachment.scope.max_file_bytes
     if stamp.size <= MAX_READ_AT_ONCE and kept == keep:
         content, after, has = workspace.read_and_stamp(path, stamp.size)
-        blob = blob_of(attachment, content, similar, keep)
+        blob = blob_of(attachment.stored, content, similar, keep)
         return _file_state(blob, len(content), has), after, has.identity
     if stamp.size > max(MAX_READ, attachment.scope.max_file_bytes):
         raise TooLarge(
@@ -107,7 +109,7 @@ def _read_state(
         )
     has = workspace.attributes(path)
     with workspace.open(path) as stream:
-        blob, size = blob_of_stream(attachment, stream, stamp.size, similar, kept)
+        blob, size = blob_of_stream(attachment.stored, stream, stamp.size, similar, kept)
     return _file_state(blob, size, has), workspace.stamp(path), has.identity
 
 
@@ -119,8 +121,8 @@ def _file_state(blob: BlobId, size: int, has: Attributes) -> FileState:
     return FileState("file", blob, has.mode, size, group, has.acl)
 
 
-def names_in(attachment: Attachment, folder: str) -> list[str]:
+def names_in(on_disk: OnDisk, folder: str) -> list[str]:
     """The names in a folder; none where it is gone, maybe just now."""
     with suppress(FileNotFound):
-        return [name for name, _ in attachment.on_disk.workspace.list(folder)]
+        return [name for name, _ in on_disk.workspace.list(folder)]
     return []

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import Attachment, OnDisk, StoredLog
 from loom_audit.history.look.change_index import catch_up, update_index
 from loom_audit.model.events import OUTSIDE, BaselineFinished, Draft, Fact, FilesChanged, LeftOut
 from loom_audit.model.files import FileChange, FileState, Move, is_opaque, is_other_file, parents
@@ -38,14 +38,14 @@ def observe_opaque(
 
 
 def opaque_change(
-    attachment: Attachment, path: str, before: FileState | None, after: FileState | None
+    on_disk: OnDisk, path: str, before: FileState | None, after: FileState | None
 ) -> FileChange | None:
     """The change of a path that is opaque before or after, with the identities known of it.
 
     None where there is none: what was seen in another boot or mount is seen anew, and caches come
     and go.
     """
-    entry = attachment.on_disk.index.get(path)
+    entry = on_disk.index.get(path)
     known = entry.identity if entry else ""
     if before is None and after is not None:
         return None if is_remade(path) else FileChange(path, None, after)
@@ -60,7 +60,7 @@ def is_listed(attachment: Attachment) -> bool:
     """Whether opaque entries are on record since the baseline or since a later listing."""
     if not attachment.process.last_seen.listed:
         # the first is near the start of the log; for any other the whole of it is read
-        found = (fact for limit in (1, None) for fact in _baselines(attachment, limit))
+        found = (fact for limit in (1, None) for fact in _baselines(attachment.stored, limit))
         attachment.process.last_seen.listed = any(fact.left_out for fact in found)
     return attachment.process.last_seen.listed
 
@@ -70,7 +70,7 @@ def list_opaque(attachment: Attachment) -> None:
 
     It is not known since when they are there. A baseline that is not complete yet lists them.
     """
-    if is_listed(attachment) or (finished := next(_baselines(attachment, 1), None)) is None:
+    if is_listed(attachment) or (finished := next(_baselines(attachment.stored, 1), None)) is None:
         return
     changes: list[FileChange] = []
     entries: dict[str, IndexEntry | None] = {}
@@ -83,7 +83,9 @@ def list_opaque(attachment: Attachment) -> None:
         ):
             continue
         state, entries[path] = seen
-        change = opaque_change(attachment, path, attachment.stored.reading.state(path), state)
+        change = opaque_change(
+            attachment.on_disk, path, attachment.stored.reading.state(path), state
+        )
         changes += [change] if change else []
     facts: list[Fact] = [replace(finished, left_out=left_out_rows(files))]
     if changes:
@@ -93,10 +95,8 @@ def list_opaque(attachment: Attachment) -> None:
     attachment.process.last_seen.listed = True
 
 
-def _baselines(attachment: Attachment, limit: int | None) -> Iterator[BaselineFinished]:
-    for event in attachment.stored.log.read(
-        EventFilter(kinds=(BaselineFinished.kind,), limit=limit)
-    ):
+def _baselines(stored: StoredLog, limit: int | None) -> Iterator[BaselineFinished]:
+    for event in stored.log.read(EventFilter(kinds=(BaselineFinished.kind,), limit=limit)):
         if isinstance(event.fact, BaselineFinished):
             yield event.fact
 
@@ -155,19 +155,21 @@ def written_inside(attachment: Attachment, folder: str) -> Iterator[str]:
             yield path
             return
         files = ((f"{path}/{name}", stamp) for name, stamp in inside)
-        recent = [file for file, stamp in files if _is_since(attachment, file, stamp, since or 0)]
+        recent = [
+            file for file, stamp in files if _is_since(attachment.on_disk, file, stamp, since or 0)
+        ]
         if own >= (since or 0) or recent:
             yield (recent or [path])[0]
             return
         waiting += [f"{path}/{name}" for name, stamp in inside if stat.S_ISDIR(stamp.mode)]
 
 
-def _is_since(attachment: Attachment, path: str, stamp: Stamp, since: int) -> bool:
+def _is_since(on_disk: OnDisk, path: str, stamp: Stamp, since: int) -> bool:
     """Whether what has this stamp changed since; of a folder that is not in it."""
     if stat.S_ISDIR(stamp.mode):
         return False
     # of what changed a moment ago a stamp does not say when
-    at = stamp.ctime_ns if stamp.ctime_ns > 0 else attachment.on_disk.workspace.changed_at(path)
+    at = stamp.ctime_ns if stamp.ctime_ns > 0 else on_disk.workspace.changed_at(path)
     return at is None or at >= since
 
 

@@ -3,7 +3,7 @@
 import stat
 from collections.abc import Iterable, Iterator
 
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import OnDisk
 from loom_audit.history.look.closed_folders import seen_stamp
 from loom_audit.model.files import FileChange
 from loom_audit.ports import Stamp
@@ -21,15 +21,15 @@ def special_kind(stamp: Stamp | None) -> str:
     return "" if stamp is None else _SPECIAL.get(stat.S_IFMT(stamp.mode), "")
 
 
-def moved_aside(attachment: Attachment, changes: Iterable[FileChange]) -> Iterator[tuple[str, str]]:
+def moved_aside(on_disk: OnDisk, changes: Iterable[FileChange]) -> Iterator[tuple[str, str]]:
     """The paths to be made at which such an inode is, each with a free name for that.
 
     Where it cannot be looked there is none.
     """
     for change in changes:
-        if change.before is None and (kind := special_kind(seen_stamp(attachment, change.path))):
+        if change.before is None and (kind := special_kind(seen_stamp(on_disk, change.path))):
             name, n = f"{change.path}.{kind}", 1
-            while attachment.on_disk.workspace.stamp(name) is not None:
+            while on_disk.workspace.stamp(name) is not None:
                 n += 1
                 name = f"{change.path}.{kind}-{n}"
             yield change.path, name

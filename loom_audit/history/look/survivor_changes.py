@@ -40,7 +40,7 @@ class Outlived:
         """The paths that a call declared, and those that its command names."""
         if requested not in self._requests:
             call = self._attachment.stored.reading.call_at(requested)
-            _, request = request_event(self._attachment, call)
+            _, request = request_event(self._attachment.stored, call)
             named = request.names
             if named is None:  # before 2.1
                 named = named_paths(self._attachment, request.arguments, request.cwd) or ()

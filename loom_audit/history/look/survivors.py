@@ -13,7 +13,7 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import asdict
 
 from loom_audit.errors import AuditError
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.look.attribution import request_event
 from loom_audit.history.look.doers import Candidate
 from loom_audit.model.records import Call
@@ -319,7 +319,10 @@ class Window(Struct):
             for requested, before in sorted(self.since.items())
             if requested not in known and _ran(before, now.get(requested, {}))
         ]
-        return [*among, *(_candidate(self.running.attachment, requested) for requested in ran)]
+        return [
+            *among,
+            *(_candidate(self.running.attachment.stored, requested) for requested in ran),
+        ]
 
     def end(self) -> None:
         """The next window begins; to be called once what was found is on record."""
@@ -337,9 +340,9 @@ def _ran(before: Activity, now: Activity) -> bool:
     )
 
 
-def _candidate(attachment: Attachment, requested: int) -> Candidate:
-    call: Call = attachment.stored.reading.call_at(requested)
-    _, request = request_event(attachment, call)
+def _candidate(stored: StoredLog, requested: int) -> Candidate:
+    call: Call = stored.reading.call_at(requested)
+    _, request = request_event(stored, call)
     return Candidate(
         requested=requested,
         call_id=call.call_id,

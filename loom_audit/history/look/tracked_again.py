@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import Attachment, OnDisk, StoredLog
 from loom_audit.history.look.attribution import candidates
 from loom_audit.history.look.before_lost import states_before_lost
 from loom_audit.history.look.change_index import update_index
@@ -17,19 +17,19 @@ NOT_A_FILE = "not a file"
 """How the reason begins why another kind of inode is not recorded."""
 
 
-def came_back(attachment: Attachment, changes: list[FileChange]) -> list[FileChange]:
+def came_back(stored: StoredLog, changes: list[FileChange]) -> list[FileChange]:
     """Those of the changes, of paths that were untracked, that lead to what was there before.
 
     Each in a folder that is in the tree or among them.
     """
     back: dict[str, FileChange] = {}
     made = {one.path for one in changes if one.before is None and one.after is not None}
-    before = states_before_lost(attachment, made)
+    before = states_before_lost(stored, made)
     for change in sorted(changes, key=lambda one: one.path):
         above = change.path.rpartition("/")[0]
         if change.before is not None or change.after is None:
             continue
-        folder = back[above].after if above in back else _recorded(attachment, above)
+        folder = back[above].after if above in back else _recorded(stored, above)
         if above and not is_directory(folder):
             continue
         if before.get(change.path) == change.after:
@@ -37,8 +37,8 @@ def came_back(attachment: Attachment, changes: list[FileChange]) -> list[FileCha
     return [*back.values()]
 
 
-def _recorded(attachment: Attachment, path: str) -> FileState | None:
-    return attachment.stored.reading.state(path) if path else None
+def _recorded(stored: StoredLog, path: str) -> FileState | None:
+    return stored.reading.state(path) if path else None
 
 
 def record_back(
@@ -77,8 +77,8 @@ def record_seen_again(
     unseen, so that it is a change like any other. The lock is held.
     """
     still = [one.requested for one in candidates(attachment)] if changes else []
-    then = _when_lost(attachment, {change.path for change in changes})
-    was = states_before_lost(attachment, then.keys())
+    then = _when_lost(attachment.stored, {change.path for change in changes})
+    was = states_before_lost(attachment.stored, then.keys())
     ours: dict[int, list[FileChange]] = {}
     outside: dict[tuple[int, ...], list[FileChange]] = {}
     left: list[FileChange] = []
@@ -90,11 +90,13 @@ def record_seen_again(
         if path not in then or path in special or after is None or after.kind != "file":
             left.append(change)
             continue
-        if change.before is not None or (above and not is_directory(_recorded(attachment, above))):
+        if change.before is not None or (
+            above and not is_directory(_recorded(attachment.stored, above))
+        ):
             left.append(change)
             continue
         seen, causes = then[path]
-        as_seen = path in was and _is_as_seen(attachment, path, seen)
+        as_seen = path in was and _is_as_seen(attachment.on_disk, path, seen)
         if len(causes) != 1 or not as_seen:
             outside.setdefault(tuple(dict.fromkeys((*causes, *still))), []).append(change)
             settled[path] = entries.pop(path, None)
@@ -120,14 +122,14 @@ def record_seen_again(
 
 
 def _when_lost(
-    attachment: Attachment, paths: Collection[str]
+    stored: StoredLog, paths: Collection[str]
 ) -> dict[str, tuple[Untracked, tuple[int, ...]]]:
     """By path what was seen when it became untracked last, and the requests of the calls then."""
     found: dict[str, tuple[Untracked, tuple[int, ...]]] = {}
     if not paths:
         return found
     wanted = EventFilter(kinds=(PathsUntracked.kind,), newest_first=True)
-    for event in attachment.stored.log.read(wanted):
+    for event in stored.log.read(wanted):
         if isinstance(event.fact, PathsUntracked):
             for one in event.fact.paths:
                 if one.path in paths:
@@ -137,8 +139,8 @@ def _when_lost(
     return found
 
 
-def _is_as_seen(attachment: Attachment, path: str, seen: Untracked) -> bool:
-    stamp = attachment.on_disk.workspace.stamp(path)
+def _is_as_seen(on_disk: OnDisk, path: str, seen: Untracked) -> bool:
+    stamp = on_disk.workspace.stamp(path)
     if stamp is None:
         return False
     now = stamp.size, stamp.mtime_ns // 1000, str(stamp.ino)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.ground.room import check_room
 from loom_audit.history.ground.without_gc import without_gc
 from loom_audit.history.look.attribution import outside_draft
@@ -30,9 +30,9 @@ from loom_audit.ports import EventFilter, Report
 _LESS = " Or exclude folders in .loomignore and run `loom-audit scope accept`. Then do it again."
 
 
-def baseline_end(attachment: Attachment) -> int:
+def baseline_end(stored: StoredLog) -> int:
     """The seq at which the baseline was complete, 0 while it is not."""
-    for event in attachment.stored.log.read(EventFilter(kinds=(BaselineFinished.kind,), limit=1)):
+    for event in stored.log.read(EventFilter(kinds=(BaselineFinished.kind,), limit=1)):
         return event.seq
     return 0
 
@@ -45,7 +45,7 @@ def take_baseline(attachment: Attachment, report: Report | None = None) -> None:
     """
 
     with attachment.exclusive():
-        if baseline_end(attachment):
+        if baseline_end(attachment.stored):
             return
         _let_in(attachment, [], Batch())
         for found in scan(attachment, report=report, stage="baseline"):
@@ -69,7 +69,7 @@ def accept_scope(
     """
 
     with attachment.exclusive():
-        if not baseline_end(attachment):
+        if not baseline_end(attachment.stored):
             attachment.stored.log.append([Draft(fact, "", actor)])
             return
         record_drift(attachment)
@@ -92,7 +92,7 @@ def accept_scope(
 
 def _let_in(attachment: Attachment, drafts: Sequence[Draft], found: Batch) -> None:
     """Put on record what a listing found, and what it could not look at; AuditUnavailable."""
-    check_room(attachment, "the listing stopped", _LESS)
+    check_room(attachment.stored, "the listing stopped", _LESS)
     if found.untracked:
         drafts = [*drafts, Draft(PathsUntracked(tuple(found.untracked)), "", OUTSIDE)]
     entries = {**found.entries, **untracked_entries(attachment, found.untracked)}

@@ -407,7 +407,7 @@ def _close_unfinished(attachment: Attachment) -> None:
     for call in attachment.stored.tables.open_calls():
         ended = attachment.process.unfinished.get((call.session, call.call_id))
         if ended is not None:
-            if changes_by_itself(attachment, call):
+            if changes_by_itself(attachment.stored, call):
                 record_found_changes(attachment, [call], {call.requested: Told(over=ended)})
             close_interrupted(attachment, call, "the log could not be written when this call ended")
             remove_temporaries(attachment, [call])
@@ -432,9 +432,9 @@ def close_interrupted(
         remove_temporaries(attachment, [call])  # which opens them while the call is open
     found = compare_with_disk(attachment, call)
     with OpenCall.resumed(writer_of(attachment, call), call) as closing:
-        if ran and changes_by_itself(attachment, call):
+        if ran and changes_by_itself(attachment.stored, call):
             closing.record.lower_coverage("interrupted", LATE)
-            if not unseen and request_event(attachment, call)[0].source == CLIENT_UNSEEN:
+            if not unseen and request_event(attachment.stored, call)[0].source == CLIENT_UNSEEN:
                 unseen = NOT_SEEN_BEFORE
             if unseen:
                 closing.record.lower_coverage(unseen, level="none")

@@ -116,7 +116,7 @@ class Step:
 
     def _move_aside(self, changes: Sequence[Replacement]) -> None:
         """Rename what is not a file and is where something is to be made."""
-        for path, name in moved_aside(self._attachment, [one.change for one in changes]):
+        for path, name in moved_aside(self._attachment.on_disk, [one.change for one in changes]):
             try:
                 self._workspace.rename(path, name, self._workspace.identity(path))
             except AuditError as error:

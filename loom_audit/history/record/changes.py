@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from loom_audit.errors import Conflict, PermissionDenied, TooLarge
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import StoredLog
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.carrying_out import (
     Step,
@@ -50,7 +50,7 @@ def make_changes(
     copied = [change for change in changes if change.path not in renamed]
     if changes:
         _check_approved(record.approved, changes)
-        _check_recoverable(record.attachment, copied)
+        _check_recoverable(record.attachment.stored, copied)
     record.entries.update(preconditions.entries)
     record.add_foreign(_of_others(record, preconditions.drift))
     if not changes:
@@ -165,10 +165,10 @@ def _check_approved(approved: States | None, changes: Sequence[FileChange]) -> N
             )
 
 
-def _check_recoverable(attachment: Attachment, changes: Sequence[FileChange]) -> None:
+def _check_recoverable(stored: StoredLog, changes: Sequence[FileChange]) -> None:
     """TooLarge when a content that a change replaces or writes is not in the store."""
     sides = [(c.path, state) for c in changes for state in (c.before, c.after) if state]
-    missing = attachment.stored.blobs.missing({state.blob for _, state in sides if state.blob})
+    missing = stored.blobs.missing({state.blob for _, state in sides if state.blob})
     for path, state in sides:
         if state.blob in missing:
             raise TooLarge(

@@ -13,7 +13,7 @@ from loom_audit.errors import (
     NotADirectory,
     NotEmpty,
 )
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import Attachment, OnDisk
 from loom_audit.history.look.arrivals import arrived_among
 from loom_audit.history.look.change_index import catch_up
 from loom_audit.history.record.preconditions import Preconditions
@@ -134,18 +134,14 @@ def preview_edit(
     preconditions = Preconditions(attachment, keep=False)
     changes = plan_edit(preconditions, path, new, mode=None, create=create)
     change = changes[-1]
-    old = read_content(attachment, change.path, change.before) if change.before else None
+    old = read_content(attachment.on_disk, change.path, change.before) if change.before else None
     [content] = preconditions.contents.values()
     return changes, old, content
 
 
-def read_content(attachment: Attachment, path: str, state: FileState) -> bytes:
+def read_content(on_disk: OnDisk, path: str, state: FileState) -> bytes:
     """The bytes of a file or of a symlink's target. Conflict when they are not the state's."""
-    read = (
-        attachment.on_disk.workspace.read_link
-        if state.kind == "symlink"
-        else attachment.on_disk.workspace.read
-    )
+    read = on_disk.workspace.read_link if state.kind == "symlink" else on_disk.workspace.read
     content = read(path)
     if sha256(content).hexdigest() != state.blob:
         raise Conflict(f"{path} is being changed right now", hint="Try again.")

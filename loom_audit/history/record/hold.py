@@ -1,7 +1,7 @@
 """Holding a session: from then on none of its calls runs, until it is released."""
 
 from loom_audit.errors import ApprovalDenied, Conflict
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.events import CallDecided, CallRequested, SessionHeld, SessionReleased
@@ -92,17 +92,17 @@ def deny(call: OpenCall, held: SessionHold) -> None:
     raise ApprovalDenied(held.refusal, details={"by": held.by, "held": held.seq})
 
 
-def check_not_denied(attachment: Attachment, call: Call) -> None:
+def check_not_denied(stored: StoredLog, call: Call) -> None:
     """ApprovalDenied, again, for a call that was not let run."""
-    if call.status == "denied" and (decided := denial(attachment, call)) is not None:
+    if call.status == "denied" and (decided := denial(stored, call)) is not None:
         raise ApprovalDenied(
             decided.reason or f"{call.tool} was denied", details={"by": decided.by}
         )
 
 
-def denial(attachment: Attachment, call: Call) -> CallDecided | None:
+def denial(stored: StoredLog, call: Call) -> CallDecided | None:
     """The decision that a finished call was not to run; None where there was none."""
     decided = EventFilter(call.requested, call.seq, (CallDecided.kind,), call.session, call.call_id)
-    facts = (event.fact for event in attachment.stored.log.read(decided))
+    facts = (event.fact for event in stored.log.read(decided))
     denied = (one for one in facts if isinstance(one, CallDecided) and one.decision == "denied")
     return next(denied, None) if call.seq is not None else None

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, InvalidPath, PermissionDenied, TooLarge
-from loom_audit.history.ground.attachment import Attachment, is_undo
+from loom_audit.history.ground.attachment import Attachment, StoredLog, is_undo
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import outside_draft
 from loom_audit.history.look.observation import observe
@@ -57,19 +57,17 @@ def writer_of(attachment: Attachment, call: Call) -> Writer:
     return Writer(attachment, call.session, call.actor, SOURCE)
 
 
-def intended(attachment: Attachment, call: Call) -> tuple[tuple[FileChange, ...], tuple[Move, ...]]:
+def intended(stored: StoredLog, call: Call) -> tuple[tuple[FileChange, ...], tuple[Move, ...]]:
     """The changes that a call intended, the last one per path, and the moves among them."""
     changes: dict[str, FileChange] = {}
     moves: list[Move] = []
-    for fact in intentions(attachment, call):
+    for fact in intentions(stored, call):
         changes.update({change.path: change for change in fact.changes})
         moves += fact.moves
     return tuple(changes.values()), tuple(dict.fromkeys(moves))
 
 
-def intentions(
-    attachment: Attachment, call: Call, *, first: bool = False
-) -> Iterator[ChangeIntended]:
+def intentions(stored: StoredLog, call: Call, *, first: bool = False) -> Iterator[ChangeIntended]:
     """What a call said that it would do, in order; `first` without what it says when it goes on.
 
     Read from the log alone, where no event may be missing since its request.
@@ -79,8 +77,8 @@ def intentions(
         named = envelope.get("session", ""), envelope.get("call_id", "")
         return envelope.get("kind") == ChangeIntended.kind and named == (call.session, call.call_id)
 
-    after, head = call.requested - 1, attachment.stored.log.head()
-    for event in attachment.stored.log.stretch(after, head, is_wanted):
+    after, head = call.requested - 1, stored.log.head()
+    for event in stored.log.stretch(after, head, is_wanted):
         if isinstance(event.fact, ChangeIntended) and not (first and event.source == SOURCE):
             yield event.fact
 
@@ -91,8 +89,8 @@ def close_opened(attachment: Attachment, call: Call) -> bool:
     Each gets the mode that it had, or, once that is on record, the one that it was to have. One
     that the call meant to be open stays so. False where it had opened none.
     """
-    after = {change.path: change.after for change in intended(attachment, call)[0]}
-    folders = _opened(attachment, call)
+    after = {change.path: change.after for change in intended(attachment.stored, call)[0]}
+    folders = _opened(attachment.stored, call)
     for path, one in sorted(folders.items(), reverse=True):
         wanted, recorded = after.get(path), attachment.stored.reading.state(path)
         closed = is_directory(wanted) and (wanted == recorded or recorded is None)
@@ -102,9 +100,9 @@ def close_opened(attachment: Attachment, call: Call) -> bool:
     return bool(folders)
 
 
-def _opened(attachment: Attachment, call: Call) -> dict[str, OpenedFolder]:
+def _opened(stored: StoredLog, call: Call) -> dict[str, OpenedFolder]:
     """The folders that a call said that it opens, as they were before, by path."""
-    return {one.path: one for fact in intentions(attachment, call) for one in fact.opened}
+    return {one.path: one for fact in intentions(stored, call) for one in fact.opened}
 
 
 def compare_with_disk(attachment: Attachment, call: Call, *, keep: bool = True) -> Comparison:
@@ -117,10 +115,10 @@ def compare_with_disk(attachment: Attachment, call: Call, *, keep: bool = True) 
     left: list[FileChange] = []
     outcomes: dict[str, PathOutcome] = {}
     entries: dict[str, IndexEntry | None] = {}
-    changes, moves = intended(attachment, call)
+    changes, moves = intended(attachment.stored, call)
     unrecorded: list[str] = []
     is_recorded = Preconditions(attachment).is_recorded
-    opened = _opened(attachment, call)
+    opened = _opened(attachment.stored, call)
     seen, unseen = _look_at(attachment, changes, keep=keep)
     for change in changes:
         if change.path in unseen:
@@ -259,8 +257,8 @@ def without_interrupted(
     begun: dict[str, FileChange] = {}
     opened: set[str] = set()
     for call in _interrupted(attachment, attachment.stored.tables.open_calls()):
-        begun.update((change.path, change) for change in intended(attachment, call)[0])
-        opened.update(_opened(attachment, call))
+        begun.update((change.path, change) for change in intended(attachment.stored, call)[0])
+        opened.update(_opened(attachment.stored, call))
     rest: list[FileChange] = []
     theirs: list[FileChange] = []
     for change in drift:
@@ -274,7 +272,7 @@ def without_interrupted(
 
 def half_moves(attachment: Attachment, call: Call) -> tuple[Move, ...]:
     """The moves that a call intended and of which nothing is at either path now."""
-    changes, moves = intended(attachment, call)
+    changes, moves = intended(attachment.stored, call)
     there = {change.path for change in changes if change.after is not None}
 
     def is_absent(path: str) -> bool:

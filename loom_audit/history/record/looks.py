@@ -134,12 +134,12 @@ def look_after(
     )
     now = [one for one in now if others.get(one, True)]
     for one in (one for one, alive in others.items() if alive and one not in now):
-        still = one if one.requested in open_now else ended_unseen(attachment, one)
+        still = one if one.requested in open_now else ended_unseen(attachment.stored, one)
         now += [still] if still else []
     found = collect_changes(record, open_now.values(), now, late=late, heard=heard)
     if attachment.on_disk.workspace.is_deleted():
         record.lower_coverage("the workspace's own folder was deleted")
-    note_unchecked(attachment, own.requested)
+    note_unchecked(attachment.process, own.requested)
     record.lower_coverage(*found.reasons)
     _add_changes_recorded_by_others(record, own)
 
@@ -220,7 +220,7 @@ def record_found_changes(
     open_calls = attachment.stored.tables.open_calls()
     acting = acting_calls(attachment, open_calls)
     running = [one for one in acting if one.requested not in ended]
-    among = innermost(attachment, [*calls, *running], told=told)
+    among = innermost(attachment.stored, [*calls, *running], told=told)
     owner = among[0]
     writer = Writer(attachment, owner.session, owner.actor, SOURCE)
     record = CallRecord(writer, owner.call_id)

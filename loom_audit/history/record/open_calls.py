@@ -60,7 +60,7 @@ def calls_in_the_way(attachment: Attachment) -> list[Call]:
         for call in attachment.stored.tables.open_calls()
         if call.effect != "read"
         and attachment.is_alive(call)
-        and not contains_calls(attachment, call)
+        and not contains_calls(attachment.stored, call)
     ]
 
 

@@ -51,7 +51,7 @@ class Preconditions:
 
     def expect_paths(self, paths: Sequence[str]) -> None:
         """Prepare for these paths to be looked at now."""
-        self._recorded_state = recorded_state_lookup(self.attachment, len(paths))
+        self._recorded_state = recorded_state_lookup(self.attachment.stored, len(paths))
         with suppress(PermissionDenied):  # they are asked for one by one
             self._stamps = dict(
                 zip(paths, self.attachment.on_disk.workspace.stamps(paths), strict=True)

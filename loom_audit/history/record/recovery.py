@@ -10,7 +10,7 @@ from functools import cache
 from msgspec import Struct
 
 from loom_audit.errors import Conflict, NoWorkspace
-from loom_audit.history.ground.attachment import Attachment, is_undo
+from loom_audit.history.ground.attachment import Attachment, StoredLog, is_undo
 from loom_audit.history.ground.questions import is_waiting
 from loom_audit.history.look.attribution import changes_by_itself
 from loom_audit.history.look.survivors import Running
@@ -75,9 +75,9 @@ def recover(
         closed = close_calls(attachment, ended)
         kept = {call.session for call in waiting}
         gone = [one for one in sessions if one.id not in kept]
-        begun = all(any(True for _ in intentions(attachment, call)) for call in waiting)
+        begun = all(any(True for _ in intentions(attachment.stored, call)) for call in waiting)
         remove_temporaries(attachment, calls, everywhere=bool(ended or gone or not begun))
-        _end_sessions(attachment, gone)
+        _end_sessions(attachment.stored, gone)
         left = [
             RecoveredCall(call, waiting=True, halves=half_moves(attachment, call))
             for call in waiting
@@ -123,7 +123,7 @@ def close_calls(
     acting = [
         call
         for call in calls
-        if call.requested not in asking and changes_by_itself(attachment, call)
+        if call.requested not in asking and changes_by_itself(attachment.stored, call)
     ]
     unseen = ""
     try:
@@ -172,6 +172,6 @@ def decision_needed(call: Call) -> Conflict:
     )
 
 
-def _end_sessions(attachment: Attachment, sessions: Collection[Session]) -> None:
+def _end_sessions(stored: StoredLog, sessions: Collection[Session]) -> None:
     fact = SessionEnded("interrupted")
-    attachment.stored.log.append([Draft(fact, s.id, s.actor, source=SOURCE) for s in sessions])
+    stored.log.append([Draft(fact, s.id, s.actor, source=SOURCE) for s in sessions])

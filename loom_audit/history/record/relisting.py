@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from loom_audit.errors import Conflict
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.ground.room import check_room
 from loom_audit.history.ground.verified_tree import VerifiedTree
@@ -38,7 +38,7 @@ def relist(
         if busy := calls_in_the_way(attachment):
             raise open_call_error(attachment, busy)
         for part, found in enumerate(scan_whole(attachment, report), 1):
-            check_room(attachment, "the listing stopped", "")
+            check_room(attachment.stored, "the listing stopped", "")
             untracked = tuple(found.look.untracked) if found.last else ()
             fact = TreeRelisted(tuple(found.changes), part, found.last, untracked)
             events = attachment.stored.log.append([Draft(fact, "", actor)])
@@ -47,8 +47,8 @@ def relist(
         return events[-1]
 
 
-def lower_coverage(attachment: Attachment, numbers: Sequence[int]) -> None:
+def lower_coverage(stored: StoredLog, numbers: Sequence[int]) -> None:
     """Say of calls that ended after a whole listing that what they changed is not known."""
     if numbers:
         lowered = CoverageLowered(tuple(numbers), Coverage("none", (LISTED_ANEW,)))
-        attachment.stored.log.append([Draft(lowered, "", OUTSIDE)])
+        stored.log.append([Draft(lowered, "", OUTSIDE)])

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 from loom_audit.errors import AuditError, NoWorkspace
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import Attachment, OnDisk, StoredLog
 from loom_audit.history.look.observation import observe
 from loom_audit.history.record.interrupted import SOURCE, intentions
 from loom_audit.model.events import OUTSIDE, ChangeIntended, ContentFound, Draft, Temporary
@@ -38,12 +38,15 @@ def _remove_temporaries(
     attachment: Attachment, calls: Sequence[Call], *, everywhere: bool
 ) -> Sequence[str]:
     named = [
-        one for call in calls for fact in intentions(attachment, call) for one in fact.temporaries
+        one
+        for call in calls
+        for fact in intentions(attachment.stored, call)
+        for one in fact.temporaries
     ]
     places = {place for one in named for place in _places(one)}
     if everywhere:
         more = set(attachment.on_disk.workspace.leftovers()) - places
-        named += _named_earlier(attachment, {path.rpartition("/")[2] for path in more})
+        named += _named_earlier(attachment.stored, {path.rpartition("/")[2] for path in more})
         places |= more
     ours = {(one.name, one.identity) for one in named}
     unknown = []
@@ -53,18 +56,18 @@ def _remove_temporaries(
         if state is None:
             continue
         proven = identity and (path.rpartition("/")[2], identity) in ours
-        if state.kind == "directory" or (proven and _is_stored(attachment, state)):
-            _remove(attachment, path, identity)
+        if state.kind == "directory" or (proven and _is_stored(attachment.stored, state)):
+            _remove(attachment.on_disk, path, identity)
         else:
             unknown.append(path)
     return _record_and_remove(attachment, unknown)
 
 
-def _named_earlier(attachment: Attachment, names: Collection[str]) -> Iterator[Temporary]:
+def _named_earlier(stored: StoredLog, names: Collection[str]) -> Iterator[Temporary]:
     """What the newest intentions on record say of temporaries of these names."""
     left = set(names)
     newest = EventFilter(kinds=(ChangeIntended.kind,), newest_first=True, limit=NEWEST)
-    for event in attachment.stored.log.read(newest) if left else ():
+    for event in stored.log.read(newest) if left else ():
         if isinstance(event.fact, ChangeIntended):
             found = [one for one in event.fact.temporaries if one.name in left]
             yield from found
@@ -89,13 +92,13 @@ def _look(attachment: Attachment, path: str, *, keep: bool = False) -> FileState
         return None
 
 
-def _is_stored(attachment: Attachment, state: FileState) -> bool:
-    return state.blob is not None and state.blob in attachment.stored.blobs
+def _is_stored(stored: StoredLog, state: FileState) -> bool:
+    return state.blob is not None and state.blob in stored.blobs
 
 
-def _remove(attachment: Attachment, path: str, identity: str) -> None:
+def _remove(on_disk: OnDisk, path: str, identity: str) -> None:
     with suppress(AuditError):  # it stays, and is listed among the leftovers
-        attachment.on_disk.workspace.remove_leftover(path, identity)
+        on_disk.workspace.remove_leftover(path, identity)
 
 
 def _record_and_remove(attachment: Attachment, paths: Sequence[str]) -> Sequence[str]:
@@ -103,12 +106,12 @@ def _record_and_remove(attachment: Attachment, paths: Sequence[str]) -> Sequence
     for path in paths:
         identity = attachment.on_disk.workspace.identity(path)
         state = _look(attachment, path, keep=True)
-        if state is not None and _is_stored(attachment, state):
+        if state is not None and _is_stored(attachment.stored, state):
             found.append((path, identity, ContentFound(path, state, FOUND)))
     if found:
         attachment.stored.log.append(
             [Draft(fact, "", OUTSIDE, source=SOURCE) for _, _, fact in found]
         )
     for path, identity, _ in found:
-        _remove(attachment, path, identity)
+        _remove(attachment.on_disk, path, identity)
     return [path for path, _, _ in found]

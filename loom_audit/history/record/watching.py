@@ -7,6 +7,7 @@ everything finds what the kernel did not tell: any of the calls in between may h
 
 from loom_audit.errors import AuditError, AuditUnavailable
 from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.process_state import ProcessState
 from loom_audit.history.look.attribution import candidates, lowered_draft, unchecked
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.capture import scan
@@ -28,19 +29,19 @@ def note_command(attachment: Attachment) -> None:
         seen.watch = attachment.on_disk.workspace.watch()
 
 
-def why_everything(attachment: Attachment) -> str:
+def why_everything(process: ProcessState) -> str:
     """Why the last look was of everything; "" when it was of what the kernel told of only."""
-    watch = attachment.process.last_seen.watch
+    watch = process.last_seen.watch
     if watch is None:
         return "a session's first command is looked at so"
     return watch.why_whole
 
 
-def note_unchecked(attachment: Attachment, requested: int) -> None:
+def note_unchecked(process: ProcessState, requested: int) -> None:
     """Keep in mind that the look after a call was not of everything, if it was not."""
-    watch = attachment.process.last_seen.watch
+    watch = process.last_seen.watch
     if watch is not None and not watch.why_whole:
-        attachment.process.last_seen.unchecked.add(requested)
+        process.last_seen.unchecked.add(requested)
 
 
 def end_watch(attachment: Attachment) -> None:
@@ -66,11 +67,11 @@ def end_watch(attachment: Attachment) -> None:
             why = f"not looked at in the end: {error.message}"
             attachment.stored.log.append([lowered_draft(unchecked(attachment), why)])
         finally:
-            _stop(attachment)
+            _stop(attachment.process)
 
 
-def _stop(attachment: Attachment) -> None:
-    seen = attachment.process.last_seen
+def _stop(process: ProcessState) -> None:
+    seen = process.last_seen
     if seen.watch is not None:
         seen.watch.close()
     seen.watch = None

@@ -17,6 +17,7 @@ from loom_audit.history.ground.attachment import (
     CLIENT_UNSEEN,
     UNDO_TOOLS,
     Attachment,
+    StoredLog,
     is_undo,
     session_lock,
 )
@@ -86,12 +87,12 @@ def start_session(writer: Writer, started: SessionStarted) -> None:
     same = attachment.lease(session) == started.lease
     recover(attachment, sparing=session if same else "")
     with attachment.exclusive():
-        known = find_session(attachment, session)
+        known = find_session(attachment.stored, session)
         if known is not None:
             _check_free(attachment, known, started)
         if known is None or known.ended is not None or attachment.lease(session) != started.lease:
             writer.record(started)
-        keep_clock(attachment, session)
+        keep_clock(attachment.on_disk, session)
         keep_held(attachment, session)  # one that began in a session that is held
 
 
@@ -135,14 +136,14 @@ def begin(
         request = replace(request, effect="execute")  # it is not taken for ours
     recover(attachment, sparing=writer.session)
     with exclusive(attachment):
-        known = find_call(attachment, writer.session, request.call_id)
+        known = find_call(attachment.stored, writer.session, request.call_id)
         if known is not None:
             _check_foreign(attachment, known)
-            event = _begun_before(attachment, known, request)
-            check_not_denied(attachment, known)
+            event = _begun_before(attachment.stored, known, request)
+            check_not_denied(attachment.stored, known)
             return event
         check_session_open(attachment, writer.session)
-        _check_container(attachment, request)
+        _check_container(attachment.stored, request)
         if not (gone := not reporter.waits()):  # else the client may run it, and tells what it did
             deny_if_held(replace(writer, source=CLIENT), request)
         looks = look and request.effect in ("write", "execute") and not gone
@@ -156,7 +157,7 @@ def begin(
         else:
             call.announce()
         begun = attachment.stored.reading.call(writer.session, request.call_id)
-        return request_event(attachment, begun)[0]
+        return request_event(attachment.stored, begun)[0]
 
 
 def end(
@@ -186,7 +187,7 @@ def end(
     with suppress(NoWorkspace):  # the calls of others are closed when it is back
         recover(attachment, sparing=writer.session)
     with exclusive(attachment):
-        call = find_call(attachment, writer.session, call_id)
+        call = find_call(attachment.stored, writer.session, call_id)
         if call is None:
             raise NotFound(
                 f"session {writer.session} has no call {call_id}",
@@ -195,7 +196,7 @@ def end(
         _check_foreign(attachment, call)
         if call.seq is not None:
             return _report(writer, call, status, result)
-        event, _ = request_event(attachment, call)
+        event, _ = request_event(attachment.stored, call)
         began = event.occurred_at or event.at
         if duration is not None:
             at = writer.occurred_at or attachment.stored.clock.now()
@@ -204,7 +205,7 @@ def end(
         if (seen := attachment.process.looked.pop(ending.record.key, None)) is not None:
             ending.record.coverage, files = seen
             ending.record.add_changed_paths(files)
-        elif changes_by_itself(attachment, call):
+        elif changes_by_itself(attachment.stored, call):
             if status == "denied":
                 # it did not run: what is found is not its doing, however late it is found, and
                 # what was started meanwhile is the client's own
@@ -238,7 +239,7 @@ def let_run(writer: Writer, call: Call) -> None:
 
 def end_background(writer: Writer, call_id: str, result: Mapping[str, Any]) -> Event:
     """Put on record that what a call left running has ended, once. NotFound, Conflict."""
-    call = find_call(writer.attachment, writer.session, call_id)
+    call = find_call(writer.attachment.stored, writer.session, call_id)
     if call is None or call.seq is None:
         raise NotFound(
             f"session {writer.session} has no call {call_id} that has ended",
@@ -280,8 +281,8 @@ def look_at_end(writer: Writer, call_id: str, reporter: Reporter, *, goes_on: bo
     """Look at what a call changed that has ended, where its client tells later how it did."""
     attachment = writer.attachment
     with exclusive(attachment):
-        call = find_call(attachment, writer.session, call_id)
-        if call is None or call.seq is not None or not changes_by_itself(attachment, call):
+        call = find_call(attachment.stored, writer.session, call_id)
+        if call is None or call.seq is not None or not changes_by_itself(attachment.stored, call):
             return
         ending = OpenCall.resumed(replace(writer, source=CLIENT), call)
         if ending.record.key not in attachment.process.looked:
@@ -309,7 +310,7 @@ def _look(ending: OpenCall, call: Call, reporter: Reporter, *, look: bool) -> No
     record, attachment = ending.record, ending.record.attachment
     running = Running(attachment)
     running.recall_looks([call])
-    event, _ = request_event(attachment, call)
+    event, _ = request_event(attachment.stored, call)
     seen = event.source == CLIENT and not running.was_late(call)
     if not look:
         record.lower_coverage("not looked at after it", level="none")
@@ -343,7 +344,9 @@ def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any
             if (fact.status, _as_told(said)) == (status, _as_told(result)):
                 return event
             if isinstance(fact, CallFinished):
-                denied = fact.status == "denied" and denial(writer.attachment, call) is not None
+                denied = (
+                    fact.status == "denied" and denial(writer.attachment.stored, call) is not None
+                )
                 inferred = fact.status if fact.inferred or denied else ""
             elif fact.replaces is not None:
                 inferred = ""
@@ -372,8 +375,8 @@ def _as_told(result: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: value for name, value in result.items() if name != "files_changed"}
 
 
-def _begun_before(attachment: Attachment, call: Call, request: CallRequested) -> Event:
-    event, fact = request_event(attachment, call)
+def _begun_before(stored: StoredLog, call: Call, request: CallRequested) -> Event:
+    event, fact = request_event(stored, call)
     if replace(fact, names=None) != replace(request, names=None):
         raise Conflict(
             f"call {request.call_id} was begun with something else before",
@@ -404,11 +407,11 @@ def check_session_open(attachment: Attachment, session: str) -> None:
         raise Conflict(f"session {session} has ended", hint="Start it again to go on with it.")
 
 
-def _check_container(attachment: Attachment, request: CallRequested) -> None:
+def _check_container(stored: StoredLog, request: CallRequested) -> None:
     if request.within is None:
         return
     with suppress(NotFound):
-        if attachment.stored.reading.call_at(request.within).requested == request.within:
+        if stored.reading.call_at(request.within).requested == request.within:
             return
     raise InvalidArguments(
         f"event {request.within} is not the request of a call",
@@ -416,15 +419,15 @@ def _check_container(attachment: Attachment, request: CallRequested) -> None:
     )
 
 
-def find_call(attachment: Attachment, session: str, call_id: str) -> Call | None:
+def find_call(stored: StoredLog, session: str, call_id: str) -> Call | None:
     """A call on record; None where there is none."""
     with suppress(NotFound):
-        return attachment.stored.reading.call(session, call_id)
+        return stored.reading.call(session, call_id)
     return None
 
 
-def find_session(attachment: Attachment, session: str) -> Session | None:
+def find_session(stored: StoredLog, session: str) -> Session | None:
     """A session on record; None where there is none."""
     with suppress(NotFound):
-        return attachment.stored.reading.session(session)
+        return stored.reading.session(session)
     return None

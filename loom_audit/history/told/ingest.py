@@ -114,7 +114,7 @@ class Ingest:
     @property
     def is_open(self) -> bool:
         """Whether the session is on record here and has not ended."""
-        found = foreign.find_session(self.attachment, self.session)
+        found = foreign.find_session(self.attachment.stored, self.session)
         return found is not None and found.ended is None
 
     def start(self, started: SessionStarted) -> None:
@@ -307,7 +307,9 @@ class Ingest:
         inferred = call_id in self._inferred
         unheard = inferred and call_id not in self._heard and call.effect in ("write", "execute")
         unseen = self._why_unseen(call)
-        request = self._requests.pop(call_id, None) or request_event(self.attachment, call)[1]
+        request = (
+            self._requests.pop(call_id, None) or request_event(self.attachment.stored, call)[1]
+        )
         if report.arguments is not UNSET and report.arguments != request.arguments:
             more["arguments"] = report.arguments
         if report.background:
@@ -356,7 +358,7 @@ class Ingest:
         """Why nothing at all was seen of a call, which another process may have begun."""
         request = self._requests.get(call.call_id)
         if request is None:
-            event, request = request_event(self.attachment, call)
+            event, request = request_event(self.attachment.stored, call)
             if event.source == CLIENT_UNSEEN and call.call_id not in self._heard:
                 return NO_HOOK
         return NO_WORKSPACE if request.paths == () and call.effect == "write" else ""
@@ -404,7 +406,7 @@ class Ingest:
         )
 
     def _find(self, call_id: str) -> Call | None:
-        return foreign.find_call(self.attachment, self.session, call_id)
+        return foreign.find_call(self.attachment.stored, self.session, call_id)
 
     def _id_of(self, report: CallEnded, *, heard: bool) -> str:
         """The id on record of a call that is told to have ended."""

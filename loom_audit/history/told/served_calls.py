@@ -79,4 +79,4 @@ class ServedCalls:
                 yield one.id
 
     def _arguments(self, call: Call) -> Any:
-        return request_event(self._attachment, call)[1].arguments
+        return request_event(self._attachment.stored, call)[1].arguments

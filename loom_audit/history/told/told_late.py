@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from loom_audit.clients.reports import CallEnded, FileTold
 from loom_audit.errors import NotFound
-from loom_audit.history.ground.attachment import CLIENT_UNSEEN, Attachment
+from loom_audit.history.ground.attachment import CLIENT_UNSEEN, Attachment, StoredLog
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import in_ns, innermost, request_event
 from loom_audit.history.look.doers import A_TICK, Candidate, Look, Told
@@ -100,7 +100,7 @@ def attribute(writer: Writer, call_id: str, told: CallEnded) -> None:
         return
     if call.effect not in ("write", "execute") or call.status not in NOT_FAILED:
         return
-    event, request = request_event(attachment, call)
+    event, request = request_event(attachment.stored, call)
     declared = (request.paths or ()) if call.effect == "write" else ()
     files = {path: FileTold(path) for path in declared}
     files |= {
@@ -111,11 +111,11 @@ def attribute(writer: Writer, call_id: str, told: CallEnded) -> None:
         return
     with exclusive(attachment):
         over = Told(over=in_ns(told.at), paths=frozenset(files))
-        [one] = innermost(attachment, [call], told={call.requested: over})
+        [one] = innermost(attachment.stored, [call], told={call.requested: over})
         look = look_made(attachment, [one], late=True, heard=writer.session)
         beside = _OnRecord(attachment, call, one, look, event.source == CLIENT_UNSEEN)
         facts = [*_facts(beside, files)]
-        new = [*_unless_recorded(attachment, call, facts)] if facts else []
+        new = [*_unless_recorded(attachment.stored, call, facts)] if facts else []
         if new:
             writer.record(*new)
 
@@ -132,12 +132,12 @@ def _facts(beside: _OnRecord, files: Mapping[str, FileTold]) -> Iterator[Changes
 
 
 def _unless_recorded(
-    attachment: Attachment, call: Call, facts: Iterable[ChangesAttributed]
+    stored: StoredLog, call: Call, facts: Iterable[ChangesAttributed]
 ) -> Iterator[ChangesAttributed]:
     """These facts without what is on record."""
     kinds = (ChangesAttributed.kind,)
     told = EventFilter(after=call.requested, kinds=kinds, session=call.session)
-    on_record = [event.fact for event in attachment.stored.log.read(told)]
+    on_record = [event.fact for event in stored.log.read(told)]
     known = {
         (fact.event, path)
         for fact in on_record

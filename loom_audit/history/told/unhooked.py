@@ -38,7 +38,7 @@ def add_unseen(
         if not _announce(writer, request):
             return
         begun = attachment.stored.reading.call(writer.session, request.call_id)
-        event, _ = request_event(attachment, begun)
+        event, _ = request_event(attachment.stored, begun)
         ending = OpenCall.resumed(
             replace(writer, source=CLIENT, occurred_at=ended), begun, began=event.occurred_at
         )
@@ -61,7 +61,7 @@ def announce_unseen(writer: Writer, request: CallRequested) -> None:
 
 def _announce(writer: Writer, request: CallRequested) -> bool:
     """Whether it was not on record: another process may read the same transcript."""
-    if find_call(writer.attachment, writer.session, request.call_id) is not None:
+    if find_call(writer.attachment.stored, writer.session, request.call_id) is not None:
         return False
     _go_on(writer)
     check_session_open(writer.attachment, writer.session)

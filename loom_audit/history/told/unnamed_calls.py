@@ -44,6 +44,6 @@ class UnnamedCalls:
             mine = CallFilter(session=self._session, newest_first=False, limit=None)
             for call in self._attachment.stored.reading.calls(mine):
                 if is_unnamed(call):
-                    request = request_event(self._attachment, call)[1]
+                    request = request_event(self._attachment.stored, call)[1]
                     self._unpaired[call.call_id] = (request.tool, request.arguments)
         return self._unpaired

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 from loom_audit.errors import NotFound
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import request_event
 from loom_audit.history.read.timeline import Timeline
@@ -40,7 +40,7 @@ def finish(attachment: Attachment, timeline: Timeline, call: Call, actor: str) -
     """
     with attachment.exclusive():
         remove_temporaries(attachment, [call], everywhere=True)
-        if not any(True for _ in intentions(attachment, call)):
+        if not any(True for _ in intentions(attachment.stored, call)):
             return close_calls(attachment, [call])[0]
         close_opened(attachment, call)
         found = compare_with_disk(attachment, call)
@@ -66,10 +66,10 @@ def _do_rest(
     stays = {note.path for note in notes}
     kept = (*notes, *_taken_away(attachment, call, found, stays))
     left = [change for change in found.left if change.path not in stays]
-    _, moves = intended(attachment, call)
-    *_, last = begun = [*intentions(attachment, call, first=True)]
+    _, moves = intended(attachment.stored, call)
+    *_, last = begun = [*intentions(attachment.stored, call, first=True)]
     said = [f"continued by {actor} after an interruption"]
-    stages = _stages(request_event(attachment, call)[1].arguments)
+    stages = _stages(request_event(attachment.stored, call)[1].arguments)
     if len(begun) < stages:
         said.append(f"{len(begun)} of {stages} stages are done, plan again for the rest")
     with OpenCall.resumed(writer, call) as resumed:
@@ -103,7 +103,7 @@ def _taken_away(
 
     Or it came there, and was changed since: that cannot be told.
     """
-    changes, moves = intended(attachment, call)
+    changes, moves = intended(attachment.stored, call)
     by_path: dict[str, FileChange] = {change.path: change for change in changes}
     for move in moves:
         source, target = by_path.get(move.source), by_path.get(move.target)
@@ -128,9 +128,9 @@ def _counted(
     stays: Collection[str],
 ) -> tuple[int, ...]:
     """Those of the numbers that are taken back: not one of which all that was to be done stays."""
-    intended_paths = {change.path for change in intended(attachment, call)[0]}
+    intended_paths = {change.path for change in intended(attachment.stored, call)[0]}
     steps = []
-    for one in _changes_of(attachment, call, reverts):
+    for one in _changes_of(attachment.stored, call, reverts):
         taken = one.number in reverts or one.seq in reverts
         number = one.seq if taken and one.number is None else one.number
         steps.append(PathStep(one.seq, one.change, taken, number))
@@ -145,12 +145,12 @@ def _counted(
 
 
 def _changes_of(
-    attachment: Attachment, call: Call, reverts: Collection[int]
+    stored: StoredLog, call: Call, reverts: Collection[int]
 ) -> Iterator[RecordedChange]:
     """All changes from the first of those taken back on to the undo, in log order."""
     began = [*reverts]
     for number in reverts:
         with suppress(NotFound):  # an event of no call
-            began.append(attachment.stored.reading.call_at(number).requested)
+            began.append(stored.reading.call_at(number).requested)
     if began:
-        yield from attachment.stored.reading.changes(after=min(began) - 1, until=call.requested)
+        yield from stored.reading.changes(after=min(began) - 1, until=call.requested)

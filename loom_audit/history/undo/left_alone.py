@@ -31,7 +31,7 @@ def left_alone(attachment: Attachment, call: Call, found: Comparison) -> tuple[N
     """What stays as it is when what is left of a call is done, each path with its reason."""
     if not found.unknown and not _needs_a_look(found):
         return ()
-    changes, moves = intended(attachment, call)
+    changes, moves = intended(attachment.stored, call)
     rest = _Rest(attachment, {change.path: change for change in changes}, moves, found)
     since = f"since the {call.tool} stopped"
     for path in found.unknown:
@@ -145,7 +145,7 @@ class _Rest:
 
     def _what_holds(self, folder: str) -> Iterator[str]:
         try:
-            names = names_in(self.attachment, folder)
+            names = names_in(self.attachment.on_disk, folder)
         except PermissionDenied:
             yield UNREADABLE
             return
@@ -166,7 +166,7 @@ class _Rest:
         if folder in self.left:
             there = is_directory(self.left[folder].after)
         else:
-            stamp = seen_stamp(self.attachment, folder) if folder else None
+            stamp = seen_stamp(self.attachment.on_disk, folder) if folder else None
             there = not folder or (stamp is not None and stat.S_ISDIR(stamp.mode))
         if not there:
             yield f"{visible_path(folder)} is no folder any more"

@@ -427,7 +427,7 @@ class Planner:
         if not is_directory(change.before) or is_directory(change.after):
             return None
         try:
-            names = names_in(self.attachment, change.path)
+            names = names_in(self.attachment.on_disk, change.path)
         except PermissionDenied:
             return Hold("blocked", UNREADABLE)
         left = [name for name in names if f"{change.path}/{name}" not in going]
@@ -444,7 +444,7 @@ class Planner:
 
     def _aside_notes(self, plan: Plan) -> Iterator[Note]:
         """Notes on what is not a file and makes room for what comes back."""
-        for path, name in moved_aside(self.attachment, plan.changes):
+        for path, name in moved_aside(self.attachment.on_disk, plan.changes):
             yield Note(name, f"what is at {path} is not a file; {MOVED_THERE}")
 
     def _occupied_paths(self, plan: Plan) -> frozenset[str]:

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, PermissionDenied
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import Attachment, OnDisk
 from loom_audit.history.look.observation import observe
 from loom_audit.history.undo.moved_folders import MovedFolder, moved_folders
 from loom_audit.history.undo.on_disk import ContentsOnDisk
@@ -137,13 +137,13 @@ def plan_folders(
         along: list[Note] = []
         try:
             why = (
-                _obstacle(attachment, one, steps, plan, folders)
-                or _obstacle_inside(attachment, contents, one, steps, there)
+                _obstacle(attachment.on_disk, one, steps, plan, folders)
+                or _obstacle_inside(attachment.on_disk, contents, one, steps, there)
                 or _obstacle_to_proof(attachment, request, one, tree)
             )
             if not why and is_opaque(tree[one.now]):
                 along += _coming_along(attachment, one)
-                why = _changed_mode(attachment, request, one)
+                why = _changed_mode(attachment.on_disk, request, one)
         except PermissionDenied:
             why = "not all of it can be read"
         if why:
@@ -195,7 +195,7 @@ def _is_first(other: MovedFolder, one: MovedFolder) -> bool:
 
 
 def _obstacle(
-    attachment: Attachment,
+    on_disk: OnDisk,
     one: MovedFolder,
     steps: Sequence[PathStep],
     plan: FolderPlan,
@@ -204,7 +204,7 @@ def _obstacle(
     """Why a folder cannot be put where it was, "" when it can, after what is planned already."""
     was = visible_path(one.was)
     free = is_within(one.was, [move.source for move, _ in plan.renames])
-    stamp = None if free else attachment.on_disk.workspace.stamp(one.was)
+    stamp = None if free else on_disk.workspace.stamp(one.was)
     if any(is_within(path, [one.was]) for path in plan.tree) or stamp is not None:
         if any(other.now == one.was for other in folders):
             return f"another folder that was moved, too, is at {was} (they changed places)"
@@ -219,7 +219,7 @@ def _obstacle(
 
 
 def _obstacle_inside(
-    attachment: Attachment,
+    on_disk: OnDisk,
     contents: ContentsOnDisk,
     one: MovedFolder,
     steps: Sequence[PathStep],
@@ -243,7 +243,7 @@ def _obstacle_inside(
         return "a content in it was not kept"
     going = {change.path for change in inside if change.after is None}
     for folder in sorted(path for path in going if there[path].kind == "directory"):
-        for name, _ in attachment.on_disk.workspace.list(folder):
+        for name, _ in on_disk.workspace.list(folder):
             if f"{folder}/{name}" not in going:
                 return f"{visible_path(folder)} holds {visible_path(name)}, which stays"
     return ""
@@ -290,12 +290,12 @@ def _changed_inside(attachment: Attachment, one: MovedFolder) -> str:
     return ""
 
 
-def _changed_mode(attachment: Attachment, request: PlanRequest, one: MovedFolder) -> str:
+def _changed_mode(on_disk: OnDisk, request: PlanRequest, one: MovedFolder) -> str:
     """That an opaque folder would not come back with the mode that it had in scope, or ""."""
     own = one.brings[one.was]
     if request.verb == "redo" or is_opaque(own):
         return ""
-    kept = attachment.on_disk.workspace.attributes(one.now).mode == own.mode
+    kept = on_disk.workspace.attributes(one.now).mode == own.mode
     return "" if kept else f"the mode of {visible_path(one.now)} changed"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from msgspec import Struct, field
 
 from loom_audit.errors import InvalidArguments, NotFound
-from loom_audit.history.ground.attachment import Attachment, is_undo
+from loom_audit.history.ground.attachment import Attachment, StoredLog, is_undo
 from loom_audit.history.look.attribution import candidates, request_event
 from loom_audit.history.look.doers import UNKNOWN, Candidate, by_doers
 from loom_audit.history.look.looked import look_between
@@ -85,11 +85,11 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
     """Select what the request names. NotFound, InvalidArguments; Conflict for an open call."""
     if request.verb == "undo":
         call = newest_undoable(attachment, request.session)
-        passed_over = may_have_done(attachment, request.session, call.requested)
+        passed_over = may_have_done(attachment.stored, request.session, call.requested)
         return Selection(_label(call), (call,), passed_over=passed_over)
     if request.verb == "redo":
         call = newest_undo(attachment, request.session)
-        return Selection(_label(call), (call, *_begun_redos(attachment, call)))
+        return Selection(_label(call), (call, *_begun_redos(attachment.stored, call)))
     if request.verb == "rollback":
         return _select_after_point(request, attachment, timeline)
     if not request.targets:
@@ -167,7 +167,7 @@ def _select_after_point(
             hint="Name a call's number, a time, @checkpoint or session:ID.",
         )
     point = timeline.exact_point(request.targets[0])
-    first = baseline_end(attachment)
+    first = baseline_end(attachment.stored)
     if not first or point < first:
         raise NotFound(
             f"point {point} is before the baseline was complete",
@@ -243,7 +243,7 @@ def newest_undoable(attachment: Attachment, session: str | None) -> Call:
     def is_wanted(call: Call) -> bool:
         return not (_is_undo_by(call, *UNDO_AND_REDO) and _is_whole(call))
 
-    return _newest(attachment, session, is_wanted, "undo")
+    return _newest(attachment.stored, session, is_wanted, "undo")
 
 
 def newest_undo(attachment: Attachment, session: str | None) -> Call:
@@ -255,28 +255,26 @@ def newest_undo(attachment: Attachment, session: str | None) -> Call:
     def is_wanted(call: Call) -> bool:
         return _is_undo_by(call, "undo") and _is_whole(call)
 
-    return _newest(attachment, session, is_wanted, "redo")
+    return _newest(attachment.stored, session, is_wanted, "redo")
 
 
-def _begun_redos(attachment: Attachment, undo: Call) -> Iterator[Call]:
+def _begun_redos(stored: StoredLog, undo: Call) -> Iterator[Call]:
     """The redos of an undo that did not come to their end and stand: a redo finishes them."""
     wanted = CallFilter(after=undo.requested, tool="redo", changed_only=True, limit=None)
-    for call in attachment.stored.reading.calls(wanted):
+    for call in stored.reading.calls(wanted):
         begun = _is_undo_by(call, "redo") and call.seq and not _is_whole(call)
         if begun and call.undone_by is None:
-            asked = request_event(attachment, call)[1].arguments
+            asked = request_event(stored, call)[1].arguments
             if isinstance(asked, dict) and asked.get("target") == _label(undo):
                 yield call
 
 
 def _newest(
-    attachment: Attachment, session: str | None, wanted: Callable[[Call], bool], verb: str
+    stored: StoredLog, session: str | None, wanted: Callable[[Call], bool], verb: str
 ) -> Call:
     before: int | None = None
     size = 10
-    while page := attachment.stored.reading.calls(
-        CallFilter(session=session, before=before, limit=size)
-    ):
+    while page := stored.reading.calls(CallFilter(session=session, before=before, limit=size)):
         for call in page:
             acted = call.changed > 0 or (call.status == "ok" and call.reverts and is_undo(call))
             if call.seq and acted and call.undone_by is None and wanted(call):
@@ -284,7 +282,7 @@ def _newest(
         before, size = page[-1].requested, min(2 * size, 500)
     where = f"in session {session}" if session else "in any session"
     hint, details = "`loom-audit log` lists the calls, and by which each was taken back.", {}
-    if verb == "undo" and (left := may_have_done(attachment, session)):
+    if verb == "undo" and (left := may_have_done(stored, session)):
         calls = sorted({number for note in left for number in note.calls}, reverse=True)
         hint = (
             f"{how_to_choose(left)}; `loom-audit show {calls[0]}` names what it may have changed."
@@ -297,7 +295,7 @@ NAMED = 100
 """Of paths and calls that a note or an error lists."""
 
 
-def may_have_done(attachment: Attachment, session: str | None, after: int = 0) -> tuple[Note, ...]:
+def may_have_done(stored: StoredLog, session: str | None, after: int = 0) -> tuple[Note, ...]:
     """Notes on what is on record as from outside and may be of a call requested after an event.
 
     No undo takes such a change back. Of the newest MOST_PASSED calls those count that have none.
@@ -305,17 +303,17 @@ def may_have_done(attachment: Attachment, session: str | None, after: int = 0) -
     wanted = CallFilter(after=after, session=session, limit=MOST_PASSED)
     passed = {
         call.requested: call.seq
-        for call in attachment.stored.reading.calls(wanted)
+        for call in stored.reading.calls(wanted)
         if call.seq and not call.changed and call.undone_by is None
     }
     if not passed:
         return ()
     found: dict[str, set[int]] = {}
-    for one in attachment.stored.tables.changes(calls=passed):
+    for one in stored.tables.changes(calls=passed):
         if one.origin == "outside":
             found.setdefault(one.change.path, set()).update(one.causes)
     told = EventFilter(after=min(passed), kinds=(ChangesAttributed.kind,))
-    for event in attachment.stored.log.read(told):
+    for event in stored.log.read(told):
         if isinstance(event.fact, ChangesAttributed) and event.fact.call in passed:
             for path in event.fact.paths:
                 found.setdefault(path, set()).add(event.fact.call)

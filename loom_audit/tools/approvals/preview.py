@@ -120,7 +120,7 @@ def _deletions(attachment: Attachment, changes: Sequence[FileChange]) -> Iterato
         old: bytes | None = None
         if before.size <= _MAX_DIFFED:
             with suppress(AuditError):  # it is named with its size all the same
-                old = read_content(attachment, change.path, before)
+                old = read_content(attachment.on_disk, change.path, before)
         yield _diff_text(change, change.path, old, None) if old is not None else _size_line(change)
 
 

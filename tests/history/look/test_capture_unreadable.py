@@ -164,7 +164,7 @@ def test_a_watched_folder_that_is_closed_takes_all_below_out_of_the_tree_whoever
         assert (root / folder).stat().st_mode & 0o777 == mode
         look(session)
         look(session)
-        assert why_everything(workspace.attachment) == ""
+        assert why_everything(workspace.attachment.process) == ""
         assert workspace.timeline.tree().keys() == whole.keys() - below
         workspace.carry_out(workspace.plan_redo())
         look(session)
@@ -196,5 +196,5 @@ def test_a_watched_folder_that_an_undo_closes_hides_what_closed_and_changed_in_i
     (root / "d" / "e" / "f").unlink()
     (root / "d" / "e" / "new").write_text("new")
     look(session)
-    assert why_everything(workspace.attachment) == ""
+    assert why_everything(workspace.attachment.process) == ""
     assert workspace.timeline.tree().keys() == {"a.txt", "d", "d/e", "d/e/new", "d/g"}

@@ -71,8 +71,8 @@ class SearchCode(Tool):
         if below and await ctx.in_thread(lambda: attachment.on_disk.workspace.stamp(below)) is None:
             raise FileNotFound(f"File not found: {args.path}")
         began = monotonic()
-        await ctx.in_thread(lambda: list_code(attachment, index))
-        while unread := await ctx.in_thread(lambda: read_code(attachment, index)):
+        await ctx.in_thread(lambda: list_code(attachment.stored, index))
+        while unread := await ctx.in_thread(lambda: read_code(attachment.stored, index)):
             if monotonic() - began > SECONDS:
                 break
         found: list[FoundCode] = []

@@ -115,8 +115,8 @@ def answers(
     bench: Bench, index: SqlCodeIndex
 ) -> list[tuple[Sequence[FoundCode], Sequence[FoundCode]]]:
     attachment = bench.workspace.attachment
-    list_code(attachment, index)
-    while read_code(attachment, index):
+    list_code(attachment.stored, index)
+    while read_code(attachment.stored, index):
         pass
     words = ["alpha", "beta", "gamma", "item", "Http", "one", "two_words"]
     return [(index.symbols([w], "", 50), index.text([w], "", 50)) for w in words]
