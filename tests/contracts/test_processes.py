@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -245,3 +246,39 @@ def test_what_ended_while_it_was_read_is_told_and_what_is_hidden_is_not(tmp_path
     (tmp_path / "1").mkdir()
     (tmp_path / str(2**30)).mkdir()
     assert LinuxProcesses(tmp_path).left_running((), "/") == ([], [2**30])
+
+
+def test_what_another_program_started_and_what_has_ended_is_not_asked_about(
+    processes: Processes, start: Start, tmp_path: Path
+) -> None:
+    other = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import os, sys; sys.stdin.read(1); os.posix_spawnp('true', ['true'],"
+            " os.environ); print('.', flush=True); sys.stdin.read()",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with other:
+        assert other.stdin and other.stdout
+        mine = start()
+        before = {*processes.running()}
+        other.stdin.write(b".")
+        other.stdin.flush()
+        other.stdout.read(1)
+        ended = wait_for_zombie_of(other.pid)
+        assert ended not in processes.left_running(before, str(tmp_path), by=mine.pid)[1]
+        assert ended in processes.left_running(before, str(tmp_path), by=other.pid)[1]
+        other.stdin.close()
+
+
+def wait_for_zombie_of(parent: int) -> int:
+    """The child of a process that has ended and for which the process does not wait."""
+    while True:
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                state, above = stat.read_text().rpartition(")")[2].split()[:2]
+                if state == "Z" and int(above) == parent:
+                    return int(stat.parent.name)

@@ -111,13 +111,16 @@ class LinuxProcesses:
         asking = {os.getpid(), *self._parents(os.getpid())}
         found, gone = list[str](), list[int]()
         for pid in sorted(new.difference(asking, [program])):
-            line = [pid, *self._parents(pid)]
+            line = self._line(pid)
             if program in line:
                 mine = not any(map(self._is_supervised, line[: line.index(program)]))
             else:
                 mine = self._is_orphan_of(line, above, folder)
             if self._process(pid) is None:
-                gone += [] if self._exists(pid) else [pid]
+                # what began before the call and is not the program starts processes of its own
+                others = line[1:] and new.isdisjoint(line[1:]) and program not in line
+                if not (others and line[1] not in (1, *above[1:])) and not self._exists(pid):
+                    gone.append(pid)
             elif mine and not self._reports(pid):
                 found.append(str(pid))
         return found, gone
@@ -175,6 +178,13 @@ class LinuxProcesses:
                         found.append(task)
                     break
         return found
+
+    def _line(self, pid: int) -> Sequence[int]:
+        """A process and those above it, also of one that has ended and is not waited for yet."""
+        seen = self._read(pid)
+        if seen is None or seen.parent <= 0:
+            return [pid]
+        return [pid, seen.parent, *self._parents(seen.parent)]
 
     def _parents(self, pid: int) -> Iterator[int]:
         """The processes above one, its parent first."""
@@ -261,10 +271,12 @@ class LinuxProcesses:
         return seen.started if seen is not None else None
 
     def _process(self, pid: int) -> _Seen | None:
+        seen = self._read(pid)
+        return None if seen is None or seen.state in _ENDED else seen
+
+    def _read(self, pid: int) -> _Seen | None:
         with suppress(OSError, ValueError, IndexError):
-            seen = _parsed((self._proc / str(pid) / "stat").read_bytes())
-            if seen.state not in _ENDED:
-                return seen
+            return _parsed((self._proc / str(pid) / "stat").read_bytes())
         return None
 
     def _exists(self, pid: int) -> bool:
