@@ -117,9 +117,10 @@ class LinuxProcesses:
             else:
                 mine = self._is_orphan_of(line, above, folder)
             if self._process(pid) is None:
-                # what began before the call and is not the program starts processes of its own
-                others = line[1:] and new.isdisjoint(line[1:]) and program not in line
-                if not (others and line[1] not in (1, *above[1:])) and not self._exists(pid):
+                # the nearest above it that ran before: what another program starts is not its work
+                older = next((one for one in line[1:] if one not in new), program)
+                known = program not in line and older not in (program, 1, *above[1:])
+                if not known and not self._exists(pid):
                     gone.append(pid)
             elif mine and not self._reports(pid):
                 found.append(str(pid))
