@@ -128,7 +128,9 @@ def test_nothing_stays_after_a_kill_in_a_rollback_of_200_files(
             assert one.state.blob and one.state.blob in workspace.blobs
         check_finishes(workspace)
         check_fold(workspace, tree_of(root))
-        workspace.carry_out(workspace.plan_rollback("@start", outside=True))
+        plan = workspace.plan_rollback("@start", outside=True)
+        if not plan.is_empty:  # one that was continued has nothing left to take back
+            workspace.carry_out(plan)
         with workspace.session("next"):
             assert workspace.recover() == []
         check_log(workspace, [])

@@ -25,7 +25,7 @@ open(sys.argv[1], "w").write("late")
 """No process of it is there for longer than a millisecond, until it writes."""
 
 TIMES = 2
-"""Few: while it hops, nobody on the machine knows what of the orphans is theirs, nor other tests."""
+"""Few: while it hops, other tests on the machine cannot tell which orphans are theirs."""
 
 
 def hop(root: Path, name: str) -> None:
