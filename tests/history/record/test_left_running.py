@@ -24,8 +24,11 @@ open(sys.argv[1], "w").write("late")
 """
 """No process of it is there for longer than a millisecond, until it writes."""
 
-TIMES = 2
-"""Few: while it hops, other tests on the machine cannot tell which orphans are theirs."""
+HOPPING = pytest.mark.deep
+"""While it hops, tests that run beside it cannot know either whose the orphans are: it runs alone.
+
+`.ci/run` runs it each time.
+"""
 
 
 def hop(root: Path, name: str) -> None:
@@ -44,29 +47,31 @@ def is_said(call: Call) -> bool:
     return said and call.coverage.level == "partial"
 
 
+@HOPPING
 def test_what_a_clients_call_leaves_running_under_one_pid_after_another_is_said(
     workspace: AuditedWorkspace, root: Path
 ) -> None:
     foreign = workspace.start_foreign_session("client", id="f", pid=os.getpid())
-    for n in range(TIMES):
+    for n in range(5):
         foreign.begin_call(f"c{n}", "Bash", {"command": "hop"})
         hop(root, f"late{n}")
         foreign.end_call(f"c{n}")
         written(root, f"late{n}")
-    calls = [workspace.timeline.projections.call("f", f"c{n}") for n in range(TIMES)]
-    assert [is_said(call) for call in calls] == [True] * TIMES
+    calls = [workspace.timeline.projections.call("f", f"c{n}") for n in range(5)]
+    assert [is_said(call) for call in calls] == [True] * 5
 
 
+@HOPPING
 def test_what_a_block_leaves_running_under_one_pid_after_another_is_said(
     workspace: AuditedWorkspace, root: Path
 ) -> None:
     with workspace.session("agent") as session:
-        for n in range(TIMES):
+        for n in range(5):
             with session.recording("hop", call_id=f"c{n}"):
                 hop(root, f"late{n}")
             written(root, f"late{n}")
-    calls = [workspace.timeline.projections.call(session.id, f"c{n}") for n in range(TIMES)]
-    assert [is_said(call) for call in calls] == [True] * TIMES
+    calls = [workspace.timeline.projections.call(session.id, f"c{n}") for n in range(5)]
+    assert [is_said(call) for call in calls] == [True] * 5
 
 
 def test_a_shell_of_a_client_that_ends_at_once_hides_no_survivor(
