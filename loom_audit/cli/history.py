@@ -10,7 +10,7 @@ from loom_audit.cli.shared.lines import _about, local_time, mark
 from loom_audit.cli.shared.lookup import note_verified
 from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.output import Line
-from loom_audit.cli.shared.parameters import argument, option
+from loom_audit.cli.shared.parameters import argument, most_rows, option
 from loom_audit.cli.shared.records import history_record, time_text
 from loom_audit.errors import FileNotFound
 from loom_audit.model.records import RecordedChange
@@ -18,9 +18,6 @@ from loom_audit.model.text.display import one_line, visible_path
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
-
-ALL = 2**31
-"""More than there are."""
 
 
 @command(examples=("loom-audit history src/app.py",))
@@ -35,7 +32,7 @@ def history(
     with invocation.workspace() as workspace:
         name = workspace_path(workspace.root, path)
         inside = below or not name
-        found = workspace.timeline.history(name, below=inside, limit=min(limit or ALL, ALL))
+        found = workspace.timeline.history(name, below=inside, limit=most_rows(limit))
         if not found:
             raise FileNotFound(
                 f"nothing is on record for {visible_path(name) or 'the workspace'}",

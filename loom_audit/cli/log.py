@@ -1,6 +1,5 @@
 """`loom-audit log`: the calls on record, or the facts under them."""
 
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, get_args
@@ -19,7 +18,7 @@ from loom_audit.cli.shared.lookup import (
     record_of,
 )
 from loom_audit.cli.shared.options import workspace_path
-from loom_audit.cli.shared.parameters import option
+from loom_audit.cli.shared.parameters import most_rows, option
 from loom_audit.cli.shared.points import read_point, session_id, typed_time
 from loom_audit.cli.shared.records import event_record, time_text
 from loom_audit.errors import InvalidArguments
@@ -146,7 +145,7 @@ def log(
             since=typed_time(since) if since is not None else None,
             until=typed_time(until) if until is not None else None,
             newest_first=not oldest_first,
-            limit=min(limit, sys.maxsize) or None,
+            limit=most_rows(limit),
         )
         if events or kind:
             found = _facts(workspace, query, tuple(kind or ()))

@@ -11,7 +11,7 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import local_time
 from loom_audit.cli.shared.lookup import calls_of, listed_line, questions
 from loom_audit.cli.shared.output import Line
-from loom_audit.cli.shared.parameters import argument, option
+from loom_audit.cli.shared.parameters import argument, most_rows, option
 from loom_audit.cli.shared.points import session_id
 from loom_audit.cli.shared.records import session_record, time_text
 from loom_audit.errors import InvalidArguments
@@ -21,9 +21,6 @@ from loom_audit.ports import CallFilter
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
-
-ALL = 2**31
-"""More than there are."""
 
 
 @command(
@@ -65,7 +62,7 @@ def session(
                 output.line(*listed_line(output, workspace, call, asked))
             return
         output.each(
-            workspace.timeline.sessions(limit=min(limit or ALL, ALL)),
+            workspace.timeline.sessions(limit=most_rows(limit)),
             partial(_record, workspace),
             partial(_session_lines, workspace),
             none="no sessions yet",

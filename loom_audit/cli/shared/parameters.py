@@ -17,6 +17,9 @@ from msgspec import Struct
 
 _TYPES = {str: click.STRING, float: click.FLOAT}
 
+ALL = 2**31
+"""More rows than there are."""
+
 
 class Declared(Struct, frozen=True):
     """A parameter's annotation declares what its name, type and default do not say."""
@@ -73,6 +76,11 @@ def parameter(given: inspect.Parameter) -> click.Parameter:
     settings["metavar"] = declared.metavar
     shown = default is not None and default != ""
     return click.Option(names, multiple=several, show_default=shown, **settings)
+
+
+def most_rows(limit: int) -> int:
+    """Return how many rows a `--limit` asks for at most: 0 means all, as any larger number does."""
+    return min(limit or ALL, ALL)
 
 
 def _whole_number(least: int | None, most: int | None) -> click.types.IntParamType:
