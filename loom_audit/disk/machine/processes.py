@@ -111,7 +111,7 @@ class LinuxProcesses:
         asking = {os.getpid(), *self._parents(os.getpid())}
         found, gone = list[str](), list[int]()
         for pid in sorted(new.difference(asking, [program])):
-            line = self._line(pid)
+            line = [pid, *self._parents(pid)]
             if program in line:
                 mine = not any(map(self._is_supervised, line[: line.index(program)]))
             else:
@@ -180,16 +180,9 @@ class LinuxProcesses:
                     break
         return found
 
-    def _line(self, pid: int) -> Sequence[int]:
-        """A process and those above it, also of one that has ended and is not waited for yet."""
-        seen = self._read(pid)
-        if seen is None or seen.parent <= 0:
-            return [pid]
-        return [pid, seen.parent, *self._parents(seen.parent)]
-
     def _parents(self, pid: int) -> Iterator[int]:
-        """The processes above one, its parent first."""
-        while (seen := self._process(pid)) is not None and seen.parent > 0:
+        """The processes above one, its parent first, also of one that has ended unwaited for."""
+        while (seen := self._read(pid)) is not None and seen.parent > 0:
             pid = seen.parent
             yield pid
 
