@@ -341,7 +341,7 @@ class _Scan:
             return
         if before and before.kind in ("file", "symlink") and after and after.kind in _FOLDERS:
             known = attachment.on_disk.index.get(path)
-            self._displaced.add(known.identity if known else "")
+            self._displaced |= {known.identity} if known else set()
         if after is None and is_directory(before):
             self._unmatched.hold(path, "", folder=True)  # gone since it was listed
         elif after != before or is_opaque(after):

@@ -280,10 +280,8 @@ class Step:
         try:
             return observe(attachment, path, expected)
         except PermissionDenied:
-            entry, recorded = (
-                attachment.on_disk.index.get(was),
-                attachment.stored.reading.state(was),
-            )
+            entry = attachment.on_disk.index.get(was)
+            recorded = attachment.stored.reading.state(was)
             if entry is None or expected is None or expected != recorded:
                 raise
             if entry.stamp != self._workspace.stamp(path) or entry.blob != expected.blob:

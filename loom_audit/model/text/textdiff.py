@@ -146,8 +146,8 @@ def marked_lines(lines: Iterable[str]) -> Iterator[tuple[str, Mark]]:
         mark: Mark = "" if inside else "head"
         if text.startswith("@@"):
             mark = "at"
-        elif inside and text[:1] in "+-":
-            mark = "ins" if text[:1] == "+" else "del" if text[:1] == "-" else ""
+        elif inside and text.startswith(("+", "-")):
+            mark = "ins" if text.startswith("+") else "del"
         yield text, mark
 
 
