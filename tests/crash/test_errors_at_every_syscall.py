@@ -11,6 +11,7 @@ from loom_audit import open_store
 from loom_audit.errors import NoWorkspace
 from tests.crash.programs.faults import (
     STAGES,
+    SYSCALLS,
     Arena,
     Ended,
     Point,
@@ -25,30 +26,7 @@ from tests.crash.test_kill_at_every_syscall import calls_of, goes_on, points
 from tests.oracles.trees import tree_of
 
 FAULTS = ("error=EIO", "error=ENOSPC", "error=EDQUOT")
-FAILING = (
-    "pwrite64",
-    "fdatasync",
-    "fsync",
-    "ftruncate",
-    "openat",
-    "openat2",
-    "renameat2",
-    "rename",
-    "renameat",
-    "linkat",
-    "unlink",
-    "unlinkat",
-    "rmdir",
-    "mkdir",
-    "mkdirat",
-    "symlinkat",
-    "fchmod",
-    "chmod",
-    "fchmodat",
-    "syncfs",
-    "write",
-    "fallocate",
-)
+FAILING = tuple(call for call in SYSCALLS if call != "flock")
 CLEANING = ("unlink", "unlinkat", "rmdir", "openat", "openat2")
 CLEAR = {"AUDIT_UNAVAILABLE", "IO"}
 """What a caller may be told."""

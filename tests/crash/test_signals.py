@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, open_store, verify_alone
-from loom_audit.disk.writing import exchange
 from loom_audit.errors import AuditError
 from loom_audit.model.events import CallFinished, CallRequested
 from tests.crash.programs.asked import SERVED, Asked
@@ -25,6 +24,7 @@ from tests.given.examples import some
 from tests.oracles.changes import check_each_change_once
 from tests.oracles.trees import Entry, tree_of
 from tests.processes.forked import Forked
+from tests.processes.stopped import die_after
 
 FILES = 12
 ROUNDS = 10
@@ -111,7 +111,7 @@ class Place:
         if pid == 0:
             try:
                 if killed:
-                    _die_in_the_middle()
+                    die_after(4)
                 with open_store() as store:
                     act(store.workspace(self.root))
                 os._exit(0)
@@ -181,19 +181,6 @@ def _roll_back_to_start(workspace: AuditedWorkspace) -> None:
 def _run(workspace: AuditedWorkspace) -> None:
     with workspace.session("agent") as session:
         session.run(["sh", "-c", f"{CHANGE}; kill -9 {os.getpid()}; sleep 100"])
-
-
-def _die_in_the_middle() -> None:
-    put, left = exchange._renamed_at_once, [4]
-
-    def mortal(source: exchange.Location, target: exchange.Location, flags: int) -> bool:
-        done = put(source, target, flags)
-        left[0] -= 1
-        if not left[0]:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return done
-
-    exchange._renamed_at_once = mortal  # in this process only, which ends
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ The account knows the steps and the events as they lie in the log, and nothing o
 """
 
 import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from loom_audit.model.events import (
     FilesChanged,
 )
 from loom_audit.model.files import FileState
+from tests.given.ticks import tick
 from tests.processes.hooked import HookedClaude
 
 Key = tuple[str, str]
@@ -199,9 +199,9 @@ class Play:
 
     def _does(self, path: str, content: str) -> None:
         """The same, at a time that is later than all before it and earlier than all after it."""
-        self._tick()
+        tick(self.root)
         self._write(path, content)
-        self._tick()
+        tick(self.root)
 
     def _delete(self, path: str) -> None:
         (self.root / path).unlink(missing_ok=True)
@@ -247,13 +247,6 @@ class Play:
         """A person undoes something, before which it is settled."""
         read_transcripts(self.workspace)
         self.workspace.recover()
-
-    def _tick(self) -> None:
-        """Until a file that is written now has a later time than all that was done before."""
-        began = time.time_ns()
-        probe = self.root.parent / "probe"
-        while probe.write_text("") is None or probe.stat().st_ctime_ns <= began + 12_000_000:
-            time.sleep(0.001)
 
     def finish(self) -> None:
         """All is read once more, from the log, and nothing is found that is not as it was said."""

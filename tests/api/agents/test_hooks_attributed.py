@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
 from tests.cli.shells import Shell
+from tests.given.ticks import tick
 from tests.processes.hooked import HookedClaude
 from tests.web.conftest import asking
 
@@ -36,14 +36,6 @@ def claude(hooks: Hooks, workspace: AuditedWorkspace, root: Path, tmp_path: Path
     one = HookedClaude(lambda data: hooks.answer("claude-code", data), root, tmp_path / "s1.jsonl")
     one.hook("SessionStart", source="startup")
     return one
-
-
-def tick(root: Path) -> None:
-    """Until a file that is written now has a later time than all that was done before."""
-    began = time.time_ns()
-    probe = root.parent / "probe"
-    while probe.write_text("") is None or probe.stat().st_ctime_ns <= began + 12_000_000:
-        time.sleep(0.001)
 
 
 def look_of_another(hooks: Hooks, root: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.reading import read_transcripts
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.model.records import Call
+from tests.given.ticks import tick
 from tests.processes.hooked import HookedClaude, HookedCodex
 
 
@@ -40,14 +41,6 @@ def claude(
     one = HookedClaude(process, root, tmp_path / "s1.jsonl")
     one.hook("SessionStart", source="startup")
     return one
-
-
-def tick(root: Path) -> None:
-    """Until a file that is written now has a later time than all that was done before."""
-    began = time.time_ns()
-    probe = root.parent / "probe"
-    while probe.write_text("") is None or probe.stat().st_ctime_ns <= began + 12_000_000:
-        time.sleep(0.001)
 
 
 def unhooked(claude: HookedClaude, id: str, command: str, does: Callable[[], object]) -> None:

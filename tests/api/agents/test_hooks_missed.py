@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -20,16 +20,10 @@ from loom_audit.history.told.unhooked import announce_unseen
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.events import CallRequested
 from loom_audit.sql.store.event_log import SqlEventLog
+from tests.api.agents.test_hooks import hooks as hooks
 from tests.processes.hooked import HookedClaude, HookedCodex
 
 WORDS = ("/usr/bin/python3", "-I", "-S", "/somewhere/hooks/hook_client.py", "claude-code")
-
-
-@pytest.fixture
-def hooks(store: AuditStore) -> Iterator[Hooks]:
-    hooks = Hooks(store)
-    yield hooks
-    hooks.close()
 
 
 @pytest.fixture
