@@ -148,6 +148,9 @@ def serve(
             listening(url, admission.new_token(invite), visitor)
 
         server = server_of(create_app(store, admission))
+        # before anybody knows that it serves: where Python cannot raise KeyboardInterrupt, as in
+        # `__del__` or a callback of the import system, a Ctrl-C would be lost
+        held.enter_context(server.capture_signals())
         invite()
         if open:
             held.enter_context(_opened(store, admission, url))

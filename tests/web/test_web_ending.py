@@ -2,6 +2,8 @@
 
 import http.client
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -92,3 +94,28 @@ def test_told_a_second_time_it_waits_for_nothing(working: Working) -> None:
     working.tell()
     working.serving.join(60)
     assert not working.serving.is_alive()
+
+
+IN_A_DESTRUCTOR = """
+import signal
+from loom_audit.api.face import open_store
+from loom_audit.web.app import serve
+
+
+class Dying:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+
+with open_store() as store:
+    serve(store, 0, listening=lambda *_: Dying() and None)
+"""
+
+
+def test_a_ctrl_c_where_python_can_raise_nothing_ends_it_all_the_same() -> None:
+    process = subprocess.Popen([sys.executable, "-c", IN_A_DESTRUCTOR], stderr=subprocess.PIPE)
+    try:
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == -signal.SIGINT, errors
