@@ -1,44 +1,60 @@
-"""What Alembic runs: over the connection that `sql.store.upgrade` hands in, or to write SQL."""
+"""What Alembic runs: over the connection that `sql.store.upgrade` hands in, or for a person."""
 
+import re
 from typing import Any
 
 from alembic import context
+from alembic.util import CommandError
+from sqlalchemy import Connection
 
-from loom_audit.errors import InvalidArguments
+from loom_audit.migrations import by_hand
 from loom_audit.sql.ground.driver import APPEND_ONLY
 from loom_audit.sql.tables import metadata
 
-_NOT_IN_METADATA = ("search", "alembic_version", "sqlite_")
+_NOT_IN_METADATA = re.compile(r"search(_.*)?|alembic_version|sqlite_.*")
 
 
 def include(name: str | None, type_: str, *_: object) -> bool:
     """Leave the full-text index and SQLite's own tables to the migrations' own SQL."""
-    return type_ != "table" or not str(name).startswith(_NOT_IN_METADATA)
+    return type_ != "table" or not _NOT_IN_METADATA.fullmatch(str(name))
 
 
-def keep_append_only(_context: Any, _revision: Any, directives: list[Any]) -> None:
-    """Refuse to generate a migration that touches an append-only table."""
+def complete(_context: Any, _revision: Any, directives: list[Any]) -> None:
+    """Number a new migration; CommandError where it would touch an append-only table."""
+    newest = max(one.revision for one in context.script.walk_revisions())
     for directive in directives:
-        for operations in getattr(directive, "upgrade_ops_list", []):
+        directive.rev_id = f"{int(newest) + 1:04}"
+        for operations in directive.upgrade_ops_list:
             for operation in operations.ops:
                 name = getattr(operation, "table_name", "")
                 if name in APPEND_ONLY:
-                    raise InvalidArguments(f"{name} is append-only: no migration may alter it")
+                    raise CommandError(f"{name} is append-only: no migration may alter it")
 
 
-connection = context.config.attributes.get("connection")
-if connection is None and not context.is_offline_mode():
-    raise InvalidArguments(
-        "A store is upgraded under its lock and after a backup, not by Alembic alone",
-        hint="Run `loom-audit db upgrade`; `alembic upgrade head --sql` shows the statements.",
+def run(connection: Connection) -> None:
+    """Do over this connection what the command asks for."""
+    context.configure(
+        connection=connection,
+        target_metadata=metadata,
+        include_name=include,
+        process_revision_directives=complete,
     )
-context.configure(
-    connection=connection,
-    dialect_name=None if connection is not None else "sqlite",
-    target_metadata=metadata,
-    include_name=include,
-    process_revision_directives=keep_append_only,
-    literal_binds=connection is None,
-)
-with context.begin_transaction():
-    context.run_migrations()
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+handed_in = context.config.attributes.get("connection")
+command = by_hand.typed_command(context.config)
+if handed_in is not None:
+    run(handed_in)
+elif command == "upgrade" and context.is_offline_mode():
+    start, end = context.get_starting_revision_argument(), context.get_revision_argument()
+    by_hand.write_statements(context.script, start, str(end), context.config.stdout)
+elif command in ("check", "revision"):
+    with by_hand.migrated(context.script) as connection:
+        run(connection)
+elif command == "current":
+    with by_hand.stored() as connection:
+        run(connection)
+else:
+    raise by_hand.refusal(command)
