@@ -1,10 +1,8 @@
 """The store of every release stays readable: each is opened, listed, verified and replayed."""
 
 import asyncio
-import fcntl
 import gzip
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
+from loom_audit.api.upkeep.moving import move_workspace
 from loom_audit.disk.machine.heads import parse_heads
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.ports import CallFilter, EventFilter
@@ -83,24 +82,14 @@ def test_an_older_release_s_store_is_listed(golden: SimpleNamespace) -> None:
     assert workspace.timeline.calls(CallFilter(limit=None)) == calls
 
 
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """The directory that the stores say, which one test at a time may have."""
-    with open(f"{WORKSPACE.parent}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        WORKSPACE.parent.mkdir()
-        try:
-            yield WORKSPACE
-        finally:
-            shutil.rmtree(WORKSPACE.parent)
-
-
-def test_an_older_release_s_store_is_appended_to_and_rolled_back(
-    golden: SimpleNamespace, place: Path
+def test_an_older_release_s_store_is_moved_appended_to_and_rolled_back(
+    golden: SimpleNamespace, tmp_path: Path
 ) -> None:
-    workspace: AuditedWorkspace = golden.workspace
-    workspace.replay(golden.head.size, place)
+    # moved, since the folder that the stores name would be one for all runs and accounts
+    place = tmp_path / "workspace"
+    golden.workspace.replay(golden.head.size, place)
     before = tree(place)
+    workspace = move_workspace(golden.store, WORKSPACE, place, same=True)
     with workspace.session("later") as session:
         written = asyncio.run(session.call("write_file", {"path": "later.txt", "content": "x"}))
         asyncio.run(session.call("shell_execute", {"command": "rm -r src; echo y > later.txt"}))

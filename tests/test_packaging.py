@@ -88,7 +88,8 @@ def test_a_wheel_built_from_the_source_distribution_is_the_same(
 ) -> None:
     sdist = build(ROOT, "sdist", tmp_path)
     with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path / "unpacked", filter="data")
+        archive.extraction_filter = staticmethod(lambda member, _: member)  # `filter=`: 3.11.4
+        archive.extractall(tmp_path / "unpacked")
     (source,) = (tmp_path / "unpacked").iterdir()
     assert names(build(source, "wheel", tmp_path)) == names(wheel)
 
