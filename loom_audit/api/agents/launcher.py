@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import Hook, Verdict
 from loom_audit.config import Settings
@@ -112,6 +110,8 @@ def build_id() -> str:
 
 
 def _check_lasting(what: str, path: str) -> None:
+    from platformdirs import user_cache_path
+
     real = os.path.realpath(path)
     for folder in (tempfile.gettempdir(), str(user_cache_path())):
         if (real + os.sep).startswith(os.path.realpath(folder) + os.sep):

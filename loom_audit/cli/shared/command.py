@@ -3,7 +3,6 @@
 import inspect
 import os
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -131,6 +130,8 @@ def carry_out(
 
 def _print_error(output: Output, error: AuditError) -> None:
     if os.environ.get("LOOM_AUDIT_DEBUG") == "1":
+        import traceback
+
         output.stderr.write(traceback.format_exc())
     output.error(error)
 
