@@ -9,9 +9,9 @@ import pytest
 from loom_audit import AuditedWorkspace, open_store
 from loom_audit.history.record.drift import record_drift
 from loom_audit.model.events import FilesChanged
-from tests.border.test_folders import OBJECTS, everything, make
 from tests.crash.test_closed_folders import is_killed
 from tests.history.conftest import home as home
+from tests.history.scope.test_folders import OBJECTS, everything, make
 from tests.places.on_disk import tmp_path_factory as tmp_path_factory
 
 CHAINS = {

@@ -12,10 +12,10 @@ from loom_audit import AuditedWorkspace, AuditStore, ToolResult, open_store
 from loom_audit.disk.access.system import probe
 from loom_audit.errors import Conflict
 from loom_audit.model.plans.planning import Plan
-from tests.border.conftest import Run
-from tests.border.test_folders import OBJECTS, PACKAGES, everything, make
 from tests.given.examples import some
 from tests.given.ticks import wait_a_tick
+from tests.history.scope.conftest import Run
+from tests.history.scope.test_folders import OBJECTS, PACKAGES, everything, make
 from tests.processes.clients import client as client
 
 MOVES = pytest.mark.parametrize(

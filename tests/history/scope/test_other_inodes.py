@@ -11,7 +11,7 @@ import pytest
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.errors import Conflict
 from loom_audit.model.events import FilesChanged
-from tests.border.conftest import Run
+from tests.history.scope.conftest import Run
 from tests.oracles.trees import everything
 from tests.processes.ordinary_user import ordinary_session
 

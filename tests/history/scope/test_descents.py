@@ -11,7 +11,7 @@ from loom_audit.cli.shared.plans import plan_lines
 from loom_audit.errors import Conflict
 from loom_audit.history.undo.planner import Planner
 from loom_audit.model.plans.planning import Plan
-from tests.border.conftest import Run
+from tests.history.scope.conftest import Run
 from tests.oracles.trees import tree_of
 
 TEXT = "one\ntwo\nthree\n"

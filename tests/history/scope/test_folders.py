@@ -8,7 +8,7 @@ import pytest
 from loom_audit import AuditedWorkspace
 from loom_audit.errors import Conflict
 from loom_audit.model.plans.planning import Choice, Plan
-from tests.border.conftest import Run
+from tests.history.scope.conftest import Run
 from tests.oracles.trees import Entry, tree_of
 
 OBJECTS = {"HEAD": "ref: refs/heads/main\n", "config": "[core]\n", "objects/ab/cdef": "blob"}

@@ -14,7 +14,7 @@ from loom_audit.model.events import ChangeIntended, Draft
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.plans.planning import Choice, Note, Plan
 from loom_audit.model.plans.request import PlanRequest
-from tests.border.test_folders import PACKAGES, everything, make
+from tests.history.scope.test_folders import PACKAGES, everything, make
 
 Run = Callable[[Sequence[str]], list[int]]
 

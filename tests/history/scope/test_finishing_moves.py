@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, open_store
-from tests.border.conftest import Run
-from tests.border.test_folders import PACKAGES, make
 from tests.crash.test_closed_folders import die_at
 from tests.given.examples import some
+from tests.history.scope.conftest import Run
+from tests.history.scope.test_folders import PACKAGES, make
 from tests.oracles.trees import tree_of
 
 
