@@ -15,7 +15,7 @@ from loom_audit.history.ground.kept_contents import KeptContents
 from loom_audit.history.ground.log_end import LogEnd
 from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.ground.questions import Questions
-from loom_audit.history.ground.room import lacks_room
+from loom_audit.history.ground.free_space import space_shortage
 from loom_audit.history.ground.writer import Writer, new_id
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.read.verified import VerifiedReading
@@ -119,7 +119,7 @@ class AuditedWorkspace:
 
     def lacks_room(self) -> str:
         """A sentence that says that the store's disk is nearly full; mostly empty."""
-        return lacks_room(self.attachment.stored)
+        return space_shortage(self.attachment.stored)
 
     # --- recording ------------------------------------------------------------------------
 

@@ -264,7 +264,7 @@ class Adapters(Struct, frozen=True):
             lock=self.lock,
             clock=SystemClock(),
             free_bytes=self.free_bytes,
-            held=self.held,
+            holds=self.held,
         )
         on_disk = OnDisk(
             workspace=self._workspace_of(entry),

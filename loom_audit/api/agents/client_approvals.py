@@ -117,7 +117,7 @@ def wait_for_answer(
     until = monotonic() + min(SHARE * seconds, asked.seconds)
     answers, seen = NewestAnswer(questions.log, after=request.seq), request.seq
     while True:
-        if (newest := answers.look()) > seen:
+        if (newest := answers.read()) > seen:
             if (found := questions.answer_to(request, after=seen)) is not None:
                 return found
             seen = newest

@@ -33,7 +33,7 @@ def other_logs(adapters: Adapters, id: str, session: str) -> Iterator[str]:
             with suppress(NotFound):
                 found = adapters.projections(entry.id).session(session)
                 log = adapters.log(entry.id)
-                if found.ended is None or session_state(log, session).held is not None:
+                if found.ended is None or session_state(log, session).hold is not None:
                     yield entry.id
 
 

@@ -9,7 +9,7 @@ from loom_audit.api.ground.rules import RuleFiles
 from loom_audit.config import VERSION
 from loom_audit.errors import NoWorkspace
 from loom_audit.history.ground.attachment import Attachment, session_lock
-from loom_audit.history.ground.room import check_room
+from loom_audit.history.ground.free_space import check_free_space
 from loom_audit.history.ground.writer import Writer, new_id
 from loom_audit.history.record.call import close_unfinished
 from loom_audit.history.record.recovery import recover_all
@@ -49,7 +49,7 @@ class SessionRecord:
         self._rule_files = RuleFiles(adapters.settings.configuration)
 
     def __enter__(self) -> Writer:
-        check_room(self._attachment.stored, "no session begins")
+        check_free_space(self._attachment.stored, "no session begins")
         # What a crash left in a workspace that is gone waits until it is back.
         with suppress(NoWorkspace):
             recover_all(self._attachment)

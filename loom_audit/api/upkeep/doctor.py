@@ -27,7 +27,7 @@ from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.programs import PROGRAMS
 from loom_audit.config import APPROVALS, Settings, read_approvals
 from loom_audit.errors import AuditError
-from loom_audit.history.ground.room import MIN_FREE_BYTES
+from loom_audit.history.ground.free_space import MIN_FREE_BYTES
 from loom_audit.model.imported import is_imported
 from loom_audit.model.scope import IGNORE_FILE
 from loom_audit.model.text.display import count_text, first_few, size_text, visible, visible_path

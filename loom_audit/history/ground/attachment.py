@@ -70,7 +70,7 @@ class StoredLog(Struct, frozen=True):
     lock: Lock
     clock: Clock
     free_bytes: Callable[[], int]
-    held: HeldSessions
+    holds: HeldSessions
 
 
 class OnDisk(Struct, frozen=True):

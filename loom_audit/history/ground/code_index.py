@@ -8,10 +8,10 @@ from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.text.code import MAX_BYTES, chunks, definitions, text_of
 from loom_audit.ports import CodeIndex, ReadCode
 
-AT_ONCE = 50
+_BATCH = 50
 
 
-def list_code(stored: StoredLog, index: CodeIndex) -> None:
+def update_code_listing(stored: StoredLog, index: CodeIndex) -> None:
     """Bring the index's list of files up to the log's head."""
     head = stored.log.head()
     known = index.head()
@@ -29,7 +29,7 @@ def list_code(stored: StoredLog, index: CodeIndex) -> None:
 def read_code(stored: StoredLog, index: CodeIndex) -> int:
     """Read some of the listed contents that are not in the index yet; how many are left."""
     contents = []
-    for blob, language in index.unread(AT_ONCE):
+    for blob, language in index.unread(_BATCH):
         try:
             text = text_of(stored.blobs.get(blob)) if stored.blobs.size(blob) <= MAX_BYTES else None
         except (NotFound, Corrupt):

@@ -99,7 +99,7 @@ class ContinuousLog:
                 self._seq = self._end()
             events = self._append_checked(drafts) if checked else self._log.append(drafts)
             if events:
-                self._list_when_due(events)
+                self._record_listing_when_due(events)
         if events:
             self._keep_head_when_due(events)
         return events
@@ -205,7 +205,7 @@ class ContinuousLog:
 
     # --- listing --------------------------------------------------------------------------
 
-    def _list_when_due(self, events: Sequence[Event]) -> None:
+    def _record_listing_when_due(self, events: Sequence[Event]) -> None:
         before, head = events[0].seq - 1, events[-1].seq
         self._behind += EVENT_COST * len(events)
         past = before // self._keyframe != head // self._keyframe
@@ -214,13 +214,13 @@ class ContinuousLog:
         # what fails is tried again later, and told by who reads or verifies
         with suppress(AuditError):
             if past:
-                self._list(head // self._keyframe * self._keyframe)
+                self._record_listing(head // self._keyframe * self._keyframe)
             elif self._tree is not None and self._behind > max(
                 MOST_BEHIND, PATH_COST * len(self._tree.states)
             ):
-                self._list(self._seq)
+                self._record_listing(self._seq)
 
-    def _list(self, point: int) -> None:
+    def _record_listing(self, point: int) -> None:
         """Put the tree after an event on record, of which all was compared."""
         if self._tree is None or self._tree.broken or point != self._seq:
             proven = replace(self._proven, continuous=self._is_checked())

@@ -61,10 +61,10 @@ class Prefetch:
 
     def _next_batch(self) -> list[BlobId]:
         some: list[BlobId] = []
-        room = MAX_BYTES
+        space = MAX_BYTES
         for blob, size in self._wanted.items():
-            room -= size
-            if len(some) == MAX_COUNT or (some and room < 0):
+            space -= size
+            if len(some) == MAX_COUNT or (some and space < 0):
                 break
             some.append(blob)
         for blob in some:

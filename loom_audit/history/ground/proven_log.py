@@ -88,7 +88,7 @@ class ProvenLog(Struct, frozen=True):
             start = 0
         not_later, first_later = start, head + 1
 
-        def look(envelope: Mapping[str, Any]) -> bool:
+        def note_time(envelope: Mapping[str, Any]) -> bool:
             nonlocal not_later, first_later
             if parse_time(envelope["at"]) <= at:
                 not_later = int(envelope["seq"])
@@ -96,7 +96,7 @@ class ProvenLog(Struct, frozen=True):
                 first_later = min(first_later, int(envelope["seq"]))
             return False
 
-        for _ in self.events(start, head, look):
+        for _ in self.events(start, head, note_time):
             pass
         return (not_later if first_later > head else first_later - 1), not_later
 

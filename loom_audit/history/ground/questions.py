@@ -22,10 +22,10 @@ from loom_audit.ports import EventFilter, EventLog
 Answer = Literal["allowed", "denied"]
 _FOLLOW_UP_SECONDS = 2.0
 
-TOGETHER = 50
+_MAX_GAP = 50
 """Calls with fewer events between them are looked up together."""
 
-OPEN = 1_000
+_OPEN_CALL_EVENTS = 1_000
 """So many events behind the request of an open call are looked at."""
 
 _KINDS = (ApprovalRequested.kind, CallDecided.kind)
@@ -96,9 +96,9 @@ def approval_state(log: EventLog, session: str, call_id: str, *, after: int) -> 
 
 
 class NewestAnswer:
-    """The seq of the newest answer to any question in a log, as of the last `look`; 0 for none.
+    """The seq of the newest answer to any question in a log, as of the last `read`; 0 for none.
 
-    Each look reads what was appended since the one before.
+    Each reading reads what was appended since the one before.
     """
 
     def __init__(self, log: EventLog, *, after: int) -> None:
@@ -106,7 +106,7 @@ class NewestAnswer:
         self._log = log
         self._seen = after
 
-    def look(self) -> int:
+    def read(self) -> int:
         head = self._log.head()
         if head > self._seen:
             kinds = (CallDecided.kind,)
@@ -138,8 +138,8 @@ def _spans(calls: Sequence[Call]) -> Sequence[tuple[int, int]]:
     """Between which events these calls ran, one span for those that nearly follow each other."""
     spans: list[tuple[int, int]] = []
     for call in sorted(calls, key=lambda call: call.requested):
-        end = call.seq or call.requested + OPEN
-        if spans and call.requested < spans[-1][1] + TOGETHER:
+        end = call.seq or call.requested + _OPEN_CALL_EVENTS
+        if spans and call.requested < spans[-1][1] + _MAX_GAP:
             spans[-1] = spans[-1][0], max(spans[-1][1], end)
         else:
             spans.append((call.requested, end))

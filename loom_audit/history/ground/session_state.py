@@ -19,14 +19,14 @@ class SessionState(Struct, frozen=True):
     """The state of a session after event `checked`.
 
     `lease` is the one that a foreign session was given last; None for a session of ours. `parent`
-    is the session that contains it, "" for none. `held` is the event by which it is held itself;
+    is the session that contains it, "" for none. `hold` is the event by which it is held itself;
     `released` is true when it was held before and is not any more.
     """
 
     checked: int = 0
     lease: Lease | None = None
     parent: str = ""
-    held: Event | None = None
+    hold: Event | None = None
     released: bool = False
 
 
@@ -43,10 +43,10 @@ def session_state(
         match event.fact:
             case SessionStarted(lease=lease, parent=parent):
                 found = replace(found, lease=lease, parent=parent or "")
-            case SessionHeld() if found.held is None:
-                found = replace(found, held=event, released=False)
+            case SessionHeld() if found.hold is None:
+                found = replace(found, hold=event, released=False)
             case SessionReleased():
-                found = replace(found, held=None, released=True)
+                found = replace(found, hold=None, released=True)
     return found
 
 
@@ -56,8 +56,8 @@ def hold_of(state_of: Callable[[str], SessionState], session: str) -> SessionHol
     while session and session not in seen:
         seen.add(session)
         found = state_of(session)
-        if found.held is not None and isinstance(found.held.fact, SessionHeld):
-            fact, event = found.held.fact, found.held
+        if found.hold is not None and isinstance(found.hold.fact, SessionHeld):
+            fact, event = found.hold.fact, found.hold
             return SessionHold(session, fact.by, fact.reason, event.at, event.seq)
         session = found.parent
     return None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from loom_audit.history.ground.attachment import Attachment, StoredLog
-from loom_audit.history.ground.room import check_room
+from loom_audit.history.ground.free_space import check_free_space
 from loom_audit.history.ground.without_gc import without_gc
 from loom_audit.history.look.attribution import outside_draft
 from loom_audit.history.look.batches import Batch
@@ -92,7 +92,7 @@ def accept_scope(
 
 def _let_in(attachment: Attachment, drafts: Sequence[Draft], found: Batch) -> None:
     """Put on record what a listing found, and what it could not look at; AuditUnavailable."""
-    check_room(attachment.stored, "the listing stopped", _LESS)
+    check_free_space(attachment.stored, "the listing stopped", _LESS)
     if found.untracked:
         drafts = [*drafts, Draft(PathsUntracked(tuple(found.untracked)), "", OUTSIDE)]
     entries = {**found.entries, **untracked_entries(attachment, found.untracked)}

@@ -18,7 +18,7 @@ def hold(writer: Writer, reason: str = "", *, label: str = "") -> SessionHold:
     attachment, session = writer.attachment, writer.session
     with attachment.exclusive():
         found = attachment.stored.reading.session(session)
-        if attachment.session_state(session).held is None:
+        if attachment.session_state(session).hold is None:
             if found.ended is not None:
                 raise Conflict(
                     f"session {session} has ended",
@@ -41,7 +41,7 @@ def release(writer: Writer, reason: str = "", *, label: str = "") -> bool:
     attachment, session = writer.attachment, writer.session
     with attachment.exclusive():
         attachment.stored.reading.session(session)
-        was = attachment.session_state(session).held is not None
+        was = attachment.session_state(session).hold is not None
         if was:
             writer.record(SessionReleased(_named(writer, label), reason))
         _keep_all(attachment, session)
@@ -62,7 +62,7 @@ def keep_held(attachment: Attachment, session: str) -> SessionHold | None:
     """Let hooks that no process of ours answers know that a session is held, when it is."""
     held = attachment.hold(session)
     if held is not None:
-        attachment.stored.held.keep(session, held.refusal)
+        attachment.stored.holds.keep(session, held.refusal)
     return held
 
 
@@ -71,7 +71,7 @@ def _keep_all(attachment: Attachment, session: str) -> None:
     still_open = {one.id for one in attachment.stored.tables.open_sessions()}
     for one in sorted({session, *still_open}):
         if keep_held(attachment, one) is None:
-            attachment.stored.held.discard(one)
+            attachment.stored.holds.discard(one)
 
 
 def deny_if_held(writer: Writer, request: CallRequested) -> None:
@@ -80,7 +80,7 @@ def deny_if_held(writer: Writer, request: CallRequested) -> None:
     held = keep_held(attachment, writer.session)
     if held is None:
         if attachment.session_state(writer.session).released:
-            attachment.stored.held.discard(writer.session)  # which a kill may have left there
+            attachment.stored.holds.discard(writer.session)  # which a kill may have left there
         return
     with OpenCall.asked(writer, request) as call:
         deny(call, held)

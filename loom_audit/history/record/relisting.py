@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from loom_audit.errors import Conflict
 from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.ground.proven_log import ProvenLog
-from loom_audit.history.ground.room import check_room
+from loom_audit.history.ground.free_space import check_free_space
 from loom_audit.history.ground.verified_tree import VerifiedTree
 from loom_audit.history.ground.without_gc import without_gc
 from loom_audit.history.look.capture import scan_whole
@@ -38,7 +38,7 @@ def relist(
         if busy := calls_in_the_way(attachment):
             raise open_call_error(attachment, busy)
         for part, found in enumerate(scan_whole(attachment, report), 1):
-            check_room(attachment.stored, "the listing stopped", "")
+            check_free_space(attachment.stored, "the listing stopped", "")
             untracked = tuple(found.look.untracked) if found.last else ()
             fact = TreeRelisted(tuple(found.changes), part, found.last, untracked)
             events = attachment.stored.log.append([Draft(fact, "", actor)])

@@ -58,7 +58,7 @@ class _AnswerPoll:
         """The seq of the newest answer in the log as far as somebody has looked, 0 for none."""
         if monotonic() >= self._again:
             self._again = monotonic() + POLL  # the others do not look meanwhile
-            await in_thread(self._answers.look)
+            await in_thread(self._answers.read)
         return self._answers.newest
 
 

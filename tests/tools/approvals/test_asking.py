@@ -195,7 +195,7 @@ def test_many_open_questions_look_together_others_go_on_and_each_ends_alone(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attachment, looks, many = bench.session.writer.attachment, list[int](), 60
-    original = NewestAnswer.look
+    original = NewestAnswer.read
     ended: list[str] = []
 
     def counted(self: NewestAnswer) -> int:
@@ -218,7 +218,7 @@ def test_many_open_questions_look_together_others_go_on_and_each_ends_alone(
                 group.start_soon(one, number, scope)
             while len(Questions(attachment).pending()) < many:
                 await anyio.sleep(0.05)
-            monkeypatch.setattr(NewestAnswer, "look", counted)
+            monkeypatch.setattr(NewestAnswer, "read", counted)
             for _ in range(5):
                 assert (await bench.acall("read_file", {"path": "notes.txt"})).success
                 await anyio.sleep(POLL)

@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 from pydantic import Field
 
 from loom_audit.errors import ExecutionFailed, FileNotFound, InvalidArguments
-from loom_audit.history.ground.code_index import list_code, read_code
+from loom_audit.history.ground.code_index import read_code, update_code_listing
 from loom_audit.model.text.display import count_text
 from loom_audit.ports import FoundCode
 from loom_audit.tools.calls.context import ToolContext
@@ -71,7 +71,7 @@ class SearchCode(Tool):
         if below and await ctx.in_thread(lambda: attachment.on_disk.workspace.stamp(below)) is None:
             raise FileNotFound(f"File not found: {args.path}")
         began = monotonic()
-        await ctx.in_thread(lambda: list_code(attachment.stored, index))
+        await ctx.in_thread(lambda: update_code_listing(attachment.stored, index))
         while unread := await ctx.in_thread(lambda: read_code(attachment.stored, index)):
             if monotonic() - began > SECONDS:
                 break

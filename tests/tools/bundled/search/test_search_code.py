@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loom_audit.errors import AuditError
-from loom_audit.history.ground.code_index import list_code, read_code
+from loom_audit.history.ground.code_index import read_code, update_code_listing
 from loom_audit.model.text.code import chunks, definitions, language_of
 from loom_audit.ports.code import FoundCode
 from loom_audit.sql.code_index import SqlCodeIndex
@@ -115,7 +115,7 @@ def answers(
     bench: Bench, index: SqlCodeIndex
 ) -> list[tuple[Sequence[FoundCode], Sequence[FoundCode]]]:
     attachment = bench.workspace.attachment
-    list_code(attachment.stored, index)
+    update_code_listing(attachment.stored, index)
     while read_code(attachment.stored, index):
         pass
     words = ["alpha", "beta", "gamma", "item", "Http", "one", "two_words"]

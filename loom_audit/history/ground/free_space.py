@@ -7,17 +7,17 @@ from loom_audit.model.text.display import size_text
 MIN_FREE_BYTES = 256 * 1024 * 1024
 
 
-def lacks_room(stored: StoredLog) -> str:
+def space_shortage(stored: StoredLog) -> str:
     """What is left where the store lies, in words; empty where that is enough."""
     free = stored.free_bytes()
     return "" if free >= MIN_FREE_BYTES else f"only {size_text(free)} are left where the store lies"
 
 
-def check_room(stored: StoredLog, stopped: str, hint: str = "") -> None:
+def check_free_space(stored: StoredLog, stopped: str, hint: str = "") -> None:
     """AuditUnavailable where too little room is left; `stopped` says what does not go on."""
-    if left := lacks_room(stored):
+    if shortage := space_shortage(stored):
         raise AuditUnavailable(
-            f"{left}, of {size_text(MIN_FREE_BYTES)} that are wanted; {stopped}",
+            f"{shortage}, of {size_text(MIN_FREE_BYTES)} that are wanted; {stopped}",
             hint="Free some space there, or move the store to another disk and name it with"
             f" --store.{hint}",
             details={"cause": "full", "free_bytes": stored.free_bytes()},
