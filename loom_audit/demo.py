@@ -22,7 +22,7 @@ from msgspec import Struct, field
 from loom_audit.api.face import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.config import read_settings
 from loom_audit.errors import NotFound
-from loom_audit.ports import Progress, Report
+from loom_audit.ports import OnProgress, Progress
 
 PACKAGES = ("jinja2", "click", "markdown_it", "json", "email")
 """Pure Python packages to copy, the first that is here; the last two are in every Python."""
@@ -99,7 +99,7 @@ def make_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="loom-audit-demo-")).resolve()
 
 
-def run_demo(store: AuditStore, folder: Path, *, report: Report | None = None) -> Demo:
+def run_demo(store: AuditStore, folder: Path, *, report: OnProgress | None = None) -> Demo:
     """Copy a package into `folder/workspace`, and record an agent's work on it.
 
     Independent copies of the workspace are kept in `folder/copies`. NotFound when no suitable
@@ -148,7 +148,7 @@ def _environment(store: AuditStore) -> dict[str, str]:
 
 
 class _Recording(Struct):
-    report: Report | None
+    report: OnProgress | None
     total: int
     done: int = 0
     failed: int = 0

@@ -12,7 +12,7 @@ from loom_audit.history.record.baseline import accept_scope, take_baseline
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.model.scope import MAX_FILE_BYTES
 from loom_audit.model.text.display import count_text
-from loom_audit.ports import Report
+from loom_audit.ports import OnProgress
 from loom_audit.wiring import folders
 from loom_audit.wiring.adapters import Adapters, WorkspaceEntry, open_adapters
 from loom_audit.wiring.heads import logs_with_heads
@@ -87,7 +87,7 @@ class AuditStore:
         self,
         path: str | Path,
         *,
-        report: Report | None = None,
+        report: OnProgress | None = None,
         ignore: str | None = None,
         max_file_bytes: int | None = None,
         actor: str | None = None,

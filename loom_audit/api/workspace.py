@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, InvalidArguments, TooLarge
 from loom_audit.history.ground.attachment import Attachment, is_undo
+from loom_audit.history.ground.free_space import space_shortage
 from loom_audit.history.ground.kept_contents import KeptContents
 from loom_audit.history.ground.log_end import LogEnd
 from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.ground.questions import Questions
-from loom_audit.history.ground.free_space import space_shortage
 from loom_audit.history.ground.writer import Writer, new_id
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.read.verified import VerifiedReading
@@ -36,7 +36,7 @@ from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.records import Call, Checkpoint
 from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
 from loom_audit.model.text.display import visible
-from loom_audit.ports import BlobStore, EventLog, Report
+from loom_audit.ports import BlobStore, EventLog, OnProgress
 from loom_audit.wiring.adapters import Adapters, WorkspaceEntry
 from loom_audit.wiring.heads import LastVerified
 
@@ -300,7 +300,7 @@ class AuditedWorkspace:
         quick: bool = False,
         sample: int | None = None,
         against: TreeHead | Sequence[TreeHead] = (),
-        report: Report | None = None,
+        report: OnProgress | None = None,
     ) -> "Verification":
         """Check the log against itself and against heads kept elsewhere; every finding.
 
@@ -326,7 +326,7 @@ class AuditedWorkspace:
         """Make everything that is derived from the log anew; how many events it has."""
         return self.adapters.rebuild(self.id)
 
-    def replay(self, point: str | int, to: str | Path, *, report: Report | None = None) -> int:
+    def replay(self, point: str | int, to: str | Path, *, report: OnProgress | None = None) -> int:
         """Write the tree of a point into an absent or empty directory; how many paths.
 
         Conflict when that is not empty, or lies in a workspace or the store; NotFound for a point
@@ -396,7 +396,7 @@ class AuditedWorkspace:
         label: str = "",
         held: bool = False,
         visit: str = "",
-        report: Report | None = None,
+        report: OnProgress | None = None,
     ) -> "UndoResult":
         """Do what a plan says, on record. CONFLICT when it is blocked or no longer holds.
 
@@ -443,7 +443,7 @@ class AuditedWorkspace:
             return error
         return None
 
-    def relist(self, *, actor: str | None = None, report: Report | None = None) -> Event:
+    def relist(self, *, actor: str | None = None, report: OnProgress | None = None) -> Event:
         """List all that is on disk on record, after an event that cannot have been.
 
         Trees begin anew from the event that is returned. Calls whose process is gone are closed

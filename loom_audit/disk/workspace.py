@@ -44,8 +44,8 @@ from loom_audit.ports import (
     Attributes,
     Displaced,
     LeftOutFiles,
+    OnProgress,
     Replacement,
-    Report,
     Reservation,
     Stamp,
     Stamps,
@@ -414,7 +414,7 @@ class DiskWorkspace:
         steps: Sequence[Replacement],
         done: dict[int, Displaced] | None = None,
         reserved: Reservation | None = None,
-        progress: Report | None = None,
+        progress: OnProgress | None = None,
     ) -> Sequence[Displaced]:
         """Replace many paths between two flushes of the filesystem; errors as of `replace`."""
         for step in steps:

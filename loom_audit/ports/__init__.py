@@ -26,9 +26,9 @@ from loom_audit.ports.processes import (
     Limits,
     Lock,
     Moments,
+    OnProgress,
     Processes,
     Progress,
-    Report,
     Runner,
 )
 from loom_audit.ports.replacing import Displaced, Replacement, Reservation
@@ -73,6 +73,7 @@ __all__ = [
     "Lock",
     "Looks",
     "Moments",
+    "OnProgress",
     "PayloadRow",
     "Processes",
     "Progress",
@@ -81,7 +82,6 @@ __all__ = [
     "Reading",
     "ReferencedBlob",
     "Replacement",
-    "Report",
     "Reservation",
     "Runner",
     "Stamp",

@@ -7,7 +7,7 @@ from loom_audit.model.events import Fact
 from loom_audit.model.files import FileState
 from loom_audit.model.stored.merkle import Node
 from loom_audit.ports.content import BlobStore
-from loom_audit.ports.processes import Report
+from loom_audit.ports.processes import OnProgress
 
 
 class EventRow(NamedTuple):
@@ -99,7 +99,7 @@ class Evidence(Protocol):
         """
         ...
 
-    def differences(self, progress: Report | None = None) -> Iterator[tuple[int | None, str]]:
+    def differences(self, progress: OnProgress | None = None) -> Iterator[tuple[int | None, str]]:
         """Where projections differ from the log, as (seq if known, message)."""
         ...
 

@@ -233,5 +233,5 @@ class Progress(Struct, frozen=True):
     unit: str = "files"
 
 
-Report = Callable[[Progress], None]
-"""What is told of the progress of long work, now and then."""
+OnProgress = Callable[[Progress], None]
+"""A function that long work calls now and then with how far it is."""

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 from loom_audit.model.events import OpenedFolder
 from loom_audit.model.files import BlobId, FileChange, Move
 from loom_audit.model.scope import Scope
-from loom_audit.ports.processes import Report
+from loom_audit.ports.processes import OnProgress
 from loom_audit.ports.replacing import Displaced, Replacement, Reservation
 from loom_audit.ports.watch import Watch
 
@@ -373,7 +373,7 @@ class Workspace(Protocol):
         steps: Sequence[Replacement],
         done: dict[int, Displaced] | None = None,
         reserved: Reservation | None = None,
-        progress: Report | None = None,
+        progress: OnProgress | None = None,
     ) -> Sequence[Displaced]:
         """Carry out many steps in two phases: all temporaries, one sync, all exchanges, one sync.
 

@@ -8,7 +8,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from loom_audit.model.events import CallRequested, FilesChanged
 from loom_audit.model.text.display import count_text, one_line
-from loom_audit.ports import Progress, Report
+from loom_audit.ports import OnProgress, Progress
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
 from loom_audit.web.shared.listing import call_filter, lists_outside
 from loom_audit.web.shared.urls import Fields, first
@@ -29,7 +29,7 @@ class Works:
         self._now: dict[str, Progress] = {}
 
     @contextmanager
-    def telling(self, form: Fields) -> Iterator[Report | None]:
+    def telling(self, form: Fields) -> Iterator[OnProgress | None]:
         """Give a form that names its work a function that takes reports; None to any other."""
         job = first(form, "job")[:JOB]
         if not job or len(self._now) >= AT_ONCE:

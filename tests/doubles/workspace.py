@@ -25,8 +25,8 @@ from loom_audit.ports import (
     Attributes,
     Displaced,
     LeftOutFiles,
+    OnProgress,
     Replacement,
-    Report,
     Reservation,
     Stamp,
     Stamps,
@@ -373,7 +373,7 @@ class MemoryWorkspace:
         steps: Sequence[Replacement],
         done: dict[int, Displaced] | None = None,
         reserved: Reservation | None = None,
-        progress: Report | None = None,
+        progress: OnProgress | None = None,
     ) -> Sequence[Displaced]:
         done = {} if done is None else done
         for step in steps:

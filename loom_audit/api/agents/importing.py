@@ -17,7 +17,7 @@ from loom_audit.clients.reports import Report as Told
 from loom_audit.errors import FileNotFound, InvalidArguments
 from loom_audit.history.told.importing import Importing, Target
 from loom_audit.model.imported import IMPORTED
-from loom_audit.ports import Progress, Report
+from loom_audit.ports import OnProgress, Progress
 from loom_audit.wiring.files import audit_errors
 
 LONGEST_LINE = 64 << 20
@@ -60,7 +60,7 @@ class Origin(Struct, frozen=True):
 
 
 def import_file(
-    store: AuditStore, file: Path, *, client: str | None = None, report: Report | None = None
+    store: AuditStore, file: Path, *, client: str | None = None, report: OnProgress | None = None
 ) -> Imported:
     """Put a transcript on record in a log of the folder that it names, which no workspace has.
 

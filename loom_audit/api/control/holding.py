@@ -22,7 +22,7 @@ from loom_audit.model.plans.planning import Plan
 from loom_audit.model.plans.request import Choice
 from loom_audit.model.records import Call, SessionHold
 from loom_audit.model.text.display import visible
-from loom_audit.ports import Report
+from loom_audit.ports import OnProgress
 
 MAX_REASON = 1_000
 """Characters of a reason: a model has to read it."""
@@ -157,7 +157,7 @@ def carry_out(
     actor: str | None = None,
     label: str = "",
     visit: str = "",
-    report: Report | None = None,
+    report: OnProgress | None = None,
 ) -> UndoResult:
     """Carry out a plan; one made for `running` calls while held sessions change files.
 

@@ -12,7 +12,7 @@ from loom_audit.history.check.log_check import SHORTER, Finding
 from loom_audit.history.check.verification import Verification
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.model.events import TreeHead
-from loom_audit.ports import Report
+from loom_audit.ports import OnProgress
 from loom_audit.wiring.adapters import Adapters
 
 
@@ -23,7 +23,7 @@ def verify(
     heads: Sequence[TreeHead],
     quick: bool,
     sample: int | None,
-    report: Report | None,
+    report: OnProgress | None,
 ) -> Verification:
     """Check the log of this id; every finding.
 

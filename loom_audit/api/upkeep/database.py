@@ -4,7 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 from loom_audit.errors import StorageFailed
-from loom_audit.ports import Report
+from loom_audit.ports import OnProgress
 from loom_audit.wiring.database_file import REVISION, connect, driver, write_error
 from loom_audit.wiring.salvage import Salvaged
 from loom_audit.wiring.salvage import salvage as salvage_file
@@ -28,7 +28,7 @@ def backups(file: Path) -> set[Path]:
     return set(file.parent.glob(f"{file.name}.before-upgrade-*"))
 
 
-def salvage(file: Path, to: Path, *, report: Report | None = None) -> Salvaged:
+def salvage(file: Path, to: Path, *, report: OnProgress | None = None) -> Salvaged:
     """Write what can be read of a store's file into an absent or empty folder.
 
     Conflict when that is not empty; StorageFailed when nothing can be read at all, or the

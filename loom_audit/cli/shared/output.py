@@ -19,7 +19,7 @@ from loom_audit.errors import AuditError
 from loom_audit.model.text.display import size_text, visible
 
 if TYPE_CHECKING:
-    from loom_audit.ports import Progress, Report
+    from loom_audit.ports import OnProgress, Progress
 
 PATIENCE = 1.0
 """Seconds after which progress is shown."""
@@ -179,7 +179,7 @@ def _paint(piece: Piece, color: bool) -> str:
 
 
 @contextmanager
-def progress(output: Output) -> Iterator["Report | None"]:
+def progress(output: Output) -> Iterator["OnProgress | None"]:
     """Yields what takes reports of progress and shows them as bars; None where nobody looks.
 
     What is done within a second shows no bar.
@@ -188,7 +188,7 @@ def progress(output: Output) -> Iterator["Report | None"]:
         yield None
         return
     started, shown = time.monotonic(), ExitStack()
-    to_bars: Report | None = None
+    to_bars: OnProgress | None = None
 
     def show(now: "Progress") -> None:
         nonlocal to_bars
@@ -202,7 +202,7 @@ def progress(output: Output) -> Iterator["Report | None"]:
 
 
 @contextmanager
-def _bars(output: Output) -> Iterator["Report"]:
+def _bars(output: Output) -> Iterator["OnProgress"]:
     from rich.console import Console
     from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars

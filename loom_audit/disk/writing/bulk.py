@@ -27,7 +27,7 @@ from loom_audit.disk.writing.reversal import Identity, ModeReversal, PathReversa
 from loom_audit.errors import AuditError, InvalidPath
 from loom_audit.model.events import OPENED
 from loom_audit.model.files import FileChange, is_directory
-from loom_audit.ports import Displaced, Progress, Replacement, Report
+from loom_audit.ports import Displaced, OnProgress, Progress, Replacement
 
 _OPEN_FOLDERS = 256
 _TOLD_AFTER = 64
@@ -38,7 +38,7 @@ def replace_all(
     steps: Sequence[Replacement],
     done: dict[int, Displaced],
     reserved: DiskReservation | None = None,
-    progress: Report | None = None,
+    progress: OnProgress | None = None,
 ) -> Sequence[Displaced]:
     """Carry out the steps; `done` is filled as they are, by their number.
 
@@ -81,7 +81,7 @@ class _Batch(Struct):
     done: dict[int, Displaced]
     staging: StagingFolders
     reserved: DiskReservation | None
-    progress: Report
+    progress: OnProgress
     path: str = ""
     staged: dict[int, tuple[Location, Identity]] = field(default_factory=dict)
     opened: dict[str, os.stat_result] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from loom_audit.errors import AuditError
 from loom_audit.history.check.content_check import ContentChecker
 from loom_audit.history.check.log_check import Finding, Findings, Grade, LogChecker
 from loom_audit.model.events import TreeHead
-from loom_audit.ports import EventRow, Evidence, PayloadRow, Progress, Report
+from loom_audit.ports import EventRow, Evidence, OnProgress, PayloadRow, Progress
 
 OK, TAMPERED, INCOMPLETE, UNREADABLE = 0, 1, 3, 4
 _ATTEMPTS = 16
@@ -66,7 +66,7 @@ def verify(
     heads: Iterable[TreeHead] = (),
     quick: bool = False,
     sample: int | None = None,
-    report: Report | None = None,
+    report: OnProgress | None = None,
 ) -> Verification:
     """Check one log and list every finding; never raises for what is wrong with it.
 
@@ -127,7 +127,7 @@ def _check_events(
     contents: ContentChecker | None,
     evidence: Evidence,
     findings: Findings,
-    tell: Report,
+    tell: OnProgress,
 ) -> None:
     """Give every event to both checkers, past what cannot be read."""
     for after in _restart_points(checker):

@@ -34,12 +34,12 @@ class LastSeen(Struct):
     followed: int = 0
     scope: Scope | None = None
     listed: bool = False
-    looked: int | None = None
+    last_look: int | None = None
     left_out: LeftOutFiles = field(default_factory=dict)
     created: set[str] = field(default_factory=set)
     commands: int = 0
     watch: Watch | None = None
-    told: StampedPaths = field(default_factory=StampedPaths)
+    differing: StampedPaths = field(default_factory=StampedPaths)
     unchecked: set[int] = field(default_factory=set)
 
 
@@ -59,4 +59,4 @@ class ProcessState(Struct, frozen=True):
     sessions: dict[str, SessionState] = field(default_factory=dict)
     unfinished: dict[CallKey, int] = field(default_factory=dict)
     running: dict[CallKey, Collection[int]] = field(default_factory=dict)
-    looked: dict[CallKey, tuple[Coverage, tuple[str, ...]]] = field(default_factory=dict)
+    ended_calls: dict[CallKey, tuple[Coverage, tuple[str, ...]]] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from loom_audit.ports import EventFilter
 Facts = Callable[[Set[int]], Mapping[int, FilesChanged]]
 """What these events say of how files changed."""
 
-AT_ONCE = 500
+_PATHS_PER_QUERY = 500
 """So many paths are asked for in one query."""
 
 
@@ -61,8 +61,8 @@ class Arrivals:
         """Find the events that put folders at these paths, without those of the baseline."""
         left = sorted(paths - self._makings.keys())
         self._makings.update((path, []) for path in left)
-        for n in range(0, len(left), AT_ONCE):
-            for one in self._attachment.stored.tables.changes(paths=left[n : n + AT_ONCE]):
+        for n in range(0, len(left), _PATHS_PER_QUERY):
+            for one in self._attachment.stored.tables.changes(paths=left[n : n + _PATHS_PER_QUERY]):
                 if is_directory(one.change.after) and not is_directory(one.change.before):
                     known = one.origin == "baseline"  # nothing was moved in it
                     self._makings[one.change.path].append((one.seq, known))
@@ -92,7 +92,7 @@ class _Event:
 
     def __init__(self, seq: int, fact: FilesChanged) -> None:
         self.seq = seq
-        self._left = {c.path: c.before for c in fact.changes if c.before is not None}
+        self._before = {c.path: c.before for c in fact.changes if c.before is not None}
         self._gone = [c.path for c in fact.changes if is_directory(c.before) and c.after is None]
         self._paths = sorted(change.path for change in fact.changes) if self._gone else []
         self._sources: dict[str, set[str]] = {}
@@ -108,11 +108,11 @@ class _Event:
         if sources is None and self._gone:
             changed = paths_inside(folder, self._paths)
             sources = {path for path in self._gone if paths_inside(path, self._paths) == changed}
-        if is_opaque(self._left.get(folder)):
+        if is_opaque(self._before.get(folder)):
             sources = {folder, *(sources or ())}
         for source in sorted(sources or ()):
-            if source in self._left:
-                yield source, self._left[source]
+            if source in self._before:
+                yield source, self._before[source]
 
 
 def arrived_among(attachment: Attachment, tree: Tree) -> dict[str, str]:

@@ -11,7 +11,7 @@ from loom_audit.history.ground.attachment import CLIENT_UNSEEN, Attachment, Stor
 from loom_audit.history.ground.questions import is_waiting
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.doers import UNKNOWN, Candidate, Doers, Look, Told, by_doers
-from loom_audit.history.look.looked import look_between
+from loom_audit.history.look.timing import look_between
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import (
     OUTSIDE,
@@ -119,7 +119,7 @@ def _acting(attachment: Attachment, calls: Iterable[Call]) -> list[Call]:
     return [
         call
         for call in calls
-        if (call.session, call.call_id) not in attachment.process.looked
+        if (call.session, call.call_id) not in attachment.process.ended_calls
         and changes_by_itself(attachment.stored, call)
         and not is_waiting(attachment.stored.log, call)
     ]
@@ -192,7 +192,7 @@ def is_shared(causes: Sequence[int | str]) -> bool:
     return len(listed) > 1 or (bool(listed) and UNKNOWN not in causes)
 
 
-def found_fact(
+def changes_fact(
     doers: Doers,
     changes: Iterable[FileChange],
     moves: Iterable[Move] = (),
@@ -214,11 +214,11 @@ def outside_draft(
     changes: Iterable[FileChange],
     moves: Iterable[Move] = (),
     arrived: Iterable[str] = (),
-    outlived: Iterable[Candidate] = (),
+    survivors: Iterable[Candidate] = (),
 ) -> Draft:
     """Changes from outside, as a draft; or by what calls that have ended left running."""
-    doers = Doers(tuple(outlived), outside=True)
-    return Draft(found_fact(doers, changes, moves, arrived), "", OUTSIDE)
+    doers = Doers(tuple(survivors), outside=True)
+    return Draft(changes_fact(doers, changes, moves, arrived), "", OUTSIDE)
 
 
 def _arrived_among(changes: Iterable[FileChange], arrived: Iterable[str]) -> tuple[str, ...]:
@@ -227,7 +227,7 @@ def _arrived_among(changes: Iterable[FileChange], arrived: Iterable[str]) -> tup
 
 
 def attributed(
-    attachment: Attachment, found: Batch, among: Sequence[Candidate], look: Look | None = None
+    attachment: Attachment, batch: Batch, among: Sequence[Candidate], look: Look | None = None
 ) -> Iterator[tuple[Doers, list[Draft]]]:
     """What a look found, by who may have made it: of the candidates, or else from outside.
 
@@ -236,10 +236,10 @@ def attributed(
     The look is one between calls, unless another is given.
     """
     look = look or look_between(attachment, among)
-    if found.missed:
-        look = replace(look, missed=found.missed, unchecked=unchecked(attachment))
-    for doers, part in in_applicable_order(by_doers(found.changes, among, look)):
-        fact = found_fact(doers, part, found.moves, found.arrived)
+    if batch.missed:
+        look = replace(look, missed=batch.missed, unchecked=unchecked(attachment))
+    for doers, part in in_applicable_order(by_doers(batch.changes, among, look)):
+        fact = changes_fact(doers, part, batch.moves, batch.arrived)
         if not doers.outside:
             yield doers, [Draft(fact, doers.among[0].session, doers.among[0].actor)]
             continue
@@ -247,7 +247,7 @@ def attributed(
         ended = () if doers.unknown else doers.among
         declared = tuple(one.number for one in ended if one.paths is not None and one.number)
         if doers.missed:
-            drafts.append(lowered_draft(doers.among, _found_later(part)))
+            drafts.append(lowered_draft(doers.among, _late_changes(part)))
         elif declared:
             lowered = CoverageLowered(declared, Coverage("partial", (CLIENT_HOOKS,)))
             drafts.append(Draft(lowered, "", OUTSIDE))
@@ -255,10 +255,10 @@ def attributed(
 
 
 def attributed_drafts(
-    attachment: Attachment, found: Batch, among: Sequence[Candidate], look: Look | None = None
+    attachment: Attachment, batch: Batch, among: Sequence[Candidate], look: Look | None = None
 ) -> list[Draft]:
     """The drafts of `attributed`, in the order in which they apply."""
-    return [draft for _, some in attributed(attachment, found, among, look) for draft in some]
+    return [draft for _, some in attributed(attachment, batch, among, look) for draft in some]
 
 
 def unchecked(attachment: Attachment) -> tuple[Candidate, ...]:
@@ -273,7 +273,7 @@ def unchecked(attachment: Attachment) -> tuple[Candidate, ...]:
             one.session,
             one.actor,
             ended=True,
-            outlived=True,
+            is_survivor=True,
             number=one.seq,
         )
         for one in calls
@@ -286,7 +286,7 @@ def lowered_draft(calls: Iterable[Candidate], why: str) -> Draft:
     return Draft(CoverageLowered(numbers, Coverage("partial", (why,))), "", OUTSIDE)
 
 
-def _found_later(changes: Sequence[FileChange]) -> str:
+def _late_changes(changes: Sequence[FileChange]) -> str:
     shown = ", ".join(visible_path(one.path) for one in changes[:_NAMED])
     more = len(changes) - _NAMED
     return f"found later: {shown}" + (f" and {more} more" if more > 0 else "")

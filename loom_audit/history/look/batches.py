@@ -87,17 +87,17 @@ class Unmatched:
     """The files and folders of which a look has seen one end only, by identity or by path.
 
     The deletion of a file waits until it is found where the file is now, since both ends of a move
-    have to be in one batch, and the deletion of a folder waits for what was in it. `left` are the
+    have to be in one batch, and the deletion of a folder waits for what was in it. `gone` are the
     identities of what is not at its old path any more.
     """
 
     def __init__(self) -> None:
         self._files: dict[str, list[str]] = {}
         self._folders: list[str] = []
-        self.left: set[str] = set()
+        self.gone: set[str] = set()
         self._came: dict[str, str] = {}
 
-    def hold(self, path: str, identity: str, *, folder: bool) -> None:
+    def defer(self, path: str, identity: str, *, folder: bool) -> None:
         """Let the deletion at a path wait.
 
         `identity` is that of the file or folder that was there, "" where it is not known.
@@ -105,7 +105,7 @@ class Unmatched:
         if folder:
             self._folders.append(path)
             if identity:
-                self.left.add(identity)
+                self.gone.add(identity)
         else:
             self._files.setdefault(identity, []).append(path)
 
@@ -157,8 +157,8 @@ class Unmatched:
             if new and ("to", path) not in ends:
                 came[new] = path
         apart = [self._came.pop(old) for old in left & self._came.keys()]
-        apart += [came.pop(new) for new in self.left & came.keys()]
-        self.left |= left
+        apart += [came.pop(new) for new in self.gone & came.keys()]
+        self.gone |= left
         self._came |= came
         return apart
 

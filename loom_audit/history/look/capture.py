@@ -20,7 +20,7 @@ from loom_audit.history.look.observation import observe
 from loom_audit.history.look.opaque import (
     arrivals,
     is_listed,
-    list_opaque,
+    record_opaque_entries,
     lost_files,
     opaque_change,
     unrecorded,
@@ -47,7 +47,7 @@ from loom_audit.ports import (
     OPAQUE,
     IndexEntry,
     Progress,
-    Report,
+    OnProgress,
     Stamp,
     StampedPaths,
     Stamps,
@@ -63,7 +63,7 @@ It is up to a tick behind the clock, so that only by it nothing is dated before 
 WHOLE_TREE_FROM = 500
 """For more paths than this the whole tree is read once instead of path by path."""
 
-MOST_HELD = 100_000
+MOST_IN_MEMORY = 100_000
 """A tree of more files is asked for path by path, and not held beside what differs from it."""
 
 _FOLDERS = ("directory", "opaque")
@@ -77,7 +77,7 @@ def scan(
     keep: bool = True,
     after_the_fact: bool = False,
     anew: bool = False,
-    report: Report | None = None,
+    progress: OnProgress | None = None,
     stage: str = "scan",
 ) -> Iterator[Batch]:
     """Find every path in scope whose state differs from the log's tree; the lock is held.
@@ -88,7 +88,7 @@ def scan(
     AuditUnavailable, or, `after_the_fact`, its path is listed as untracked.
     """
     if keep:
-        list_opaque(attachment)
+        record_opaque_entries(attachment)
     began = time.clock_gettime_ns(CLOCK_OF_FILES)
     known = catch_up(attachment)
     if anew:
@@ -97,12 +97,12 @@ def scan(
     watch = attachment.process.last_seen.watch if keep and not anew else None
     look.sort_out(_differences(attachment, known, look.whole, watch))
     if watch is not None:
-        attachment.process.last_seen.told = look.told
-    for batch in look.batches(report, stage):
+        attachment.process.last_seen.differing = look.differing
+    for batch in look.batches(progress, stage):
         if keep and batch.last:
             seen, whole = attachment.process.last_seen, look.whole
             whole.lost = lost_files(seen.left_out, whole.left_out)
-            seen.looked, seen.left_out, seen.created = began, whole.left_out, look.created
+            seen.last_look, seen.left_out, seen.created = began, whole.left_out, look.created
         yield batch
 
 
@@ -112,7 +112,7 @@ def look_once(attachment: Attachment, *, anew: bool = False) -> Batch:
     return found
 
 
-def scan_whole(attachment: Attachment, report: Report | None = None) -> Iterator[Batch]:
+def scan_whole(attachment: Attachment, progress: OnProgress | None = None) -> Iterator[Batch]:
     """Find every path in scope as if nothing were on record; the lock is held.
 
     All is read, and what the index knew is forgotten. In batches, as `scan`.
@@ -126,7 +126,7 @@ def scan_whole(attachment: Attachment, report: Report | None = None) -> Iterator
         attachment.scope, Stamps(), look.whole.left_out
     )
     look.sort_out(found)
-    yield from look.batches(report, "listing")
+    yield from look.batches(progress, "listing")
 
 
 def recorded_state_lookup(stored: StoredLog, count: int) -> Callable[[str], FileState | None]:
@@ -145,7 +145,7 @@ def _differences(
     if watch is None:
         yield from workspace.differences(attachment.scope, known, whole.left_out)
         return
-    for path, stamp in seen.told:
+    for path, stamp in seen.differing:
         if (known.get(path) or ABSENT) != stamp:
             watch.touch(path)
     yield from workspace.differences(attachment.scope, known, whole.left_out, watch)
@@ -159,7 +159,7 @@ class _Scan:
     `recorded` gives the log's state of a path. Of the whole look, `moved_in` are the paths that are
     in scope by now, `vanished` the paths by identity of what went without a recorded state,
     `displaced` the files where a folder is now, which may come at another path, `created` the new
-    paths that did not arrive with a folder, and `told` what differs and how.
+    paths that did not arrive with a folder, and `differing` what differs and how.
     """
 
     def __init__(
@@ -182,12 +182,12 @@ class _Scan:
         self._gone: set[str] = set()
         self._folders: list[tuple[str, Stamp]] = []
         self._contents = StampedPaths()
-        self.told = StampedPaths()
+        self.differing = StampedPaths()
         self._moved_in: set[str] = set()
         self._vanished: dict[str, str] = {}
         self._on_record: set[str] | None = None
         self._displaced: set[str] = set()
-        self._is_parted = False
+        self._is_split = False
         self.created: set[str] = set()
 
     def sort_out(self, differences: Differences) -> None:
@@ -208,23 +208,23 @@ class _Scan:
             else:
                 self._contents.add(path, stamp)
         self._contents.extend(replacing)
-        self.told = self._contents.copy()
+        self.differing = self._contents.copy()
         for path, stamp in self._folders:
-            self.told.add(path, stamp)
+            self.differing.add(path, stamp)
         for path in gone:
-            self.told.add(path, ABSENT)
+            self.differing.add(path, ABSENT)
         for one in untracked:
-            self.told.add(one.path, UNTRACKED)
+            self.differing.add(one.path, UNTRACKED)
         self._gone = _surely_gone(gone, untracked, self._known)
         for one in untracked:
             self._add_untracked(one)
         if self._recorded is None:
             count = len(self._folders) + len(self._contents) + len(self._gone)
-            is_large = sum(map(len, self._known.files.values())) > MOST_HELD
+            is_large = sum(map(len, self._known.files.values())) > MOST_IN_MEMORY
             self._recorded = recorded_state_lookup(attachment.stored, 0 if is_large else count)
         self._links = ScannedLinks(self._contents, self._gone, self._known, self._state)
 
-    def batches(self, report: Report | None, stage: str) -> Iterator[Batch]:
+    def batches(self, progress: OnProgress | None, stage: str) -> Iterator[Batch]:
         """The batches, each of changes that apply to the tree after those before it.
 
         What has no content comes first, outermost first, then contents, each with the deletion that
@@ -233,7 +233,7 @@ class _Scan:
         """
         count = len(self._folders) + len(self._contents)
         for path in sorted(self._gone):
-            self._lose(path)
+            self._add_gone(path)
         for change, entry in closed_folders(self._attachment, self.whole.untracked):
             if change.before != change.after:
                 self._batch.add(change)
@@ -254,14 +254,14 @@ class _Scan:
             self._look_at(path, stamp, before)
             if self._is_full():
                 yield self._finished()
-            if report and n % 200 == 0:
-                report(Progress(stage, n, count))
+            if progress and n % 200 == 0:
+                progress(Progress(stage, n, count))
         for path in (*self._unmatched.take_files(), *self._unmatched.take_folders()):
             self._delete(path)
             if self._is_full():
                 yield self._finished()
-        if report:
-            report(Progress(stage, count, count))
+        if progress:
+            progress(Progress(stage, count, count))
         yield self._finished(last=True)
 
     # --- one path -------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class _Scan:
         stamps += [stamp for path in paths if (stamp := self._known.get(path)) is not None]
         return any(stat.S_IFMT(stamp.mode) == OPAQUE for stamp in stamps)
 
-    def _lose(self, path: str) -> None:
+    def _add_gone(self, path: str) -> None:
         """What was known at a path is gone."""
         attachment, before = self._attachment, self._state(path)
         entry = attachment.on_disk.index.get(path)
@@ -293,7 +293,7 @@ class _Scan:
         elif is_opaque(before):
             self._delete(path)
         else:
-            self._unmatched.hold(path, identity, folder=is_directory(before))
+            self._unmatched.defer(path, identity, folder=is_directory(before))
 
     def _delete(self, path: str) -> None:
         self._add_change(path, self._state(path), None)
@@ -316,7 +316,7 @@ class _Scan:
         moved = {move.source for move in moves}
         for path in folders:
             if path not in moved:
-                self._unmatched.hold(path, "", folder=True)
+                self._unmatched.defer(path, "", folder=True)
         for path in moved.intersection(folders):
             self._delete(path)
             self._empty(path)
@@ -332,7 +332,7 @@ class _Scan:
         attachment.stored.lock.answer_signals()  # a look takes long, and is made again
         try:
             after, entry = observe(attachment, path, before, keep=self._keep, seen=stamp)
-            after = self._links.settled(path, after, stamp)
+            after = self._links.with_group(path, after, stamp)
         except AuditError as error:
             if isinstance(error, AuditUnavailable) and not self._after_the_fact:
                 raise
@@ -343,7 +343,7 @@ class _Scan:
             known = attachment.on_disk.index.get(path)
             self._displaced |= {known.identity} if known else set()
         if after is None and is_directory(before):
-            self._unmatched.hold(path, "", folder=True)  # gone since it was listed
+            self._unmatched.defer(path, "", folder=True)  # gone since it was listed
         elif after != before or is_opaque(after):
             self._add_change(path, before, after)
             if before is not None and entry is not None and _is_missed(attachment, path, entry):
@@ -381,47 +381,47 @@ class _Scan:
 
     def _finished(self, *, last: bool = False) -> Batch:
         """The batch that was filled, of which all is known now; another one is begun."""
-        found, self._batch = self._batch, Batch(self.whole)
-        found.last = last
-        self._is_parted = self._is_parted or not last
-        found.changes.sort(key=lambda change: change.path)
-        self._settle_back(found)
-        self._complete(found)
-        return found
+        batch, self._batch = self._batch, Batch(self.whole)
+        batch.last = last
+        self._is_split = self._is_split or not last
+        batch.changes.sort(key=lambda change: change.path)
+        self._sort_out_tracked_again(batch)
+        self._complete(batch)
+        return batch
 
-    def _settle_back(self, found: Batch) -> None:
+    def _sort_out_tracked_again(self, batch: Batch) -> None:
         """Leave out what was untracked and is as it was; when kept it goes on record by itself."""
-        if not found.tracked_again:
+        if not batch.tracked_again:
             return
-        attachment, again = self._attachment, set(found.tracked_again)
-        back = came_back(attachment.stored, [one for one in found.changes if one.path in again])
+        attachment, again = self._attachment, set(batch.tracked_again)
+        back = came_back(attachment.stored, [one for one in batch.changes if one.path in again])
         paths = {change.path for change in back}
-        found.changes = [one for one in found.changes if one.path not in paths]
+        batch.changes = [one for one in batch.changes if one.path not in paths]
         again -= paths
         if self._keep:
-            record_back(attachment, back, {path: found.entries.pop(path) for path in paths})
-            seen = [one for one in found.changes if one.path in again]
-            left, known, special = record_seen_again(attachment, seen, found.entries)
-            found.changes = [one for one in found.changes if one.path not in again] + left
+            record_back(attachment, back, {path: batch.entries.pop(path) for path in paths})
+            seen = [one for one in batch.changes if one.path in again]
+            left, known, special = record_seen_again(attachment, seen, batch.entries)
+            batch.changes = [one for one in batch.changes if one.path not in again] + left
             again -= known | special
             self.whole.unrecorded += sorted(special)
-        found.tracked_again = [path for path in found.tracked_again if path in again]
-        self.whole.tracked_again += found.tracked_again
+        batch.tracked_again = [path for path in batch.tracked_again if path in again]
+        self.whole.tracked_again += batch.tracked_again
 
-    def _complete(self, found: Batch) -> None:
+    def _complete(self, batch: Batch) -> None:
         """Find the moves of a batch, what arrived, and what came or went unrecorded."""
         attachment, whole = self._attachment, self.whole
-        now, was = _identities(found.entries), dict[str, str]()
-        if any(change.before for change in found.changes):
+        now, was = _identities(batch.entries), dict[str, str]()
+        if any(change.before for change in batch.changes):
             index = attachment.on_disk.index
-            was = _identities({c.path: index.get(c.path) for c in found.changes if c.before})
-            found.moves = proven_moves(found.changes, was, now)
-        whole.apart += self._unmatched.note_ends(found.changes, found.moves, was, now)
-        for move in opaque_moves(found.changes, found.moves):
+            was = _identities({c.path: index.get(c.path) for c in batch.changes if c.before})
+            batch.moves = proven_moves(batch.changes, was, now)
+        whole.apart += self._unmatched.note_ends(batch.changes, batch.moves, was, now)
+        for move in opaque_moves(batch.changes, batch.moves):
             whole.written += written_inside(attachment, move.target)
-        self._moved_in |= arrivals(found.changes, now, self._vanished)
+        self._moved_in |= arrivals(batch.changes, now, self._vanished)
         were, arrived = set(was.values()), list[str]()
-        for change in found.changes:
+        for change in batch.changes:
             path = change.path
             if change.before is not None or change.after is None:
                 continue
@@ -433,12 +433,12 @@ class _Scan:
                 if change.after.kind == "directory":
                     self._moved_in.add(path)
             arrived.append(path)
-        found.arrived = tuple(dict.fromkeys((*arrived, *found.tracked_again)))
-        whole.unrecorded = unrecorded(found.changes, found.moves, self._moved_in, whole.unrecorded)
+        batch.arrived = tuple(dict.fromkeys((*arrived, *batch.tracked_again)))
+        whole.unrecorded = unrecorded(batch.changes, batch.moves, self._moved_in, whole.unrecorded)
 
     def _is_older(self, path: str) -> bool:
         """Whether what is new at a path was made before the last look: then it was elsewhere."""
-        looked = self._attachment.process.last_seen.looked
+        looked = self._attachment.process.last_seen.last_look
         if looked is None or path in self._attachment.process.last_seen.created:
             return False  # what was found then could not be recorded
         born = self._attachment.on_disk.workspace.born(path)
@@ -446,12 +446,12 @@ class _Scan:
 
     def _was_known(self, identity: str) -> bool:
         """Whether a file was on record at a path of another batch."""
-        if not self._is_parted:
+        if not self._is_split:
             return False
         if self._on_record is None:
             entries = (self._attachment.on_disk.index.get(path) for path, _ in self._contents)
             self._on_record = {entry.identity for entry in entries if entry is not None}
-        known = self._unmatched.left, self._displaced, self._on_record
+        known = self._unmatched.gone, self._displaced, self._on_record
         return any(identity in some for some in known)
 
 
@@ -470,17 +470,17 @@ def _surely_gone(gone: set[str], untracked: list[Untracked], known: Stamps) -> s
     return {path for path in gone if hidden.isdisjoint((path, *parents(path)))}
 
 
-def _is_missed(attachment: Attachment, path: str, entry: IndexEntry) -> bool:
+def _is_missed(attachment: Attachment, path: str, indexed: IndexEntry) -> bool:
     """Whether a file that is another now was last changed before the last look began.
 
     That look was of what the kernel told of, and of this it did not tell: a name by which the file
     was written came and went between two looks.
     """
     seen = attachment.process.last_seen
-    if not seen.unchecked or seen.looked is None or not stat.S_ISREG(entry.stamp.mode):
+    if not seen.unchecked or seen.last_look is None or not stat.S_ISREG(indexed.stamp.mode):
         return False
     known = attachment.on_disk.index.get(path)
-    if known is None or not known.identity or known.identity != entry.identity:
+    if known is None or not known.identity or known.identity != indexed.identity:
         return False
     # a stamp that may be racy, or of a file mapped into memory, has no ctime above zero
-    return 0 < entry.stamp.ctime_ns < seen.looked
+    return 0 < indexed.stamp.ctime_ns < seen.last_look

@@ -61,11 +61,11 @@ def every_path_stale(attachment: Attachment) -> Stamps:
     )
 
 
-def _set_stamp(process: ProcessState, path: str, entry: IndexEntry | None) -> None:
-    if entry is None:
+def _set_stamp(process: ProcessState, path: str, indexed: IndexEntry | None) -> None:
+    if indexed is None:
         process.last_seen.stamps.forget(path)
     else:
-        process.last_seen.stamps[path] = entry.stamp
+        process.last_seen.stamps[path] = indexed.stamp
 
 
 def _is_of_this_log(attachment: Attachment) -> bool:
@@ -78,7 +78,7 @@ def _is_of_this_log(attachment: Attachment) -> bool:
     return bool(found) and found[0].leaf_hash.hex() == mark.blob
 
 
-def _mark_entry(event: Event) -> IndexEntry:
+def _mark_of(event: Event) -> IndexEntry:
     return IndexEntry(Stamp(0, event.seq, 0, 0, 2), BlobId(event.leaf_hash.hex()))
 
 
@@ -97,7 +97,7 @@ def update_index(
     try:
         first = events[0].seq if events else head + 1
         if _is_unread(attachment, first):
-            marked = {**entries, _MARK: _mark_entry(events[-1])} if events else entries
+            marked = {**entries, _MARK: _mark_of(events[-1])} if events else entries
             attachment.on_disk.index.update(marked, head=head)
             attachment.process.last_seen.followed = head
             return
@@ -105,7 +105,7 @@ def update_index(
             stamps = catch_up(attachment)  # what the index has not followed must not be skipped
             stale = (path for path in stamps if stamps.get(path) == STALE)
             entries = {**dict.fromkeys(stale, IndexEntry(STALE, None)), **entries}
-        marked = {**entries, _MARK: _mark_entry(events[-1])} if events else entries
+        marked = {**entries, _MARK: _mark_of(events[-1])} if events else entries
         attachment.on_disk.index.update(marked, head=head)
     except AuditError:
         attachment.process.last_seen.head = -1

@@ -48,7 +48,7 @@ class Candidate(Struct, frozen=True):
     actor: str
     paths: tuple[str, ...] | None = None
     ended: bool = False
-    outlived: bool = False
+    is_survivor: bool = False
     number: int | None = None
     named: tuple[str, ...] = ()
     begun: int | None = None
@@ -109,7 +109,7 @@ class Look(Struct, frozen=True):
 
     def may_have_run(self, one: Candidate, at: int | None) -> bool:
         """Whether nothing that is told rules out that a call ran then."""
-        if at is None or (one.outlived and one.told.over is None):
+        if at is None or (one.is_survivor and one.told.over is None):
             return True
         over = one.told.over
         return (one.begun is None or one.begun - A_TICK <= at) and (over is None or at <= over)
@@ -151,14 +151,14 @@ def doers_of(change: FileChange, among: Sequence[Candidate], look: Look) -> Doer
     """
     if change.path in look.missed:
         return Doers(look.unchecked, outside=True, missed=True)
-    if look.late and not all(one.outlived for one in among):
+    if look.late and not all(one.is_survivor for one in among):
         return _of_late_look(change, among, look)
     saying = [one for one in among if one.owns(change)]
     shared = all(one.ended for one in saying)
     owners = tuple(one for one in among if one in saying or (shared and one.paths is None))
-    if all(one.outlived for one in owners):
+    if all(one.is_survivor for one in owners):
         return Doers(owners, outside=True)
-    naming = [one for one in owners if not one.outlived and names(one.named, change.path)]
+    naming = [one for one in owners if not one.is_survivor and names(one.named, change.path)]
     if shared and len(owners) > 1 and len(naming) == 1 and look.ran(naming[0], look.dates(change)):
         return Doers((*naming, *(one for one in owners if one != naming[0])), own=True)
     return Doers(owners)

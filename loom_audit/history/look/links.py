@@ -54,7 +54,7 @@ class ScannedLinks:
         self._names: dict[int, list[str]] | None = None
         self._groups = Groups(recorded)
 
-    def settled(self, path: str, state: FileState | None, stamp: Stamp) -> FileState | None:
+    def with_group(self, path: str, state: FileState | None, stamp: Stamp) -> FileState | None:
         """The state with the group that all names of the file have."""
         if state is None or state.group is None:
             return state
@@ -77,9 +77,9 @@ class ScannedLinks:
         return names
 
 
-def settled(
+def with_groups(
     attachment: Attachment,
-    found: States,
+    observed: States,
     *,
     wanted: Callable[[str], FileState | None] | None = None,
     names: Names | None = None,
@@ -89,9 +89,9 @@ def settled(
     The group is the one on record, or that of the states `wanted` there. `names` is given all
     names of each group. The workspace is walked when names are missing; the lock is held.
     """
-    result = dict(found)
+    result = dict(observed)
     files: Names = {}
-    for path, state in found.items():
+    for path, state in observed.items():
         if state is not None and state.group is not None:
             files.setdefault(state.group, []).append(path)
     if not files:

@@ -65,7 +65,7 @@ def is_listed(attachment: Attachment) -> bool:
     return attachment.process.last_seen.listed
 
 
-def list_opaque(attachment: Attachment) -> None:
+def record_opaque_entries(attachment: Attachment) -> None:
     """Put the opaque entries on record of a workspace whose log has none; the lock is held.
 
     It is not known since when they are there. A baseline that is not complete yet lists them.
@@ -144,7 +144,7 @@ def written_inside(attachment: Attachment, folder: str) -> Iterator[str]:
 
     A rename leaves the times of what is inside as they are, and a folder's own time of writing.
     """
-    since = attachment.process.last_seen.looked
+    since = attachment.process.last_seen.last_look
     waiting = [] if since is None else [folder]
     while waiting:
         path = waiting.pop()

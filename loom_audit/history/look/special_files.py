@@ -21,7 +21,7 @@ def special_kind(stamp: Stamp | None) -> str:
     return "" if stamp is None else _SPECIAL.get(stat.S_IFMT(stamp.mode), "")
 
 
-def moved_aside(on_disk: OnDisk, changes: Iterable[FileChange]) -> Iterator[tuple[str, str]]:
+def displaced_special_files(on_disk: OnDisk, changes: Iterable[FileChange]) -> Iterator[tuple[str, str]]:
     """The paths to be made at which such an inode is, each with a free name for that.
 
     Where it cannot be looked there is none.

@@ -13,7 +13,7 @@ from loom_audit.history.look.named import named_paths, names
 from loom_audit.model.files import FileChange, parents
 
 
-class Outlived:
+class SurvivorChanges:
     """Says which ended calls own a change that was found later; each request is read once."""
 
     def __init__(self, attachment: Attachment) -> None:

@@ -38,7 +38,7 @@ A call with the task "ended" stays a candidate until the next look.
 """
 
 
-class Left(Struct, frozen=True):
+class LeftRunning(Struct, frozen=True):
     """What a call leaves running as its own, and what of its client's hooks; is all of it known?"""
 
     tasks: Activity = {}
@@ -88,7 +88,7 @@ class Running(Struct, frozen=True):
         with suppress(AuditError):  # then nothing is known to be left running or to have arrived
             left_out = [(*key, *counted) for key, counted in seen.left_out.items()]
             running = sorted(self.attachment.on_disk.processes.running())
-            kept = _KeptLook(looked=seen.looked, left_out=left_out, running=running, late=late)
+            kept = _KeptLook(looked=seen.last_look, left_out=left_out, running=running, late=late)
             self.attachment.on_disk.looks.keep(_look_name(session, call_id), asdict(kept))
 
     def was_late(self, call: Call) -> bool:
@@ -99,8 +99,8 @@ class Running(Struct, frozen=True):
         """Let the newest look before these calls be the last, unless this process made a later."""
         seen = self.attachment.process.last_seen
         for kept in map(self._look, calls):
-            if (kept.looked or 0) > (seen.looked or 0):
-                seen.looked, seen.created = kept.looked, set()
+            if (kept.looked or 0) > (seen.last_look or 0):
+                seen.last_look, seen.created = kept.looked, set()
                 seen.left_out = {
                     (folder, why): (files, size) for folder, why, files, size in kept.left_out
                 }
@@ -119,21 +119,21 @@ class Running(Struct, frozen=True):
 
     # --- when it ends ---------------------------------------------------------------------
 
-    def left_by_block(self, call: tuple[str, str], tasks: Iterable[str]) -> Left:
+    def left_running_by_block(self, call: tuple[str, str], tasks: Iterable[str]) -> LeftRunning:
         """What a block of ours leaves running: these tasks, and what else it started.
 
         That is not asked where a runner watched over it.
         """
         began = self.attachment.process.running.pop(call, None)
         if began is None:
-            return Left(self.attachment.on_disk.processes.activity(tasks))
+            return LeftRunning(self.attachment.on_disk.processes.activity(tasks))
         beside = [*self.attachment.process.running.values()]
-        left, settled = self.settled_tasks_left(began, [*tasks], beside=beside)
-        return Left(left, settled=settled)
+        left, settled = self.tasks_left_running(began, [*tasks], beside=beside)
+        return LeftRunning(left, settled=settled)
 
-    def left_by_client(
+    def left_running_by_client(
         self, call: Call, asking: Callable[[], Collection[int]], *, goes_on: bool
-    ) -> Left:
+    ) -> LeftRunning:
         """What a foreign call leaves running below its client's process, as far as can be seen.
 
         What only reports is `asking`. What ends by itself in a moment, as a hook beside ours does,
@@ -144,13 +144,13 @@ class Running(Struct, frozen=True):
         attachment, lease = self.attachment, self.attachment.lease(call.session)
         running = self._look(call).running
         if lease is None or not running or not attachment.on_disk.processes.is_alive(lease):
-            return Left()
+            return LeftRunning()
         others = (
             self._look(other).running
             for other in attachment.stored.tables.open_calls()
             if other.session == call.session and other.requested != call.requested
         )
-        left, settled = self.settled_tasks_left(
+        left, settled = self.tasks_left_running(
             running,
             (),
             by=lease.pid,
@@ -159,15 +159,15 @@ class Running(Struct, frozen=True):
             patience=_ENDING_SECONDS,
         )
         if call.effect == "write" and not goes_on:
-            return Left(hooks=left)
+            return LeftRunning(hooks=left)
         if goes_on or not left:
-            return Left(left, settled=settled)
+            return LeftRunning(left, settled=settled)
         beside = attachment.on_disk.processes.beside(left, asking())
         own = {task: done for task, done in left.items() if task not in beside}
         hooks = {task: done for task, done in left.items() if task in beside}
-        return Left(own, hooks, settled)
+        return LeftRunning(own, hooks, settled)
 
-    def settled_tasks_left(
+    def tasks_left_running(
         self,
         before: Collection[int],
         tasks: Collection[str],
@@ -224,10 +224,10 @@ class Running(Struct, frozen=True):
 
     # --- what ended calls left ------------------------------------------------------------
 
-    def add(self, requested: int, left: Activity) -> None:
+    def add(self, requested: int, tasks: Activity) -> None:
         """Let what a call left running be a candidate from now on."""
-        if left:
-            self.keep({**self.kept(), requested: left})
+        if tasks:
+            self.keep({**self.kept(), requested: tasks})
 
     def add_client(self, requested: int) -> None:
         """Let a call be a candidate until its client reports its end, or has ended itself."""
@@ -350,7 +350,7 @@ def _candidate(stored: StoredLog, requested: int) -> Candidate:
         actor=call.actor,
         paths=request.paths,
         ended=True,
-        outlived=True,
+        is_survivor=True,
         number=call.seq,
         named=request.names or (),
     )

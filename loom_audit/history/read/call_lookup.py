@@ -54,14 +54,14 @@ class Whose(Struct, frozen=True):
         )
 
 
-def with_told_later(found: Sequence[Whose], told: Iterable[ChangesAttributed]) -> list[Whose]:
+def with_told_later(events: Sequence[Whose], told: Iterable[ChangesAttributed]) -> list[Whose]:
     """The events, with the calls that were told later."""
     later: dict[int, dict[str, tuple[int, ...]]] = {}
     for fact in told:
         calls = later.setdefault(fact.event, {})
         for path in fact.paths:
             calls[path] = (*calls.get(path, ()), fact.call)
-    return [replace(one, told_later=later.get(one.event.seq, {})) for one in found]
+    return [replace(one, told_later=later.get(one.event.seq, {})) for one in events]
 
 
 class CallLookup:

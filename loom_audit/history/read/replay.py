@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from loom_audit.errors import Conflict, TooLarge
 from loom_audit.history.ground.prefetch import Prefetch
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.ports import BlobStore, Progress, Replacement, Report, Workspace
+from loom_audit.ports import BlobStore, Progress, Replacement, OnProgress, Workspace
 
 CHUNK = 5_000
 
 
 def replay(
-    tree: Mapping[str, FileState], blobs: BlobStore, target: Workspace, report: Report | None = None
+    tree: Mapping[str, FileState], blobs: BlobStore, target: Workspace, progress: OnProgress | None = None
 ) -> int:
     """Write every path of the tree but the opaque ones into an empty target; how many there are.
 
@@ -40,8 +40,8 @@ def replay(
             [Replacement(FileChange(p, None, state), prefetch.opener(state)) for p, state in part]
         ):
             displaced.discard()
-        if report:
-            report(Progress("replay", n + len(part), len(rest)))
+        if progress:
+            progress(Progress("replay", n + len(part), len(rest)))
     for path in reversed(folders):
         if tree[path] != open_mode:
             target.replace(FileChange(path, open_mode, tree[path]), None).discard()

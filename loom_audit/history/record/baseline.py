@@ -25,7 +25,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange, is_opaque, parents
 from loom_audit.model.scope import Scope
-from loom_audit.ports import EventFilter, Report
+from loom_audit.ports import EventFilter, OnProgress
 
 _LESS = " Or exclude folders in .loomignore and run `loom-audit scope accept`. Then do it again."
 
@@ -38,7 +38,7 @@ def baseline_end(stored: StoredLog) -> int:
 
 
 @without_gc()
-def take_baseline(attachment: Attachment, report: Report | None = None) -> None:
+def take_baseline(attachment: Attachment, report: OnProgress | None = None) -> None:
     """Record everything in scope. After an interruption it goes on where it stopped.
 
     AuditUnavailable when the store's disk is nearly full; what was recorded by then stays.
@@ -48,7 +48,7 @@ def take_baseline(attachment: Attachment, report: Report | None = None) -> None:
         if baseline_end(attachment.stored):
             return
         _let_in(attachment, [], Batch())
-        for found in scan(attachment, report=report, stage="baseline"):
+        for found in scan(attachment, progress=report, stage="baseline"):
             facts = [FilesChanged(tuple(found.changes), "baseline")] if found.changes else []
             _let_in(attachment, [Draft(fact, "", OUTSIDE) for fact in facts], found)
             attachment.stored.lock.answer_signals(whole=True)

@@ -23,7 +23,7 @@ from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import changes_by_itself, request_event
 from loom_audit.history.look.doers import Told
 from loom_audit.history.look.named import named_paths
-from loom_audit.history.look.survivors import Left, Running
+from loom_audit.history.look.survivors import LeftRunning, Running
 from loom_audit.history.record.call_record import LATE, NOT_SEEN_BEFORE, CallRecord
 from loom_audit.history.record.changes import check_planned, make_changes
 from loom_audit.history.record.edits import Transform, plan_delete, plan_edit, plan_move
@@ -53,7 +53,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.records import Call
-from loom_audit.ports import Command, CommandResult, Moments, Report, Runner
+from loom_audit.ports import Command, CommandResult, Moments, OnProgress, Runner
 
 
 class OpenCall:
@@ -215,7 +215,7 @@ class OpenCall:
         moves: tuple[Move, ...] = (),
         reverts: tuple[int, ...] = (),
         final: bool = False,
-        report: Report | None = None,
+        report: OnProgress | None = None,
     ) -> None:
         """Carry out planned changes. Conflict, with nothing changed, when disk differs."""
         self._reverts = reverts
@@ -349,7 +349,7 @@ class OpenCall:
             self.announce()
             with exclusive(self._attachment) if self._workspace_lock is None else ExitStack():
                 tasks = self._attachment.on_disk.processes.activity(self._left_running)
-                keep_going_on(self.record, Left(tasks))
+                keep_going_on(self.record, LeftRunning(tasks))
 
     def leave_running(self, thread: int) -> None:
         """Say that a thread, by the system's number of it, goes on when the call has ended."""

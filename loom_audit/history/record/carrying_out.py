@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from loom_audit.errors import AuditError, Conflict, PermissionDenied
 from loom_audit.history.ground.attachment import STALE, Attachment
 from loom_audit.history.ground.writer import Writer
-from loom_audit.history.look.links import settled
+from loom_audit.history.look.links import with_groups
 from loom_audit.history.look.observation import observe
-from loom_audit.history.look.special_files import moved_aside
+from loom_audit.history.look.special_files import displaced_special_files
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.model.events import OPENED, OUTSIDE, ContentFound, Draft
 from loom_audit.model.files import (
@@ -116,7 +116,9 @@ class Step:
 
     def _move_aside(self, changes: Sequence[Replacement]) -> None:
         """Rename what is not a file and is where something is to be made."""
-        for path, name in moved_aside(self._attachment.on_disk, [one.change for one in changes]):
+        for path, name in displaced_special_files(
+            self._attachment.on_disk, [one.change for one in changes]
+        ):
             try:
                 self._workspace.rename(path, name, self._workspace.identity(path))
             except AuditError as error:
@@ -388,7 +390,7 @@ def settled_seen(
     attachment: Attachment, found: Seen, wanted: Mapping[str, FileState | None]
 ) -> Seen:
     """What was observed at these paths, with the groups that their files have or are to have."""
-    states = settled(
+    states = with_groups(
         attachment,
         {path: state for path, (state, _) in found.items()},
         wanted=lambda path: wanted.get(path) or attachment.stored.reading.state(path),

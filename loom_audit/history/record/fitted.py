@@ -73,7 +73,7 @@ def fitted(
             parts.setdefault(owner, []).append(FileChange(path, fold.states.get(path), state))
     for owner, part in in_applicable_order(parts):
         found.drafts.append(
-            outside_draft(part, outlived=others)
+            outside_draft(part, survivors=others)
             if owner == OTHERS
             else _part_of(drafts[owner], part)
         )

@@ -19,8 +19,8 @@ from loom_audit.history.look.attribution import (
 from loom_audit.history.look.batches import Batch, WholeLook
 from loom_audit.history.look.capture import scan
 from loom_audit.history.look.doers import Candidate, Told
-from loom_audit.history.look.looked import look_between, look_made
-from loom_audit.history.look.survivors import Left, Running, Window
+from loom_audit.history.look.survivors import LeftRunning, Running, Window
+from loom_audit.history.look.timing import look_between, look_made
 from loom_audit.history.record.call_record import LATE, CallRecord
 from loom_audit.history.record.interrupted import SOURCE, record_interrupted
 from loom_audit.history.record.watching import note_command, note_unchecked
@@ -65,14 +65,14 @@ def look_after_block(record: CallRecord, before: Before, left: Iterable[str]) ->
     stay candidates.
     """
     attachment = record.attachment
-    going_on = Running(attachment).left_by_block(record.key, left)
+    going_on = Running(attachment).left_running_by_block(record.key, left)
     look_after(record, before.others)
     if attachment.on_disk.workspace.stamp("") not in (before.mode, None):
         record.lower_coverage("the workspace's own mode changed")
     keep_going_on(record, going_on)
 
 
-def keep_going_on(record: CallRecord, left: Left) -> None:
+def keep_going_on(record: CallRecord, left: LeftRunning) -> None:
     """Let what a call leaves running stay a candidate, and say so, and where it is not settled.
 
     The lock is held.
@@ -101,7 +101,7 @@ def look_before(record: CallRecord, *, within: int | None = None) -> list[Candid
         if not batch.last:
             record.commit_foreign(batch, among)
     attachment, here = record.attachment, record.writer.session
-    look = look_between(attachment, among, heard=here, within=within)
+    look = look_between(attachment, among, alive_session=here, within=within)
     record.add_drafts(attributed_drafts(attachment, batch, among, look))
     record.entries.update(batch.entries)
     record.window = window
@@ -169,11 +169,11 @@ def _collect(
 ) -> None:
     """Collect what the look after a call found, as the call's and as that of others."""
     own = record.key
-    ordered = sorted(among, key=lambda one: (one.key != own, one.outlived, one.requested))
+    ordered = sorted(among, key=lambda one: (one.key != own, one.is_survivor, one.requested))
     if late:
         record.lower_coverage(LATE)
     here = record.writer.session if heard else ""
-    look = look_made(record.attachment, ordered, late=late, heard=here, goes_on=not late)
+    look = look_made(record.attachment, ordered, late=late, alive_session=here, goes_on=not late)
     for doers, drafts in attributed(record.attachment, found, ordered, look):
         fact = drafts[0].fact
         if not doers.outside and doers.among[0].key == own and isinstance(fact, FilesChanged):

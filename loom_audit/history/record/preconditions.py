@@ -8,7 +8,7 @@ from loom_audit.errors import PermissionDenied
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.prefetch import Prefetch
 from loom_audit.history.look.capture import recorded_state_lookup
-from loom_audit.history.look.links import Names, divided_error, settled
+from loom_audit.history.look.links import Names, divided_error, with_groups
 from loom_audit.history.look.observation import observe
 from loom_audit.history.look.special_files import special_kind
 from loom_audit.model.files import (
@@ -22,7 +22,7 @@ from loom_audit.model.files import (
 )
 from loom_audit.model.plans.left_out import is_remade
 from loom_audit.model.plans.links import groups_in, names_by_group, sources, whole_groups
-from loom_audit.ports import IndexEntry, Replacement, Report, Stamp
+from loom_audit.ports import IndexEntry, OnProgress, Replacement, Stamp
 
 ROOT = FileState("directory", None, 0o755, 0)
 
@@ -39,7 +39,7 @@ class Preconditions:
         self.attachment = attachment
         self._keep = keep
         self.overlooks_special = False
-        self.report: Report | None = None
+        self.report: OnProgress | None = None
         self.entries: dict[str, IndexEntry | None] = {}
         self.drift: list[FileChange] = []
         self._states: dict[str, FileState | None] = {"": ROOT}
@@ -88,7 +88,7 @@ class Preconditions:
         ):
             return recorded
         state, seen = observe(self.attachment, path, recorded, keep=self._keep)
-        state = settled(self.attachment, {path: state}, names=self._names)[path]
+        state = with_groups(self.attachment, {path: state}, names=self._names)[path]
         if self.is_recorded(path, state or recorded):
             self.entries[path] = seen
         return state

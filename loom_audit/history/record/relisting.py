@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from loom_audit.errors import Conflict
 from loom_audit.history.ground.attachment import Attachment, StoredLog
-from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.ground.free_space import check_free_space
+from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.ground.verified_tree import VerifiedTree
 from loom_audit.history.ground.without_gc import without_gc
 from loom_audit.history.look.capture import scan_whole
@@ -13,14 +13,14 @@ from loom_audit.history.look.change_index import untracked_entries, update_index
 from loom_audit.history.record.open_calls import calls_in_the_way, open_call_error
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import OUTSIDE, CoverageLowered, Draft, Event, TreeRelisted
-from loom_audit.ports import Report
+from loom_audit.ports import OnProgress
 
 LISTED_ANEW = "the tree was listed anew meanwhile: what it changed is not known"
 
 
 @without_gc()
 def relist(
-    attachment: Attachment, proven: ProvenLog, *, actor: str, report: Report | None = None
+    attachment: Attachment, proven: ProvenLog, *, actor: str, report: OnProgress | None = None
 ) -> Event:
     """Put all that is on disk on record as from outside; the event from which trees begin anew.
 

@@ -75,7 +75,7 @@ def _stop(process: ProcessState) -> None:
     if seen.watch is not None:
         seen.watch.close()
     seen.watch = None
-    seen.told = StampedPaths()
+    seen.differing = StampedPaths()
     seen.unchecked.clear()
 
 

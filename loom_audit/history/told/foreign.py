@@ -24,8 +24,8 @@ from loom_audit.history.ground.attachment import (
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import changes_by_itself, request_event
 from loom_audit.history.look.doers import Told
-from loom_audit.history.look.looked import keep_clock
 from loom_audit.history.look.survivors import Running
+from loom_audit.history.look.timing import keep_clock
 from loom_audit.history.record.call import OpenCall, exclusive
 from loom_audit.history.record.call_record import NOT_SEEN_BEFORE
 from loom_audit.history.record.hold import check_not_denied, denial, deny_if_held, keep_held
@@ -202,7 +202,7 @@ def end(
             at = writer.occurred_at or attachment.stored.clock.now()
             writer, began = replace(writer, occurred_at=at), at - timedelta(microseconds=duration)
         ending = OpenCall.resumed(writer, call, began=began)
-        if (seen := attachment.process.looked.pop(ending.record.key, None)) is not None:
+        if (seen := attachment.process.ended_calls.pop(ending.record.key, None)) is not None:
             ending.record.coverage, files = seen
             ending.record.add_changed_paths(files)
         elif changes_by_itself(attachment.stored, call):
@@ -285,11 +285,11 @@ def look_at_end(writer: Writer, call_id: str, reporter: Reporter, *, goes_on: bo
         if call is None or call.seq is not None or not changes_by_itself(attachment.stored, call):
             return
         ending = OpenCall.resumed(replace(writer, source=CLIENT), call)
-        if ending.record.key not in attachment.process.looked:
+        if ending.record.key not in attachment.process.ended_calls:
             _look_at_end(ending, call, reporter, goes_on=goes_on)
             ending.record.commit_and_index()
             files = tuple(ending.files_changed)
-            attachment.process.looked[ending.record.key] = ending.record.coverage, files
+            attachment.process.ended_calls[ending.record.key] = ending.record.coverage, files
 
 
 def _look_at_end(
@@ -297,7 +297,7 @@ def _look_at_end(
 ) -> None:
     """Record what a call changed, how far that is known, and what the call left running."""
     running = Running(ending.record.attachment)
-    left = running.left_by_client(call, reporter.asking, goes_on=goes_on)
+    left = running.left_running_by_client(call, reporter.asking, goes_on=goes_on)
     _look(ending, call, reporter, look=look)
     running.add_hooks(call.requested, left.hooks)
     keep_going_on(ending.record, left)

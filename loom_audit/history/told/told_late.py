@@ -16,7 +16,7 @@ from loom_audit.history.ground.attachment import CLIENT_UNSEEN, Attachment, Stor
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import in_ns, innermost, request_event
 from loom_audit.history.look.doers import A_TICK, Candidate, Look, Told
-from loom_audit.history.look.looked import look_made
+from loom_audit.history.look.timing import look_made
 from loom_audit.history.record.call import exclusive
 from loom_audit.history.told import foreign
 from loom_audit.history.told.reported import joined, safe_id
@@ -112,7 +112,7 @@ def attribute(writer: Writer, call_id: str, told: CallEnded) -> None:
     with exclusive(attachment):
         over = Told(over=in_ns(told.at), paths=frozenset(files))
         [one] = innermost(attachment.stored, [call], told={call.requested: over})
-        look = look_made(attachment, [one], late=True, heard=writer.session)
+        look = look_made(attachment, [one], late=True, alive_session=writer.session)
         beside = _OnRecord(attachment, call, one, look, event.source == CLIENT_UNSEEN)
         facts = [*_facts(beside, files)]
         new = [*_unless_recorded(attachment.stored, call, facts)] if facts else []

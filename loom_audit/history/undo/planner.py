@@ -12,8 +12,8 @@ from loom_audit.history.look.arrivals import Arrivals
 from loom_audit.history.look.capture import look_once
 from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.history.look.observation import names_in
-from loom_audit.history.look.special_files import moved_aside, special_kind
-from loom_audit.history.look.survivor_changes import Outlived
+from loom_audit.history.look.special_files import displaced_special_files, special_kind
+from loom_audit.history.look.survivor_changes import SurvivorChanges
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.history.undo.arrived_folders import with_arrived_folders
@@ -129,7 +129,7 @@ class Planner:
         """
         candidates = self._selected_changes(selection)
         request = whole or self._with_whole_choices(asked, (one.change for one in candidates))
-        is_taken = selection.predicate(request, Outlived(self.attachment))
+        is_taken = selection.predicate(request, SurvivorChanges(self.attachment))
         selected = [one for one in candidates if is_taken(one)]
         touched = {one.change.path for one in selected} | more_paths
         among = may_be_changing(self.attachment)
@@ -178,7 +178,7 @@ class Planner:
             drifted=bool(drift.changes),
             passed_over=selection.passed_over,
             blocked=(*plan.blocked, *self._unnamed_notes(plan, drift)),
-            kept=(*plan.kept, *self._aside_notes(plan)),
+            kept=(*plan.kept, *self._displaced_notes(plan)),
         )
         return plan if self._takes_anything_back(plan, steps) else replace(plan, reverts=())
 
@@ -442,9 +442,9 @@ class Planner:
         path = change.path.rpartition("/")[0] if stays else change.path
         return is_within(path, self._unreadable)
 
-    def _aside_notes(self, plan: Plan) -> Iterator[Note]:
+    def _displaced_notes(self, plan: Plan) -> Iterator[Note]:
         """Notes on what is not a file and makes room for what comes back."""
-        for path, name in moved_aside(self.attachment.on_disk, plan.changes):
+        for path, name in displaced_special_files(self.attachment.on_disk, plan.changes):
             yield Note(name, f"what is at {path} is not a file; {MOVED_THERE}")
 
     def _occupied_paths(self, plan: Plan) -> frozenset[str]:

@@ -9,9 +9,9 @@ from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.history.ground.attachment import Attachment, StoredLog, is_undo
 from loom_audit.history.look.attribution import candidates, request_event
 from loom_audit.history.look.doers import UNKNOWN, Candidate, by_doers
-from loom_audit.history.look.looked import look_between
-from loom_audit.history.look.survivor_changes import Outlived
+from loom_audit.history.look.survivor_changes import SurvivorChanges
 from loom_audit.history.look.survivors import Window
+from loom_audit.history.look.timing import look_between
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
@@ -43,7 +43,7 @@ class Selection(Struct, frozen=True):
     """Notes on what calls may have done that are later than the call that an undo takes back."""
 
     def predicate(
-        self, request: PlanRequest, outlived: Outlived
+        self, request: PlanRequest, survivor_changes: SurvivorChanges
     ) -> Callable[[RecordedChange], bool]:
         """A function that tells whether a recorded change is to be taken back."""
         calls = {call.requested for call in self.calls}
@@ -53,7 +53,7 @@ class Selection(Struct, frozen=True):
             if UNKNOWN in one.causes or one.told_later:
                 return ()
             if one.origin == "outside":
-                return outlived.owners(one.change, one.causes)
+                return survivor_changes.owners(one.change, one.causes)
             is_own = one.requested is not None and one.requested not in one.causes
             return [one.requested] if is_own and one.requested else one.causes
 

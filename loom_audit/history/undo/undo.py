@@ -23,7 +23,7 @@ from loom_audit.model.files import moves_among
 from loom_audit.model.plans.planning import Note, Plan, is_equivalent
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import first_few
-from loom_audit.ports import Report
+from loom_audit.ports import OnProgress
 
 
 class UndoResult(Struct, frozen=True):
@@ -56,7 +56,7 @@ class Undo:
         call_id: str,
         label: str = "",
         held: bool = False,
-        report: Report | None = None,
+        report: OnProgress | None = None,
     ) -> UndoResult:
         """Carry out the plan in a session that begins when nothing speaks against it any more: if a
         plan made now does the same.
@@ -105,7 +105,7 @@ class Undo:
         call_id: str,
         more: Mapping[str, object],
         left_open: Sequence[Call],
-        report: Report | None,
+        report: OnProgress | None,
     ) -> UndoResult:
         self.attachment.on_disk.workspace.make_again()
         for content in plan.contents.values():

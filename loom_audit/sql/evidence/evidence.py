@@ -14,7 +14,7 @@ from loom_audit.model.stored.codec import MALFORMED, decode, parse_time
 from loom_audit.model.stored.intentions import Intentions
 from loom_audit.model.stored.merkle import Node
 from loom_audit.model.text.summaries import plain_text
-from loom_audit.ports import EventRow, PayloadRow, Progress, ReferencedBlob, Report
+from loom_audit.ports import EventRow, OnProgress, PayloadRow, Progress, ReferencedBlob
 from loom_audit.ports.evidence import CheckedEvent
 from loom_audit.sql.contents.blobs import SqlBlobStore, base_version
 from loom_audit.sql.contents.large_objects import LargeObjects
@@ -217,7 +217,7 @@ class SqlEvidence:
         except (driver().Error, Corrupt, *MALFORMED):
             return False
 
-    def differences(self, progress: Report | None = None) -> Iterator[tuple[int | None, str]]:
+    def differences(self, progress: OnProgress | None = None) -> Iterator[tuple[int | None, str]]:
         """Rebuild the projections in a temporary database and compare row by row.
 
         Corrupt when an event cannot be read.
@@ -229,7 +229,7 @@ class SqlEvidence:
             self._rebuild(progress or (lambda _: None))
             yield from self._rebuilt.differences()
 
-    def _rebuild(self, progress: Report) -> None:
+    def _rebuild(self, progress: OnProgress) -> None:
         done = 0
         for events in self._decode_events():
             try:

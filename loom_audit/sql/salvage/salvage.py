@@ -33,7 +33,7 @@ from loom_audit.model.stored.intentions import Intentions
 from loom_audit.model.stored.manifest import check_manifest
 from loom_audit.model.stored.merkle import leaf_hash
 from loom_audit.model.stored.payloads import StoredPayload, check_payloads
-from loom_audit.ports import Progress, Report
+from loom_audit.ports import OnProgress, Progress
 from loom_audit.sql.events.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.ground.driver import driver
 from loom_audit.sql.ground.packing import unpack, unpack_id
@@ -64,7 +64,7 @@ class Salvaged(Struct, frozen=True):
     notice: str
 
 
-def salvage(path: str, to: str, *, progress: Report | None = None) -> Salvaged:
+def salvage(path: str, to: str, *, progress: OnProgress | None = None) -> Salvaged:
     """Write what can be read of the store file at `path` into the folder `to`.
 
     Conflict when the folder is not absent or empty; StorageFailed when nothing can be read at all,

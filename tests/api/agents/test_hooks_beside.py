@@ -8,7 +8,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, builtin_registry, open_store
 from loom_audit.api.agents.clients import Hooks
-from loom_audit.history.look.survivors import Left, Running
+from loom_audit.history.look.survivors import LeftRunning, Running
 from loom_audit.history.record.looks import NOT_SETTLED
 from tests.api.agents.test_hooks import call_of, hooks, root, store, workspace
 from tests.processes.hooked import HookedClaude
@@ -196,8 +196,8 @@ def test_a_call_ends_though_the_file_that_it_told_may_not_be_looked_at_any_more(
 def test_an_edit_is_covered_in_full_though_processes_come_and_go_meanwhile(
     claude: HookedClaude, workspace: AuditedWorkspace, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    never = Left().tasks, False
-    monkeypatch.setattr(Running, "settled_tasks_left", lambda *_, **__: never)
+    never = LeftRunning().tasks, False
+    monkeypatch.setattr(Running, "tasks_left_running", lambda *_, **__: never)
     claude.hook("SessionStart", source="startup")
     claude.writes("c1", root / "new.txt", "two\n")
     claude.bash("c2", "true")

@@ -153,7 +153,7 @@ def test_readings_are_compared_also_where_the_machine_is_busy(
     monkeypatch.setattr(survivors, "_READING_SECONDS", 0)
     account = survivors.Running(workspace.attachment)
     running = workspace.attachment.on_disk.processes.running()
-    left, agreed = account.settled_tasks_left(running, (), beside=())
+    left, agreed = account.tasks_left_running(running, (), beside=())
     assert agreed and not left
 
 

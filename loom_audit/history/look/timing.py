@@ -17,7 +17,7 @@ def look_between(
     attachment: Attachment,
     among: Sequence[Candidate],
     *,
-    heard: str = "",
+    alive_session: str = "",
     within: int | None = None,
 ) -> Look:
     """A look before the next call, or at another moment than after a call.
@@ -25,13 +25,13 @@ def look_between(
     For calls of ours that run it is in time, and for the one that the next is `within`. That
     another one of other programs is still open may also mean that nobody was told of its end.
     """
-    living = [one for one in among if not one.outlived and one.requested != within]
+    living = [one for one in among if not one.is_survivor and one.requested != within]
     ours = any(
         attachment.lease(one.session) is None and attachment.is_session_alive(one.session)
         for one in living
     )
     late = bool(living) and not ours
-    return look_made(attachment, among, late=late, heard=heard, goes_on=True)
+    return look_made(attachment, among, late=late, alive_session=alive_session, goes_on=True)
 
 
 def look_made(
@@ -39,17 +39,17 @@ def look_made(
     among: Sequence[Candidate],
     *,
     late: bool,
-    heard: str = "",
+    alive_session: str = "",
     goes_on: bool = False,
 ) -> Look:
-    """A look that is made now; session `heard` tells something at this moment.
+    """A look that is made now; session `alive_session` tells something at this moment.
 
     Where it `goes_on` none of the calls is known to be over, but for what is told of it.
     """
     if not late and len(among) < 2:
         return TIMELY
     alive = frozenset(
-        one.requested for one in among if one.session == heard or _is_there(attachment, one.session)
+        one.requested for one in among if one.session == alive_session or _is_there(attachment, one.session)
     )
     set_since = late and _is_clock_set(attachment, {one.session for one in among})
     running = frozenset(
