@@ -10,7 +10,8 @@ from loom_audit.api.workspace import AuditedWorkspace, Status
 from loom_audit.history.check.log_check import Finding
 from loom_audit.history.check.verification import Verification
 from loom_audit.history.ground.questions import ApprovalRequest
-from loom_audit.history.read.timeline import CallDetail, Timeline
+from loom_audit.history.read.call_detail import CallDetail
+from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.call import OpenCall
 from loom_audit.history.record.recovery import RecoveredCall
 from loom_audit.history.undo.undo import UndoResult

@@ -12,7 +12,7 @@ from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import AuditError, Conflict, FileNotFound, InvalidArguments
 from loom_audit.history.ground.attachment import Attachment, is_undo
 from loom_audit.history.ground.writer import Writer
-from loom_audit.history.read.timeline import CallDetail
+from loom_audit.history.read.call_detail import CallDetail
 from loom_audit.history.record import hold as holding
 from loom_audit.history.record.open_calls import calls_in_the_way, open_call_error
 from loom_audit.history.record.recovery import decision_needed
