@@ -34,33 +34,34 @@ from loom_audit.ports import (
 
 UNDO_TOOLS = frozenset({"undo", "redo", "revert", "rollback"})
 FUNCTION = "function"
-"""The source of what a recorded Python function does that changes files by itself."""
+"""The source of the events of a recorded Python function that changes files by itself."""
 
 CLIENT, CLIENT_UNSEEN = "client", "client, not looked at"
-"""The sources of what is reported about a foreign call, and of the request of one that was begun
-without a look at the workspace."""
+"""The source of what a client reports about its call; and the source of the request of such a call
+when nobody looked at the workspace before the call."""
 
 STALE = Stamp(0, 0, 0, 0, 0)
-"""A stamp that never equals a real one, so that the path is read again."""
+"""A stamp that equals no real one, so that the next look reads the path again."""
 UNTRACKED = Stamp(0, 0, 0, 0, 1)
-"""As STALE, for a path on record as untracked; when it is absent later it counts as deleted."""
+"""As STALE, for a path on record as untracked: the next look tells whether it is seen again."""
 
 ABSENT = Stamp(0, 0, 0, 0, 2)
-"""Stands for what is not there where something was told of it."""
+"""Stands for the stamp of a path at which nothing is."""
 
 
 class StoredLog(Struct, frozen=True):
-    """The log of a workspace and its tables, with the contents, as the store has them.
+    """The log of a workspace, its tables and its contents, as the store has them.
 
-    The store's database owns them, and the processes of all attachments append. It is read on any
-    thread; what changes trees is appended under the workspace lock only. Nothing of it becomes
-    invalid: an event stays as it is, and the tables follow in its transaction.
-    `tables` are asked for lists, which only suggest, and by what is a cache itself. Trees, changes
-    and single calls are taken from `reading`: the same tables for what records, since the log
-    takes only what applies to its own tree, and the log itself, each event verified, for what plans
-    or checks.
-    `lock`, `free_bytes`, those of its disk, and the sessions that are `held`, for hooks, are the
-    store's too; `clock` gives the times in the log.
+    The store's database owns them, and the processes of all attachments append to them. Any thread
+    may read them; what changes trees is appended under the workspace lock only. Nothing that was
+    read becomes invalid: events never change, and the tables are updated with each event, in its
+    transaction.
+    `tables` give lists, which only suggest where to look, and serve caches. `reading` gives trees,
+    changes and single calls. For code that records, `reading` is the tables too, since the log
+    refuses what does not apply to its own tree; for code that plans or checks it is the log itself,
+    of which each event is verified.
+    `holds` are the sessions that are held, as hooks read them; `free_bytes` gives how much is free
+    on the store's disk; `clock` gives the times of events.
     """
 
     log: EventLog
@@ -74,13 +75,13 @@ class StoredLog(Struct, frozen=True):
 
 
 class OnDisk(Struct, frozen=True):
-    """The workspace and its index, with what runs commands there: all that a look reads.
+    """The workspace, its change index and its processes: all that a look reads.
 
-    The store's adapters own it, and several attachments may share the files of the index. It may
-    be read on any thread; the workspace and the index are changed under the workspace lock. The
-    index, what was kept of `looks` and the search index `code` are caches, of this machine: an
-    index of another log, or one that is ahead of it, is made anew.
-    `runner` runs the tools' commands; None where tools cannot run commands, and `code` None where
+    The store's adapters own them, and several attachments may share the files of the index. Any
+    thread may read them; the workspace and the index are changed under the workspace lock. The
+    `index`, what was kept of `looks` and the search index `code` are caches of this machine. An
+    index of another log is made anew, and so is one that is ahead of its log.
+    `runner` runs the tools' commands and is None where tools cannot run any; `code` is None where
     they cannot search. `processes` are those of the machine that the workspace is on.
     """
 
@@ -93,9 +94,9 @@ class OnDisk(Struct, frozen=True):
 
 
 class Attachment(Struct, frozen=True):
-    """One workspace with its log; see the parts for who owns them and what makes them invalid.
+    """One workspace with its log. Each field's class says who owns it and what makes it invalid.
 
-    Locks are taken in this order: undo, workspace, store.
+    Locks are taken in the order undo, workspace, store, so that no two holders wait for each other.
     """
 
     stored: StoredLog
@@ -104,10 +105,10 @@ class Attachment(Struct, frozen=True):
 
     @property
     def scope(self) -> Scope:
-        """The accepted scope as of when the workspace lock was last taken.
+        """The scope that was the accepted one when this process last took the workspace lock.
 
-        Scopes are accepted under that lock, so every event records what was in the scope
-        accepted last before it.
+        Scopes are accepted under that lock. So an event records what was in the scope that was
+        accepted last before it. Corrupt where the tables name another scope than the log.
         """
         if self.process.last_seen.scope is None:
             self.process.last_seen.scope = accepted_scope(self.stored.log, self.stored.tables, None)
@@ -115,21 +116,27 @@ class Attachment(Struct, frozen=True):
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the workspace lock: nobody else writes the workspace or records a change of it."""
+        """Hold the workspace lock: nobody else writes the workspace or records a change of it.
+
+        Conflict when the lock is not free within 60 seconds, AuditUnavailable where locks cannot
+        be made, Corrupt where the tables name another scope than the log.
+        """
         with self.stored.lock.hold(f"workspace-{self.stored.log.id}", timeout=60.0):
             accepted = accepted_scope(
                 self.stored.log, self.stored.tables, self.process.last_seen.scope
             )
             if accepted != self.process.last_seen.scope:
+                # the stamps that are loaded are of paths in the scope before
                 self.process.last_seen.scope = accepted
                 self.process.last_seen.head = -1
             yield
 
     @contextmanager
     def exclusive_if_possible(self) -> Iterator[None]:
-        """As `exclusive`, for reading only: goes on without the lock where it cannot be taken.
+        """As `exclusive`, for a block that only reads: it runs without the lock where locks cannot
+        be made.
 
-        Someone who may read the store and not write it cannot take the lock.
+        A person who may read the store and not write it cannot take the lock. Conflict, Corrupt.
         """
         with ExitStack() as stack:
             with suppress(AuditUnavailable):
@@ -137,19 +144,22 @@ class Attachment(Struct, frozen=True):
             yield
 
     def is_alive(self, call: Call) -> bool:
-        """Whether whoever opened this call is still there to end it."""
+        """Whether the process that opened this call still runs, and so can end it."""
         if is_undo(call):
             return self.is_undo_running
         return self.is_session_alive(call.session)
 
     @property
     def is_undo_running(self) -> bool:
+        """Whether a process is carrying out an undo, redo, revert or rollback in this workspace."""
         return self.stored.lock.is_held(self.undo_lock)
 
     def is_session_alive(self, session: str) -> bool:
-        """Whether a session's process is running: it holds a lock, or has a lease on record.
+        """Whether a session's process is running.
 
-        Where a leased process cannot be seen, the deadline counts.
+        A process of ours holds the session's lock. A client's process has a lease on record; where
+        that process cannot be seen from here, the lease lasts for its seconds since the session's
+        last event.
         """
         if self.stored.lock.is_held(session_lock(session)):
             return True
@@ -164,11 +174,11 @@ class Attachment(Struct, frozen=True):
         return self.session_state(session).lease
 
     def hold(self, session: str) -> SessionHold | None:
-        """By what a session is held, itself or with one that contains it; None when it is not."""
+        """The hold on a session: its own, else that of a session that contains it; None without."""
         return hold_of(self.session_state, session)
 
     def session_state(self, session: str) -> SessionState:
-        """What the log says of a session now."""
+        """What the log says of a session now, read on from where this process last read."""
         known = self.process.sessions
         known[session] = session_state(self.stored.log, session, known.get(session, SessionState()))
         return known[session]
@@ -180,6 +190,7 @@ class Attachment(Struct, frozen=True):
 
     @property
     def undo_lock(self) -> str:
+        """The name of the OS lock that an undo holds while it is carried out."""
         return f"undo-{self.stored.log.id}"
 
 
@@ -189,7 +200,7 @@ def is_undo(call: Call) -> bool:
 
 
 def check_effect(effect: Effect) -> None:
-    """InvalidArguments for what is not an effect."""
+    """Refuse what is not an effect, with InvalidArguments."""
     if effect not in (known := get_args(Effect)):
         raise InvalidArguments(
             f"{effect!r:.100} is not an effect", hint=f"There are: {', '.join(known)}."
@@ -197,9 +208,9 @@ def check_effect(effect: Effect) -> None:
 
 
 def check_tool_name(name: str, effect: Effect) -> None:
-    """InvalidArguments for a tool that would be taken for our undo, redo, revert or rollback.
+    """Refuse a tool that would be taken for our undo, redo, revert or rollback: InvalidArguments.
 
-    Also for what is not an effect.
+    What is not an effect is refused in the same way.
     """
     check_effect(effect)
     if name in UNDO_TOOLS and effect == "write":

@@ -1,4 +1,5 @@
-"""The ids of calls whose clients give none: made here, until the client's own is told."""
+"""Ids for calls whose client names none: such an id is made here and used until the client's own
+id is told."""
 
 from collections.abc import Mapping
 
@@ -8,11 +9,11 @@ from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, EventLog
 
 _MADE = "~"
-"""How an id begins that was made here."""
+"""An id that was made here begins so."""
 
 
 def client_id(log: EventLog, call: Call) -> str:
-    """The id that a call has with its client, where that was told later; else its id on record."""
+    """The id by which its client knows a call: the one that was told later, else that on record."""
     found = call.call_id
     if is_unnamed(call):
         kinds = CallFinished.kind, CallReported.kind
@@ -31,5 +32,5 @@ def is_unnamed(call: Call) -> bool:
 
 
 def new_id_made() -> str:
-    """A new id for a call whose client gives none."""
+    """A new id for a call whose client names none."""
     return f"{_MADE}{new_id()}"

@@ -1,4 +1,5 @@
-"""Brings the code index up to the log's head."""
+"""Brings the index for code search up to the log's head: first which files there are, then what is
+in them."""
 
 from collections.abc import Iterable
 
@@ -9,10 +10,11 @@ from loom_audit.model.text.code import MAX_BYTES, chunks, definitions, text_of
 from loom_audit.ports import CodeIndex, ReadCode
 
 _BATCH = 50
+"""Most contents that one call of `read_code` reads."""
 
 
 def update_code_listing(stored: StoredLog, index: CodeIndex) -> None:
-    """Bring the index's list of files up to the log's head."""
+    """Bring the list of files in the index up to the log's head."""
     head = stored.log.head()
     known = index.head()
     if known == head:
@@ -21,13 +23,16 @@ def update_code_listing(stored: StoredLog, index: CodeIndex) -> None:
     if 0 < known < head:
         changes = (found.change for found in stored.reading.changes(after=known, until=head))
         states = ((change.path, change.after) for change in changes)
-    else:
+    else:  # an empty index, or one that is ahead of the log, begins anew
         known, states = 0, stored.reading.tree(head).items()
     index.update_listing({path: _content(state) for path, state in states}, after=known, head=head)
 
 
 def read_code(stored: StoredLog, index: CodeIndex) -> int:
-    """Read some of the listed contents that are not in the index yet; how many are left."""
+    """Put some contents into the index that are listed and not yet in it; how many still are not.
+
+    Contents are read in small steps, so that a search that must end soon can stop between two.
+    """
     contents = []
     for blob, language in index.unread(_BATCH):
         try:

@@ -1,4 +1,4 @@
-"""Contents of files that are looked at: put into the store, or only hashed."""
+"""Puts the contents of files that are looked at into the store, or only hashes them."""
 
 from hashlib import sha256
 from typing import BinaryIO, cast
@@ -7,11 +7,11 @@ from loom_audit.history.ground.attachment import StoredLog
 from loom_audit.model.files import BlobId
 
 MAX_READ_AT_ONCE = 1024 * 1024
-"""A file up to so many bytes is read at once, a larger one as a stream."""
+"""A file of at most so many bytes is read in one piece, a larger one as a stream."""
 
 
 def blob_of(stored: StoredLog, content: bytes, similar: BlobId | None, keep: bool) -> BlobId:
-    """The name of a content, which is stored when it is to be kept."""
+    """The name of a content; with `keep` the content is stored, as a delta of a `similar` one."""
     if keep:
         return stored.blobs.put(content, similar_to=similar)
     return BlobId(sha256(content).hexdigest())
@@ -20,7 +20,7 @@ def blob_of(stored: StoredLog, content: bytes, similar: BlobId | None, keep: boo
 def blob_of_stream(
     stored: StoredLog, stream: BinaryIO, most: int, similar: BlobId | None, keep: bool
 ) -> tuple[BlobId, int]:
-    """As `blob_of`, for the first `most` bytes of a stream, and how many these are."""
+    """As `blob_of`, for the first `most` bytes of a stream, with how many bytes there were."""
     first = _FirstBytes(stream, most)
     if keep:
         blob = stored.blobs.put(cast("BinaryIO", first), similar_to=similar)

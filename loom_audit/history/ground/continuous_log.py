@@ -1,6 +1,7 @@
-"""The log that all of `history` appends to: what goes into it applies to the tree that it makes.
+"""The log that all of `history` appends to: a change is taken only where it applies to the tree.
 
-Its tree heads are kept elsewhere as it grows.
+Without that, one event that does not fit would make every later tree unreadable. As the log grows,
+its tree is listed and its heads are kept outside the store.
 """
 
 from collections.abc import Sequence
@@ -29,31 +30,31 @@ from loom_audit.model.stored.listing import listing_hash
 from loom_audit.ports import EventLog, Heads, Projections
 
 HEAD_EVENTS = 256
-"""A head is kept when the log has grown past a multiple of so many events."""
+"""A head is kept whenever the log grows past a multiple of so many events."""
 
 EVENT_COST, CHANGE_COST, PATH_COST = 20, 10, 2
-"""Microseconds, about: to read an event, to fold a change, to list a path."""
+"""About how many microseconds it takes to read an event, to fold a change, to list a path."""
 
 MOST_BEHIND = 10_000
-"""Microseconds of folding, about, after which the tree is listed, and in a large tree as many as
-listing takes, so that it adds a twentieth to what is recorded between two listings."""
+"""About how many microseconds of folding make a listing of the tree due. In a large tree it is as
+many as the listing takes, so that listings add about a twentieth to the time of recording."""
 
 
 class DoesNotApply(Corrupt):
-    """What would be recorded does not apply to a tree that is as the tables have it.
+    """What would be recorded does not apply to the tree, on which log and tables agree.
 
-    The store is sound then: the disk was changed while it was looked at, or what was seen is wrong.
+    So the store is sound: the disk was changed during the look, or the look saw wrongly.
     """
 
 
 class ContinuousLog:
-    """An `EventLog` on another one, which is read as it is.
+    """An `EventLog` over another one: reading is the other's, appending is checked.
 
-    The tree is folded from the log once, from the last listing on, and kept up with what is
-    appended here and by others. What trees are folded from is appended under the workspace lock,
-    and only where it applies to that tree: Corrupt where it does not, with nothing stored, and
-    where the log is shorter than a head that was kept of it, or than the tables that follow it.
-    At each session's end and every 256 events its head is kept.
+    The tree is folded from the log once, from its last listing on, and then follows what this
+    process and others append. Facts from which trees are folded are appended under the workspace
+    lock, and only where they apply to that tree. Corrupt, with nothing stored, where they do not,
+    and where the log is shorter than a head that was kept of it or than its tables have followed.
+    A head is kept at each session's end and every 256 events.
     """
 
     def __init__(
@@ -65,10 +66,10 @@ class ContinuousLog:
         keyframe: int,
         one_by_one: AbstractContextManager[object],
     ) -> None:
-        """The tree is listed past every `keyframe` events at the latest.
+        """The tree is listed at least once in every `keyframe` events.
 
-        `one_by_one` is held by one thread of this process at a time: all share the tree, and
-        not all hold the workspace lock.
+        `one_by_one` is a lock among the threads of this process: all of them share the tree, and
+        not all of them hold the workspace lock.
         """
         self.id = log.id
         self.read = log.read
@@ -84,15 +85,18 @@ class ContinuousLog:
         self._keyframe = keyframe
         self._proven = ProvenLog(log, heads, LogEnd(log, projections))
         self._is_of_folder: bool | None = None
-        """An imported log is of no folder: what is told there need not fit together."""
+        """Whether changes must fit together; None before it is known, which counts as yes. An
+        imported log is of no folder: what transcripts tell need not fit together."""
         self._one_by_one = one_by_one
         self._tree: TreeFold | None = None
         self._seq = 0
         self._behind = 0
-        """What it would take to fold the tree from its last listing, in microseconds."""
+        """How long it would take to fold the tree from its last listing, in microseconds."""
 
     def append(self, drafts: Sequence[Draft]) -> Sequence[Event]:
-        """As the other log's; Corrupt for what cannot be, and where nothing may be recorded."""
+        """As the other log's. Corrupt, with nothing stored, for a change that does not apply, and
+        where nothing may be recorded.
+        """
         with self._one_by_one:
             checked = drafts and self._is_checked()
             if drafts and not checked and self._seq == 0:
@@ -105,7 +109,7 @@ class ContinuousLog:
         return events
 
     def check(self) -> None:
-        """Corrupt where nothing may be recorded."""
+        """Raise Corrupt where nothing may be recorded, as an append would."""
         if not self._is_checked():
             self._end()
             return
@@ -126,6 +130,7 @@ class ContinuousLog:
         try:
             events = self._append_to(tree, drafts, listed=listed)
         except DoesNotApply as error:
+            # where the tables have another tree, the store is damaged and not what was seen
             if self._projections.tree() != tree.states:
                 raise Corrupt(error.message, hint=error.hint, details=error.details) from error
             raise
@@ -153,12 +158,15 @@ class ContinuousLog:
             return self._log.append(drafts)
 
     def _current(self, *, may_be_broken: bool) -> TreeFold:
-        """The tree after the last event."""
+        """The tree after the last event. Corrupt where the log lost its end, or the tree is broken
+        and `may_be_broken` is not said: a relisting mends it.
+        """
         if self._tree is None:
             self._load()
         head = self._log.head()
         if head < self._seq:
             raise cut_error(head, self._seq)
+        # what fails below leaves no tree behind that has followed half of the events
         tree, self._tree = self._tree or TreeFold(), None
         if head > self._seq:
             for event in self._proven.folded(self._seq, head):
@@ -171,7 +179,7 @@ class ContinuousLog:
         return tree
 
     def _end(self) -> int:
-        """The last event, which no kept head and no table knows to be a later one."""
+        """The seq of the last event. Corrupt where a kept head or a table knows of a later one."""
         return check_end(self._log, self._projections, last_kept(self._log, self._heads))
 
     @without_gc()
@@ -185,9 +193,10 @@ class ContinuousLog:
         self._behind = EVENT_COST * (head - verified.begun) + CHANGE_COST * verified.folded_changes
 
     def _compare(self, tree: TreeFold, verified: VerifiedTree, head: int) -> None:
-        """Corrupt where the tables have another tree.
+        """Refuse tables that have another tree: Corrupt.
 
-        Where both have what was listed, that is equal: what is not as it was is compared.
+        Compared are the paths that changed since the listing, by the log or by the tables. At all
+        others both trees are as they were listed.
         """
         if tree.broken:
             return
@@ -221,7 +230,7 @@ class ContinuousLog:
                 self._record_listing(self._seq)
 
     def _record_listing(self, point: int) -> None:
-        """Put the tree after an event on record, of which all was compared."""
+        """Put on record what the tree was after an event, with all changes up to it compared."""
         if self._tree is None or self._tree.broken or point != self._seq:
             proven = replace(self._proven, continuous=self._is_checked())
             tree = VerifiedTree(proven, self._projections).fold(point)

@@ -12,24 +12,26 @@ from loom_audit.ports import BlobStore, EventFilter, EventLog
 
 
 class KeptContents(Struct, frozen=True):
-    """The contents of one log's files."""
+    """Tells whether the store still has the contents of one log's files."""
 
     log: EventLog
     blobs: BlobStore
 
     def check(self, states: Iterable[tuple[str, FileState]]) -> None:
-        """TooLarge when a content was recorded by hash only, Corrupt when one is gone."""
+        """Refuse states without their content: TooLarge where it was recorded by hash only, Corrupt
+        where it was stored and is gone. The states are pairs of a path, "" for none, and a state.
+        """
         if error := self._error(states):
             raise error
 
     def check_gone(self, states: Iterable[tuple[str, FileState]]) -> None:
-        """Corrupt when a content is gone that was not too large to be kept."""
+        """Corrupt where a content was stored and is gone; one recorded by hash only is accepted."""
         error = self._error(states)
         if isinstance(error, Corrupt):
             raise error
 
     def _error(self, states: Iterable[tuple[str, FileState]]) -> TooLarge | Corrupt | None:
-        """TooLarge when the smallest of what is missing was over every limit, else Corrupt."""
+        """The error for the smallest missing content: TooLarge where it was over every limit."""
         named = [(path, state) for path, state in states if state.blob]
         missing = self.blobs.missing({state.blob for _, state in named if state.blob})
         gone = [(path, state) for path, state in named if state.blob in missing]

@@ -1,20 +1,23 @@
-"""Where a log ends, compared with what is known of its end: by its tables, and by kept heads."""
+"""Where a log ends, compared with what its tables and the heads kept outside the store say of it.
+
+A log from whose end events were cut looks whole in itself: only what was kept beside it tells.
+"""
 
 from loom_audit.errors import Corrupt
 from loom_audit.ports import EventLog, Heads, Projections
 
 
 class LogEnd:
-    """The end of one log, which its tables do not know to be a later one."""
+    """Gives the end of one log, compared with its tables each time it has moved."""
 
     def __init__(self, log: EventLog, tables: Projections) -> None:
         self._log = log
         self._tables = tables
         self._compared = -1
-        """The end with which the tables were compared last."""
+        """The end at which the tables were compared last."""
 
     def head(self) -> int:
-        """The seq of the last event. Corrupt where the tables tell of a later one."""
+        """The seq of the last event. Corrupt where the tables have followed a later one."""
         head = self._log.head()
         if head != self._compared:
             head = self._compared = check_end(self._log, self._tables)
@@ -22,16 +25,15 @@ class LogEnd:
 
 
 def last_kept(log: EventLog, heads: Heads) -> int:
-    """How many events the last head that was kept of a log is over; 0 without one."""
+    """The size, in events, of the largest head that was kept of a log; 0 without a head."""
     return max((one.size for one in heads.kept() if one.log == log.id), default=0)
 
 
 def check_end(log: EventLog, tables: Projections, known: int = 0) -> int:
-    """The seq of the last event. Corrupt where the tables tell of a later one, or it was `known`.
-
-    What was known is read before this is called, and the tables before the log, which others may
-    be writing.
+    """The seq of the last event. Corrupt where the tables have followed a later one, or where the
+    log was `known` to be longer.
     """
+    # the log is read last: what other processes append meanwhile only makes it longer
     followed = tables.followed()
     head = log.head()
     if head < followed:
@@ -48,7 +50,7 @@ def check_end(log: EventLog, tables: Projections, known: int = 0) -> int:
 
 
 def cut_error(head: int, known: int) -> Corrupt:
-    """The error for a log that was known to be longer."""
+    """The error for a log that ends at `head` and was known to end later, at `known`."""
     return Corrupt(
         f"the log has {head} events, and was known to have {known}: its end is gone",
         hint="Run `loom-audit verify`. Who has put back an older copy of the store moves its file "

@@ -17,9 +17,10 @@ MAX_COUNT = 128
 
 
 class Prefetch:
-    """Opens the contents of states; quick when they are opened in the order of `states`.
+    """Opens the contents of states. It is quick where they are opened in the order of `states`.
 
-    `known` are contents that are in memory already. Of the others at most one batch is.
+    `known` are contents that the caller has in memory. Of the others at most one batch is in
+    memory at a time; larger ones are streams.
     """
 
     def __init__(
@@ -41,7 +42,10 @@ class Prefetch:
         self._read: dict[BlobId, bytes] = {}
 
     def opener(self, state: FileState | None) -> Callable[[], BinaryIO] | None:
-        """A function that opens the state's content; None for a state without content."""
+        """A function that opens the content of a state; None for a state without content.
+
+        That function raises what the blob store raises for a content that is missing or damaged.
+        """
         if state is None or state.blob is None:
             return None
         content = self._in_memory.get(state.blob)

@@ -1,4 +1,4 @@
-"""What this process knows of one workspace between its calls: all of it is lost when it ends."""
+"""What this process knows of one workspace between calls; it is lost when the process ends."""
 
 from collections.abc import Collection
 
@@ -14,19 +14,21 @@ CallKey = tuple[str, str]
 
 
 class LastSeen(Struct):
-    """What this process last saw of the workspace, kept between scans.
+    """What this process last saw of the workspace, kept from one scan to the next.
 
-    It is changed under the workspace lock, on any thread; without it only where the store may be
+    Any thread changes it under the workspace lock; without the lock only where the store may be
     read and not written.
-    `head` is the seq up to which `stamps` reflect the log's tree; -1 before the first load, and
-    again when another scope was accepted or the index could not be written. `followed` is the one
-    up to which this process wrote the index without them.
-    `scope` is the accepted one, None before it was read; `listed`: opaque entries are on record;
-    `looked` is when the whole workspace was last looked at, in ns, None when that is not known, and
-    `left_out` are the files that were out of scope then, `created` the paths that were new.
-    `commands` counts those that were run, `watch` tells what may have changed since the last look
-    with it, and `told` is what that look told. `unchecked` are the requests of the calls after
-    which only that was looked at, since the last look at everything.
+    `stamps` are the last seen ones, and reflect the log's tree up to the seq `head`: -1 before they
+    were loaded, and again when another scope was accepted or the index could not be written.
+    `followed` is the seq up to which this process wrote the index without loading stamps.
+    `scope` is the accepted one, None before it was read. `listed` says that opaque entries are on
+    record.
+    `last_look` is when the last look began, in ns since 1970, None where that is not known.
+    `left_out` are the files that were out of scope then, `created` the paths that were new then.
+    `commands` counts the commands that were run. `watch` tells what may have changed since the last
+    look, and `differing` is what that look saw, each path with its stamp. `unchecked` are the
+    requests of the calls after which only what the watch told was looked at, since the last look at
+    everything.
     """
 
     stamps: Stamps = field(default_factory=Stamps)
@@ -44,15 +46,15 @@ class LastSeen(Struct):
 
 
 class ProcessState(Struct, frozen=True):
-    """The state of this process: of one attachment, never stored, and shared by all its threads.
+    """What this process keeps for one attachment: never stored, and shared by all threads.
 
     What is kept of a call is written and dropped by the thread that carries the call out.
-    `sessions` are the states of sessions as far as the log was read: each is carried on from there,
-    so that none becomes invalid. `unfinished` are the calls whose end could not be recorded, with
-    when that was, in ns; they leave it when their end is on record. `running` are the pids there
-    were when each block began that is under way. `looked` are the open calls of clients that have
-    ended, with what a look then found, their coverage and the paths that they changed, until it is
-    told how they ended.
+    `sessions` are states of sessions, each as far as the log was read; a state never becomes
+    invalid, since it is read on from there. `unfinished` are the calls whose end could not be
+    recorded, each with when that was, in ns since 1970, until their end is on record. `running` has
+    for each block under way the pids that there were when it began. `ended_calls` are calls of
+    clients that have ended and are open on record, since it was not told yet how they ended: each
+    with its coverage and the paths that it changed, as the look at its end found them.
     """
 
     last_seen: LastSeen = field(default_factory=LastSeen)

@@ -1,4 +1,4 @@
-"""Whole stretches of a log, every leaf checked, and proven by a tree head kept elsewhere."""
+"""Stretches of a log, whole and with every leaf checked, proven by a tree head kept elsewhere."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -15,7 +15,7 @@ from loom_audit.ports import EventLog, Heads, Wanted
 
 
 class _NoHeads:
-    """Of a log of which it does not matter which heads were kept."""
+    """No heads: for a read of a log that need not be proven."""
 
     def kept(self) -> Sequence[TreeHead]:
         return ()
@@ -25,14 +25,15 @@ class _NoHeads:
 
 
 NO_HEADS = _NoHeads()
+"""For a `ProvenLog` whose reads are compared with no kept head."""
 
 
 class ProvenLog(Struct, frozen=True):
-    """One log, of which what is read is what was recorded, or Corrupt names the event.
+    """Reads one log so that what it gives is what was recorded; else Corrupt names the event.
 
-    `heads` are those that are kept of it outside the store, `end` is where it ends. One that is
-    `continuous` is of a folder, so that every change must apply to the tree before it; one that was
-    imported is not.
+    `heads` are the tree heads that are kept of the log outside the store, `end` tells where it
+    ends. In a `continuous` log, which is of a folder, every change must apply to the tree before
+    it. An imported log is not continuous.
     """
 
     log: EventLog
@@ -41,23 +42,26 @@ class ProvenLog(Struct, frozen=True):
     continuous: bool = True
 
     def head(self) -> int:
-        """The seq of the last event. Corrupt where the tables tell of a later one."""
+        """The seq of the last event. Corrupt where the tables have followed a later one."""
         return self.end.head()
 
     def check_end(self) -> None:
-        """Corrupt also where the log is shorter than a head that was kept of it."""
+        """Refuse a log that is shorter than a head that was kept of it, or than its tables have
+        followed: Corrupt.
+        """
         kept = last_kept(self.log, self.heads)  # before the log, which others may be writing
         head = self.head()
         if head < kept:
             raise cut_error(head, kept)
 
     def events(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
-        """The wanted events with `after < seq <= until`, in order of seq."""
+        """The wanted events with `after < seq <= until`, in order of seq. Corrupt."""
         if until <= after:
             return
         self._prove(after, until)
         for event in self.log.stretch(after, until, wanted):
             fact = event.fact
+            # the changes of such an event are those of its intention, which must be checked too
             if isinstance(fact, FilesChanged) and fact.intention and fact.intention <= after:
                 self.event(fact.intention)
             yield event
@@ -69,20 +73,20 @@ class ProvenLog(Struct, frozen=True):
         raise Corrupt(f"Event {seq} is missing from the log", details={"seq": seq})
 
     def changes(self, after: int, until: int) -> Iterator[tuple[Event, FilesChanged]]:
-        """The events that say how files changed, with what they say."""
+        """The events of a stretch that say how files changed, each with its fact. Corrupt."""
         for event in self.events(after, until, changes_files):
             if isinstance(event.fact, FilesChanged):
                 yield event, event.fact
 
     def folded(self, after: int, until: int) -> Iterator[Event]:
-        """The events that trees are folded from."""
+        """The events of a stretch from which trees are folded. Corrupt."""
         return self.events(after, until, changes_trees)
 
     def around(self, at: datetime) -> tuple[int, int]:
-        """The seq before the first event later than `at`, and the last event not later than it.
-
-        0 when there is none. The two differ where clocks went back.
+        """The seq before the first event that is later than `at`, and the seq of the last event
+        that is not later; 0 for none. They differ where clocks went back. Corrupt.
         """
+        # the rows only suggest where to begin; where they are wrong, it is the log's start
         start, head = self.log.listed_before(at), self.head()
         if not 0 < start <= head or self.event(start).at > at:
             start = 0
@@ -101,9 +105,10 @@ class ProvenLog(Struct, frozen=True):
         return (not_later if first_later > head else first_later - 1), not_later
 
     def _prove(self, after: int, until: int) -> None:
-        """Corrupt unless the events are those that the heads were taken of, as far as these go.
+        """Refuse events that are not those of the kept heads, as far as the heads go: Corrupt.
 
-        One head is enough: the first that is over all of them, or else the last.
+        One head is enough, the first that is over the whole stretch, else the last: it holds all
+        events before it.
         """
         size = self.head()
         own = (one for one in self.heads.kept() if one.log == self.log.id)

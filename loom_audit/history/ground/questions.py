@@ -1,6 +1,6 @@
-"""Questions about calls: asked, answered, waited for, in one log.
+"""Questions whether calls may run: which are open, and how they are answered, in one log.
 
-Question and answer are events of the call. Whoever has the store can answer; of several
+A question and its answer are events of the call. Whoever has the store can answer. Of several
 answers to one question the first on record counts.
 """
 
@@ -21,12 +21,13 @@ from loom_audit.ports import EventFilter, EventLog
 
 Answer = Literal["allowed", "denied"]
 _FOLLOW_UP_SECONDS = 2.0
+"""For how long `Questions.outcome` waits for what follows an answer."""
 
 _MAX_GAP = 50
-"""Calls with fewer events between them are looked up together."""
+"""The answers about calls with fewer events between them are read in one go."""
 
 _OPEN_CALL_EVENTS = 1_000
-"""So many events behind the request of an open call are looked at."""
+"""The answer about an open call is looked for in so many events after its request."""
 
 _KINDS = (ApprovalRequested.kind, CallDecided.kind)
 
@@ -34,8 +35,8 @@ _KINDS = (ApprovalRequested.kind, CallDecided.kind)
 class ApprovalRequest(Struct, frozen=True):
     """A question on record that waits for an answer.
 
-    `seq` is the seq of the question, `requested` that of the call's request. `alive` is False
-    when the process that asked has ended: the call can then no longer run.
+    `seq` is that of the question, `requested` that of the call's request. `alive` is False when the
+    process that asked has ended: then the call can no longer run.
     """
 
     seq: int
@@ -49,18 +50,22 @@ class ApprovalRequest(Struct, frozen=True):
 
     @property
     def call_id(self) -> str:
+        """The id of the call, which its session has once."""
         return self.fact.call_id
 
     @property
     def tool(self) -> str:
+        """The name of the tool that would run."""
         return self.fact.tool
 
     @property
     def arguments(self) -> Any:
+        """The arguments with which the tool would run."""
         return self.fact.arguments
 
     @property
     def reason(self) -> str:
+        """Why it is asked, for people."""
         return self.fact.reason
 
     @property
@@ -70,18 +75,19 @@ class ApprovalRequest(Struct, frozen=True):
 
 
 class ApprovalState(Struct, frozen=True):
-    """The newest question about a call and the answer to it, or None for each."""
+    """The newest question about a call and the first answer to it; None where there is none."""
 
     question: Event | None = None
     answer: Event | None = None
 
     @property
     def is_waiting(self) -> bool:
+        """Whether there is a question without an answer."""
         return self.question is not None and self.answer is None
 
 
 def approval_state(log: EventLog, session: str, call_id: str, *, after: int) -> ApprovalState:
-    """The approval state of a call, from its events after the seq `after`."""
+    """The newest question about a call and its answer, among the events after the seq `after`."""
     question: Event | None = None
     answer: Event | None = None
     wanted = EventFilter(after=after, kinds=_KINDS, call_id=call_id)
@@ -96,9 +102,10 @@ def approval_state(log: EventLog, session: str, call_id: str, *, after: int) -> 
 
 
 class NewestAnswer:
-    """The seq of the newest answer to any question in a log, as of the last `read`; 0 for none.
+    """Follows the answers in a log, so that many who wait for one read the log once.
 
-    Each reading reads what was appended since the one before.
+    `newest` is the seq of the newest answer to any question after the seq `after`, as of the last
+    `read`; 0 for none.
     """
 
     def __init__(self, log: EventLog, *, after: int) -> None:
@@ -107,6 +114,7 @@ class NewestAnswer:
         self._seen = after
 
     def read(self) -> int:
+        """Read what was appended since the last reading; the newest answer's seq, 0 for none."""
         head = self._log.head()
         if head > self._seen:
             kinds = (CallDecided.kind,)
@@ -122,7 +130,7 @@ def is_waiting(log: EventLog, call: Call) -> bool:
 
 
 def last_decisions(log: EventLog, calls: Sequence[Call]) -> Mapping[int, CallDecided]:
-    """By its request, the last answer about each of these calls that has one."""
+    """The last answer about each of these calls, by the call's request; none without an answer."""
     requests = {(call.session, call.call_id): call.requested for call in calls}
     found: dict[int, CallDecided] = {}
     for after, before in _spans(calls):
@@ -135,7 +143,7 @@ def last_decisions(log: EventLog, calls: Sequence[Call]) -> Mapping[int, CallDec
 
 
 def _spans(calls: Sequence[Call]) -> Sequence[tuple[int, int]]:
-    """Between which events these calls ran, one span for those that nearly follow each other."""
+    """Between which events these calls ran: one span for calls that nearly follow each other."""
     spans: list[tuple[int, int]] = []
     for call in sorted(calls, key=lambda call: call.requested):
         end = call.seq or call.requested + _OPEN_CALL_EVENTS
@@ -149,8 +157,11 @@ def _spans(calls: Sequence[Call]) -> Sequence[tuple[int, int]]:
 def find_lasting_answer(
     log: EventLog, session: str, tool: str, rule: str, reason: str
 ) -> tuple[int, CallDecided] | None:
-    """The newest answer for the whole session to a question of the same rule or reason, and its
-    seq; None where there is none."""
+    """The newest answer for the whole session to such a question about this tool, with its seq.
+
+    A question is such a one when it has the same rule, or, without a rule, the same reason. None
+    where there is no answer.
+    """
     asked: dict[str, bool] = {}
     found: tuple[int, CallDecided] | None = None
     for event in log.read(EventFilter(kinds=_KINDS, session=session)):
@@ -165,7 +176,7 @@ def find_lasting_answer(
 
 
 class Questions:
-    """The questions of one workspace; who answers is the `actor`, unless another is named."""
+    """The questions in one workspace's log. The `actor` answers, unless another one is named."""
 
     def __init__(self, attachment: Attachment, actor: str = "") -> None:
         self.attachment = attachment
@@ -181,7 +192,7 @@ class Questions:
         ]
 
     def about(self, call: Call) -> ApprovalRequest | None:
-        """The question about a call that waits for an answer, or None."""
+        """The question about a call, where it waits for an answer; else None."""
         found = approval_state(self.log, call.session, call.call_id, after=call.requested)
         question = found.question
         if question is None or found.answer or not isinstance(question.fact, ApprovalRequested):
@@ -239,11 +250,12 @@ class Questions:
         arguments: Any = None,
         lasting: bool = False,
     ) -> Event:
-        """Answer a question; who answered is the actor, and beside it a label that proves nothing.
+        """Put an answer to a question on record, as the actor's; the event of the answer.
 
-        `arguments` replace the caller's. A `lasting` answer holds for the whole session and cannot
-        replace arguments (InvalidArguments). Conflict when the question was answered already (the
-        error says by whom and how), was asked again since, or its call has ended.
+        `label` is a name that people give beside the actor; it proves nothing. `arguments` replace
+        the caller's. A `lasting` answer holds for the whole session and cannot replace arguments:
+        InvalidArguments. Conflict when the question was answered already (the error says by whom
+        and how), when it was asked again since, or when its call has ended.
         """
         if lasting and arguments is not None:
             raise InvalidArguments(
@@ -268,6 +280,7 @@ class Questions:
         draft = self._draft(request, fact, actor)
         [event] = self.log.append([draft])
         if event.occurred_at != draft.occurred_at or event.fact != fact:
+            # the log kept an answer of another process, which has the same id
             raise _already_answered(event)
         ended = self.attachment.stored.reading.call(request.session, request.call_id).seq
         if ended is not None and ended < event.seq:
@@ -275,9 +288,9 @@ class Questions:
         return event
 
     def outcome(self, request: ApprovalRequest, answered: Event) -> ApprovalRequest | Call:
-        """What follows an answer within two seconds: the next question about the call, or the call.
+        """What follows an answer: the next question about the call, or else the call as it is then.
 
-        A call that is returned open still runs or has not begun yet.
+        It waits for at most two seconds. A call that is returned open still runs, or has not begun.
         """
         until = monotonic() + _FOLLOW_UP_SECONDS
         while True:
@@ -290,23 +303,20 @@ class Questions:
             sleep(0.05)
 
     def record(self, request: ApprovalRequest, fact: CallDecided) -> CallDecided:
-        """Put the answer on record and return the one that counts, which may be an earlier one."""
+        """Put an answer on record; the answer that counts, which may be an earlier one."""
         [event] = self.log.append([self._draft(request, fact, fact.by)])
         return event.fact if isinstance(event.fact, CallDecided) else fact
 
     def answer_to(self, request: ApprovalRequest, *, after: int) -> CallDecided | None:
-        """The answer that is on record after the seq `after`, or None."""
+        """The answer to a question, if it is on record after the seq `after`; else None."""
         found = approval_state(self.log, request.session, request.call_id, after=after).answer
         return found.fact if found is not None and isinstance(found.fact, CallDecided) else None
 
     def _draft(self, request: ApprovalRequest, fact: CallDecided, actor: str) -> Draft:
-        """The answer as a draft.
-
-        All answers to a question have one id, so the log keeps the first.
-        """
+        """The answer as a draft. All answers to a question have one id: the log keeps the first."""
         number = str(request.fact.number)
-        parts = (self.log.id, request.session, request.call_id, number)
-        key = sha256("\0".join(("approval", *parts)).encode("utf-8", "surrogatepass")).hexdigest()
+        names = (self.log.id, request.session, request.call_id, number)
+        key = sha256("\0".join(("approval", *names)).encode("utf-8", "surrogatepass")).hexdigest()
         return Draft(
             fact,
             request.session,

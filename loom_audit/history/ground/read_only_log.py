@@ -9,7 +9,7 @@ from loom_audit.ports import EventLog
 
 
 def read_only(log: EventLog, refusal: AuditError) -> EventLog:
-    """The log, of which an append raises this."""
+    """The same log for reading; each append to it raises `refusal`."""
     return cast("EventLog", _ReadOnlyLog(log, refusal))
 
 

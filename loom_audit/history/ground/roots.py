@@ -1,4 +1,4 @@
-"""Where a workspace is and what is recorded of it, as its log says."""
+"""Which folder a log is of, and which scope was accepted for it, as the log says."""
 
 from loom_audit.errors import Corrupt
 from loom_audit.model.events import ScopeAccepted, WorkspaceAttached
@@ -7,16 +7,18 @@ from loom_audit.model.text.summaries import plain_text
 from loom_audit.ports import EventFilter, EventLog, Projections
 
 _ATTACHING = (ScopeAccepted.kind, WorkspaceAttached.kind)
-"""The kinds by which these events are found, as the index of them has them."""
+"""The kinds of the events that say it. SQLite's index of them is used only where both are named."""
 
 
 def is_attached_to(log: EventLog, root: str) -> bool:
-    """Whether a log says that it is of this folder now. Corrupt where it cannot be read."""
+    """Whether a log says that it is of this folder now. Corrupt where the log cannot be read."""
     return root == root_of(log)
 
 
 def root_of(log: EventLog) -> str | None:
-    """The folder that a log was last attached or moved to; None where it names none. Corrupt."""
+    """The folder that a log was last attached or moved to, None where it names none. Corrupt where
+    the log cannot be read.
+    """
     for event in log.read(EventFilter(kinds=_ATTACHING, newest_first=True)):
         if isinstance(event.fact, WorkspaceAttached):
             return event.fact.root
@@ -24,9 +26,9 @@ def root_of(log: EventLog) -> str | None:
 
 
 def accepted_scope(log: EventLog, projections: Projections, known: Scope | None) -> Scope:
-    """What is recorded of a workspace, as the tables say; unless `known`, the log is asked too.
+    """The scope that was accepted last, as the tables say.
 
-    Corrupt where that says otherwise.
+    One that is not the `known` one is compared with the log: Corrupt where the log says otherwise.
     """
     listed = projections.scope()
     if listed == known:
@@ -54,7 +56,7 @@ def _recorded_scope(log: EventLog) -> Scope:
 
 
 def not_named(log: str, root: str) -> Corrupt:
-    """The error about a workspace that the store's table does not name, or names otherwise."""
+    """The error for a log whose folder the store's table of workspaces does not name so."""
     return Corrupt(
         f"the table of workspaces does not say what log {log} says, which is of {root}",
         hint="Somebody altered the store. `loom-audit db rebuild` makes the table anew from the"

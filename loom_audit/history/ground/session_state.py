@@ -1,4 +1,4 @@
-"""What the log says of a session: by which process it lives, what contains it, whether it is held.
+"""What the log says of a session: its client's lease, the session that contains it, its hold.
 
 There is no table for it: it is read from the session's own events.
 """
@@ -16,11 +16,11 @@ _KINDS = (SessionStarted.kind, SessionHeld.kind, SessionReleased.kind)
 
 
 class SessionState(Struct, frozen=True):
-    """The state of a session after event `checked`.
+    """The state of a session after the event `checked`.
 
-    `lease` is the one that a foreign session was given last; None for a session of ours. `parent`
-    is the session that contains it, "" for none. `hold` is the event by which it is held itself;
-    `released` is true when it was held before and is not any more.
+    `lease` is the one that a foreign session was given last, None for a session of ours. `parent`
+    is the session that contains it, "" for none. `hold` is the event by which the session itself is
+    held, None when it is not; `released` says that it was held earlier.
     """
 
     checked: int = 0
@@ -33,7 +33,7 @@ class SessionState(Struct, frozen=True):
 def session_state(
     log: EventLog, session: str, known: SessionState = SessionState()
 ) -> SessionState:
-    """The state of a session now. From a known one it costs one look at what came since."""
+    """The state of a session now; from a `known` one on only what came since is read. Corrupt."""
     head, told = log.newest(_KINDS, known.checked) if known.checked else (log.head(), 1)
     found = replace(known, checked=head)
     if not session or not told:
@@ -51,8 +51,8 @@ def session_state(
 
 
 def hold_of(state_of: Callable[[str], SessionState], session: str) -> SessionHold | None:
-    """By what a session is held, itself or with one that contains it; None when it is not."""
-    seen: set[str] = set()
+    """The hold on a session: its own, else that of a session that contains it; None without one."""
+    seen: set[str] = set()  # parents are as they were told, and may form a circle
     while session and session not in seen:
         seen.add(session)
         found = state_of(session)

@@ -1,4 +1,4 @@
-"""The tree at any point, folded from the log; a listing kept beside it only where it is proven."""
+"""The tree at any point, folded from the log; a kept listing is used where the log proves it."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -11,19 +11,22 @@ from loom_audit.model.stored.listing import listing_hash
 from loom_audit.ports import EventFilter, Projections
 
 Folded = Callable[[int, int], Iterable[Event]]
+"""Gives the events with `after < seq <= until` from which trees are folded."""
 
 
 class VerifiedTree:
-    """Folds what says how trees change, from the last listing whose hash is in the log, or from the
-    start; each change must apply to the tree before it.
+    """Folds trees from the last listing whose hash is in the log, or from the log's start.
 
-    The tree that was asked for last is kept, so that the next one need not begin so far back.
+    Each change must apply to the tree before it. The tree that was asked for last is kept, so that
+    the next fold need not begin so far back.
     """
 
     def __init__(
         self, proven: ProvenLog, suggested: Projections, folded: Folded | None = None
     ) -> None:
-        """`folded` gives the events of a stretch that trees are folded from, by default read."""
+        """`suggested` has the listings. `folded` gives the events of a stretch from which trees are
+        folded; by default they are read from the log.
+        """
         self._proven = proven
         self._suggested = suggested
         self._folded = folded or proven.folded
@@ -31,27 +34,32 @@ class VerifiedTree:
         self.begun = 0
         """The point of the listing that the last fold began from; 0 where it began at the start."""
         self.listed: Mapping[str, FileState] = {}
-        """What was listed there."""
+        """The tree as it was listed there."""
         self.folded_changes = 0
-        """How many changes it followed since."""
+        """How many changes were folded since that listing."""
         self._broken = 0
         """The event that broke the tree that is kept, if one did."""
 
     def at(self, at: int | None = None) -> Mapping[str, FileState]:
-        """The tree after event `at`, by default the head's. NotFound past the end; Corrupt."""
+        """The tree after event `at`, by default after the last. NotFound past the end; Corrupt."""
         return self.fold(at).states
 
     def untracked(self, at: int | None = None) -> frozenset[str]:
-        """The paths that had left that tree."""
+        """The paths that had left that tree. NotFound, Corrupt."""
         return frozenset(self.fold(at).untracked)
 
     def fold(self, at: int | None = None, *, may_be_broken: bool = False) -> TreeFold:
-        """The same as a fold, which is nobody else's where nothing more is asked here."""
+        """As `at`, as the fold itself, which the next question asked here may change.
+
+        NotFound past the end. Corrupt where a listing is not the one that its event says, and where
+        a change does not apply, unless the tree `may_be_broken`.
+        """
         head = self._proven.head()
         until = head if at is None else at
         if not 0 <= until <= head:
             raise NotFound(f"There is no event {until}: the log ends at {head}")
         start, tree, broken = self._nearest(until)
+        # what fails below leaves no tree behind that has followed half of the events
         self._last, self._broken = (0, TreeFold()), 0
         if start < until:
             for event in self._folded(start, until):
@@ -64,7 +72,11 @@ class VerifiedTree:
         return tree
 
     def _nearest(self, until: int) -> tuple[int, TreeFold, int]:
-        """A point up to `until` and its tree: the one asked for last, or one that is listed."""
+        """The nearest point up to `until` whose tree is at hand, with that tree.
+
+        It is the tree that was asked for last, or one that was listed. The third value is the event
+        that broke it, 0 for none.
+        """
         known, tree = self._last
         broken = self._broken
         if known > until:
@@ -80,9 +92,10 @@ class VerifiedTree:
         return known, tree, broken
 
     def _listed_in_log(self, point: int, later: int) -> tuple[int, TreeListed] | None:
-        """The event up to `later` that says what the tree was after this one, if there is one.
+        """The event up to `later` that says what the tree was after event `point`, with its seq.
 
-        None where it does not say that all changes up to it were compared with the tree.
+        None where there is none, or where it does not say that every change up to the point was
+        compared with the tree before it.
         """
         soon = EventFilter(after=point, before=later + 1, kinds=(TreeListed.kind,), limit=1)
         for event in self._proven.log.read(soon):
@@ -105,7 +118,7 @@ class VerifiedTree:
 
 
 def impossible_error(seq: int, violation: Violation) -> Corrupt:
-    """The error for every tree after an event that does not apply to the one before."""
+    """The error for any tree after an event `seq` that does not apply to the tree before it."""
     return Corrupt(
         f"Event {seq} says of {violation.path} what cannot be: {violation.why}; what the tree is "
         "after it is not known",
