@@ -1,4 +1,7 @@
-"""Which opaque entries the folders in scope were, by the log: these have arrived."""
+"""Which opaque entries the folders in scope were before: such a folder has arrived by a move.
+
+Nobody knows from the log what was in an opaque entry, so no plan deletes what arrived with it.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Set
 
@@ -16,14 +19,17 @@ from loom_audit.model.files import (
 from loom_audit.ports import EventFilter
 
 Facts = Callable[[Set[int]], Mapping[int, FilesChanged]]
-"""What these events say of how files changed."""
+"""Gives the facts of these events, by their seqs; an event that changed no file is left out."""
 
 _PATHS_PER_QUERY = 500
-"""So many paths are asked for in one query."""
+"""Most paths that one query of the tables names."""
 
 
 class Arrivals:
-    """Tells by the log which opaque entries folders in scope were."""
+    """Tells by the log which opaque entries folders in scope were; each event is read once.
+
+    `facts` reads the events, by default from the log.
+    """
 
     def __init__(self, attachment: Attachment, facts: Facts | None = None) -> None:
         self._attachment = attachment
@@ -32,14 +38,16 @@ class Arrivals:
         self._makings: dict[str, list[tuple[int, bool]]] = {}
 
     def identities(self, folders: Mapping[str, int]) -> dict[str, set[str]]:
-        """By path the identities that it may have; mostly there are none.
+        """The identities that each folder had as an opaque entry, by path; most folders have none.
 
-        `folders` are paths, each with the event before which it was there. Of empty folders that an
-        event moved the log does not say which is which: there are several identities then.
+        `folders` are paths, each with the event before which the folder was there. A folder may
+        have several identities: of empty folders that one event moved, the log does not say which
+        of them is which.
         """
         found: dict[str, set[str]] = {}
         waiting = {(path, before): {path} for path, before in folders.items()}
         seen: set[tuple[str, int, str]] = set()
+        # each round follows the moves one event back, for all folders at once
         while waiting:
             self._look_up({place for place, _ in waiting})
             further: dict[tuple[str, int], set[str]] = {}
@@ -58,7 +66,7 @@ class Arrivals:
         return found
 
     def _look_up(self, paths: Set[str]) -> None:
-        """Find the events that put folders at these paths, without those of the baseline."""
+        """Find by the tables the events that put folders at these paths."""
         left = sorted(paths - self._makings.keys())
         self._makings.update((path, []) for path in left)
         for n in range(0, len(left), _PATHS_PER_QUERY):
@@ -68,7 +76,7 @@ class Arrivals:
                     self._makings[one.change.path].append((one.seq, known))
 
     def _made(self, path: str, before: int) -> "_Event | None":
-        """The last event before this one that put a folder there; None where it is the baseline."""
+        """The last event before `before` that put a folder at a path; None for the baseline."""
         made = [(seq, known) for seq, known in self._makings[path] if seq < before]
         return self._event(made[-1][0]) if made and not made[-1][1] else None
 
@@ -88,7 +96,7 @@ class Arrivals:
 
 
 class _Event:
-    """From where an event moved folders."""
+    """The places from which one event moved folders."""
 
     def __init__(self, seq: int, fact: FilesChanged) -> None:
         self.seq = seq
@@ -100,9 +108,10 @@ class _Event:
             self._sources.setdefault(move.target, set()).add(move.source)
 
     def origins(self, folder: str) -> Iterator[tuple[str, FileState]]:
-        """What the folder at a path may have been before, each with its state then.
+        """The paths at which the folder may have been before the event, each with its state then.
 
-        Where no move says it, it is one of those that are gone with just as much in them.
+        Where no move on record names the folder, it may be any folder that is gone and had the same
+        paths in it.
         """
         sources = self._sources.get(folder)
         if sources is None and self._gone:
@@ -116,7 +125,10 @@ class _Event:
 
 
 def arrived_among(attachment: Attachment, tree: Tree) -> dict[str, str]:
-    """The outermost folders of a tree on disk that arrived, each with which it is."""
+    """The outermost folders of a tree that arrived and are still on disk, each with its identity.
+
+    There are none on a system that cannot rename a folder back onto an absent name.
+    """
     if not attachment.on_disk.workspace.renames_folders():
         return {}
     after = attachment.stored.log.head() + 1

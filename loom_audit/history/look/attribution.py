@@ -1,4 +1,8 @@
-"""Which open calls may have made the changes that a look at the workspace finds."""
+"""Which calls may have made the changes that a look at the workspace finds, and the facts of it.
+
+A look says what changed, not who changed it. So each call that was open then, and may have been
+acting, is a candidate; a change with several is shared, and one with none is from outside.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -28,11 +32,14 @@ from loom_audit.model.text.display import visible_path
 from loom_audit.ports import EventFilter
 
 _NAMED = 5
+"""Most paths that a reason of less coverage names."""
+
 CLIENT_HOOKS = "shared: client hooks"
+"""Why a call that had declared its paths has less coverage: one of them changed after its end."""
 
 
 def request_event(stored: StoredLog, call: Call) -> tuple[Event, CallRequested]:
-    """The event of a call's request, and its fact. Corrupt when there is another fact."""
+    """The event of a call's request, and its fact. Corrupt where the event has another fact."""
     wanted = EventFilter.only(call.requested)
     for event in stored.log.read(wanted):
         if isinstance(event.fact, CallRequested):
@@ -43,10 +50,10 @@ def request_event(stored: StoredLog, call: Call) -> tuple[Event, CallRequested]:
 
 
 def changes_by_itself(stored: StoredLog, call: Call) -> bool:
-    """Whether a call changes files that only a look at the workspace finds.
+    """Whether a call changes files by itself, so that only a look at the workspace finds them.
 
-    One of effect write does not when it is ours: it is recorded step by step, and its request
-    names no source.
+    A call of effect `write` of ours does not: each step of it is recorded, and its request names no
+    source. A client's call of effect `write` does, and every call of effect `execute`. Corrupt.
     """
     if call.effect == "write":
         return bool(request_event(stored, call)[0].source)
@@ -54,7 +61,7 @@ def changes_by_itself(stored: StoredLog, call: Call) -> bool:
 
 
 def contains_calls(stored: StoredLog, call: Call) -> bool:
-    """Whether a call was ever requested within this one."""
+    """Whether any call was requested within this one. Corrupt."""
     later = EventFilter(after=call.requested, kinds=(CallRequested.kind,))
     return any(
         isinstance(event.fact, CallRequested) and event.fact.within == call.requested
@@ -68,10 +75,10 @@ def candidates(
     *,
     besides: tuple[str, str] | None = None,
 ) -> list[Candidate]:
-    """The open calls that may have changed files until now, besides one (session, id).
+    """The open calls that may have changed files until now, but for one, `besides` (session, id).
 
-    Also those whose process has ended, until recovery closes them. A call that waits for an
-    answer has not begun to act.
+    A call whose process has ended is among them until recovery closes it. A call that waits for an
+    answer is not: it has not begun to act. Corrupt.
     """
     return innermost(attachment.stored, acting_calls(attachment, open_calls, besides=besides))
 
@@ -85,10 +92,11 @@ def candidates_with(
     foreign: bool,
     told: Mapping[int, Told] = MappingProxyType({}),
 ) -> list[Candidate]:
-    """The candidates for what is found at the end of a call, among those that are open.
+    """The candidates for what is found at the end of the call `own`: it, and the open calls.
 
-    It is not among them itself when it contains one that goes on; `foreign` is whether another
-    program reports it. Its `request` is read where it is not given.
+    It is not among them when it contains a call that goes on. `foreign` says that another program
+    reports it. Its `request` is read where it is not given. `told` is what clients told of the ends
+    of calls, by their requests. Corrupt.
     """
     others = [call for call in open_calls if call.requested != own.requested]
     calls = [own, *_acting(attachment, others)]
@@ -99,7 +107,11 @@ def candidates_with(
 
 
 def ended_unseen(stored: StoredLog, one: Candidate) -> Candidate | None:
-    """A candidate that has ended since, None when a look at its end found what it did."""
+    """A candidate that ended during another call, as one that has ended.
+
+    None where the look at its own end found what it did; where nobody looked then, its coverage is
+    `none`, and it stays a candidate. NotFound, Corrupt.
+    """
     call = stored.reading.call_at(one.requested)
     return replace(one, ended=True) if call.coverage.level == "none" else None
 
@@ -110,12 +122,13 @@ def acting_calls(
     *,
     besides: tuple[str, str] | None = None,
 ) -> list[Call]:
-    """The open calls that may be changing files by themselves, besides one (session, id)."""
+    """The open calls that may be changing files by themselves, but for one (session, id)."""
     calls = attachment.stored.tables.open_calls() if open_calls is None else open_calls
     return _acting(attachment, [c for c in calls if (c.session, c.call_id) != besides])
 
 
 def _acting(attachment: Attachment, calls: Iterable[Call]) -> list[Call]:
+    # of a client's call that has ended, a look has found what it did, though it is open on record
     return [
         call
         for call in calls
@@ -133,12 +146,13 @@ def innermost(
     told: Mapping[int, Told] = MappingProxyType({}),
     known: Mapping[int, Event] = MappingProxyType({}),
 ) -> list[Candidate]:
-    """These calls as candidates, without those that contain another of them at any depth.
+    """These calls as candidates, without each call that contains another of them, at any depth.
 
-    What changes between the calls that one contains is its own, and what changes during them is
-    not. A call between two of them may have ended. The one that is `ours` is known not to say
-    which paths it changes: only other programs do. `told` is what was told of their ends,
-    `known` are those of their requests that need not be read.
+    A call that contains others made what changes between them, and not what changes during them.
+    A call that lies between two of these may have ended, so each one above is followed. The call
+    that is `ours` is known not to say which paths it changes: only those of other programs do.
+    `told` is what clients told of the ends of calls, by their requests; `known` are requests that
+    were read already. NotFound, Corrupt.
     """
     containing: set[int] = set()
     for call in calls:
@@ -161,7 +175,7 @@ def innermost(
 def _candidate(event: Event, call: Call, *, says: bool, told: Told) -> Candidate:
     request = event.fact
     assert isinstance(request, CallRequested)
-    # where nobody looked when it began, that is known only from what was told
+    # where nobody looked when a call began, the time of its event says only when it was told
     begun = in_ns(event.at)
     if event.source == CLIENT_UNSEEN:
         begun = in_ns(event.occurred_at) or told.begun
@@ -179,7 +193,7 @@ def _candidate(event: Event, call: Call, *, says: bool, told: Told) -> Candidate
 
 
 def in_ns(at: datetime | None) -> int | None:
-    """A time as files have it, in ns since 1970."""
+    """A time in ns since 1970, as files have theirs; None for no time."""
     if at is None:
         return None
     passed = at - datetime(1970, 1, 1, tzinfo=UTC)
@@ -187,7 +201,7 @@ def in_ns(at: datetime | None) -> int | None:
 
 
 def is_shared(causes: Sequence[int | str]) -> bool:
-    """Whether by its causes another call than the one it is listed under may have made a change."""
+    """Whether the causes of a change name another call than the one under which it is listed."""
     listed = [cause for cause in causes if cause != UNKNOWN]
     return len(listed) > 1 or (bool(listed) and UNKNOWN not in causes)
 
@@ -198,7 +212,10 @@ def changes_fact(
     moves: Iterable[Move] = (),
     arrived: Iterable[str] = (),
 ) -> FilesChanged:
-    """Changes that a look found, as those of who may have made them."""
+    """Changes that a look found, as a fact that names the calls that may have made them.
+
+    Of `moves` and `arrived` those are taken that these changes are about.
+    """
     listed = tuple(changes)
     return FilesChanged(
         listed,
@@ -216,7 +233,7 @@ def outside_draft(
     arrived: Iterable[str] = (),
     survivors: Iterable[Candidate] = (),
 ) -> Draft:
-    """Changes from outside, as a draft; or by what calls that have ended left running."""
+    """Changes from outside as a draft; `survivors` may have made them and are named as causes."""
     doers = Doers(tuple(survivors), outside=True)
     return Draft(changes_fact(doers, changes, moves, arrived), "", OUTSIDE)
 
@@ -229,11 +246,11 @@ def _arrived_among(changes: Iterable[FileChange], arrived: Iterable[str]) -> tup
 def attributed(
     attachment: Attachment, batch: Batch, among: Sequence[Candidate], look: Look | None = None
 ) -> Iterator[tuple[Doers, list[Draft]]]:
-    """What a look found, by who may have made it: of the candidates, or else from outside.
+    """What a look found, by the calls that may have made it, each with the drafts that record it.
 
-    Each with its drafts: the changes, and with how much less coverage a call ends by them, where
-    they were made later at a path that it had declared, or where the look after it missed them.
-    The look is one between calls, unless another is given.
+    The first draft has the changes. A second one lowers the coverage of calls that have ended:
+    where a path that such a call had declared changed after its end, or where the look after a call
+    missed a change. The look is one between calls, unless another is given.
     """
     look = look or look_between(attachment, among)
     if batch.missed:
@@ -243,6 +260,7 @@ def attributed(
         if not doers.outside:
             yield doers, [Draft(fact, doers.among[0].session, doers.among[0].actor)]
             continue
+        # a change from outside is in no call's record, so an ended call's coverage tells of it
         drafts = [Draft(fact, "", OUTSIDE)]
         ended = () if doers.unknown else doers.among
         declared = tuple(one.number for one in ended if one.paths is not None and one.number)
@@ -262,7 +280,10 @@ def attributed_drafts(
 
 
 def unchecked(attachment: Attachment) -> tuple[Candidate, ...]:
-    """The calls after which not everything was looked at, since the last look at everything."""
+    """The calls since the last look at everything: after each, only what the watch told was read.
+
+    Each may have made a change that the kernel did not tell of. NotFound, Corrupt.
+    """
     calls = (
         attachment.stored.reading.call_at(n) for n in sorted(attachment.process.last_seen.unchecked)
     )
@@ -281,12 +302,13 @@ def unchecked(attachment: Attachment) -> tuple[Candidate, ...]:
 
 
 def lowered_draft(calls: Iterable[Candidate], why: str) -> Draft:
-    """Less coverage for ended calls, as a draft."""
+    """A draft that lowers the coverage of ended calls to `partial`, for this reason."""
     numbers = tuple(one.number for one in calls if one.number is not None)
     return Draft(CoverageLowered(numbers, Coverage("partial", (why,))), "", OUTSIDE)
 
 
 def _late_changes(changes: Sequence[FileChange]) -> str:
+    """The reason that names changes which the look after a call missed."""
     shown = ", ".join(visible_path(one.path) for one in changes[:_NAMED])
     more = len(changes) - _NAMED
     return f"found later: {shown}" + (f" and {more} more" if more > 0 else "")

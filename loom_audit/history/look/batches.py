@@ -1,4 +1,9 @@
-"""What a look finds, batch by batch, and the ends of moves that wait for their other end."""
+"""What a look finds, batch by batch, and the ends of moves that wait for their other end.
+
+A look at a large workspace would not fit in memory, nor its commit on a full disk; so it goes on
+record in batches. A move must have both its ends in one batch, or it would be a deletion and a
+creation: of what is gone, the deletion waits until it is seen where the file is now.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -20,14 +25,15 @@ _WITHOUT_CONTENT = ("directory", "opaque")
 
 
 class WholeLook(Struct):
-    """What holds of a look as a whole; complete with its last batch.
+    """What a look found out besides its changes; it is complete with the last batch.
 
-    `left_out` counts the files that are out of scope, and `lost` says which of them are gone.
-    `too_large` are recorded by hash. `tracked_again` are changed paths that were untracked until
-    now, so that it is not known when and by whom they were changed. `unrecorded` are opaque entries
-    that came or went and what was untracked and is gone. `written` are paths that changed in a
-    moved folder of which at most one of both places is recorded. `apart` are the paths to which a
-    file was moved that left its old path in another batch.
+    `untracked` could not be read. `left_out` counts the files that are out of scope, and `lost`
+    says in words which of them are gone. `too_large` are files recorded by hash only.
+    `tracked_again` are changed paths that were untracked until now: nobody knows when and by whom
+    they were changed. `unrecorded` are opaque entries that came or went, and untracked paths that
+    are gone. `written` are paths that changed in a moved folder whose inside is recorded at one of
+    its places at most. `apart` are the new paths of moved files that left their old path in another
+    batch.
     """
 
     untracked: list[Untracked] = field(default_factory=list)
@@ -41,7 +47,9 @@ class WholeLook(Struct):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why coverage is less than full; at most ten reasons, and how many more there are."""
+        """Why the coverage of a look is less than full, for people: at most ten reasons, and how
+        many more there are. () where it is full.
+        """
         texts = [f"too large, recorded by hash: {path}" for path in self.too_large]
         texts += [f"{u.reason}: {u.path}" for u in self.untracked]
         texts += [f"untracked until now: {path}" for path in self.tracked_again]
@@ -54,13 +62,14 @@ class WholeLook(Struct):
 
 
 class Batch(Struct):
-    """What goes on record in one commit: changes against the log's tree, with their contents.
+    """What of a look goes on record in one commit: changes against the log's tree.
 
-    `entries` are for the change index and `untracked` is what could not be looked at. `moves` are
-    those with proof, `arrived` the created paths whose content came from a place that is not
-    recorded, and `tracked_again` the paths that were untracked until now. `missed` are files that
-    changed before the last look began and that the last look did not see. `look` is of all batches,
-    the `last` of which ends it.
+    Their contents are in the store already and commit with them. `entries` are for the change index
+    once that is done; None takes a path out of it. `untracked` could not be read. `moves` are those
+    with proof that it is the same file. `arrived` are created paths whose content came from a place
+    that is not recorded. `tracked_again` are changed paths that were untracked until now. `missed`
+    are files that changed before the last look began, which did not see it. `look` is about all
+    batches together; the `last` one ends it.
     """
 
     look: WholeLook = field(default_factory=WholeLook)
@@ -75,20 +84,24 @@ class Batch(Struct):
     _row_bytes: int = 0
 
     def add(self, change: FileChange) -> None:
+        """Put a change into the batch, and count what it will take in the commit."""
         self.changes.append(change)
         self._row_bytes += ROW_BYTES + 2 * len(change.path)
 
     def is_full(self, content_bytes: int) -> bool:
-        """Whether the batch is to be committed, with so many bytes of content that it stores."""
+        """Whether the batch is to be committed: with `content_bytes`, those of the contents that
+        are not durable yet, it takes `BATCH_BYTES` in the database.
+        """
         return bool(self.changes) and self._row_bytes + content_bytes >= BATCH_BYTES
 
 
 class Unmatched:
-    """The files and folders of which a look has seen one end only, by identity or by path.
+    """Deletions that wait: a file may be seen at another path, and a folder may have files in it.
 
-    The deletion of a file waits until it is found where the file is now, since both ends of a move
-    have to be in one batch, and the deletion of a folder waits for what was in it. `gone` are the
-    identities of what is not at its old path any more.
+    The deletion of a file waits until a look sees the file at its new path, since both ends of a
+    move have to be in one batch. The deletion of a folder waits until all that was in it is
+    deleted. Of the batches before, only identities are kept: `gone` are those of what is not at its
+    old path any more.
     """
 
     def __init__(self) -> None:
@@ -98,10 +111,7 @@ class Unmatched:
         self._came: dict[str, str] = {}
 
     def defer(self, path: str, identity: str, *, folder: bool) -> None:
-        """Let the deletion at a path wait.
-
-        `identity` is that of the file or folder that was there, "" where it is not known.
-        """
+        """Let the deletion of what was at a path wait; `identity` is "" where it is not known."""
         if folder:
             self._folders.append(path)
             if identity:
@@ -110,7 +120,10 @@ class Unmatched:
             self._files.setdefault(identity, []).append(path)
 
     def take(self, identity: str, path: str) -> list[str]:
-        """Return the old path of the file that is here now, if its deletion waits; else none."""
+        """Take out the deletion of the file that is at `path` now: its old path, or no path.
+
+        Of several names of one file it is the one of the same last name, if there is one.
+        """
         waiting = self._files.get(identity) if identity else None
         if not waiting:
             return []
@@ -120,7 +133,7 @@ class Unmatched:
         return [found]
 
     def take_files(self, folder: str = "", *, besides: str = "") -> list[str]:
-        """The deletions of files, or those below a folder, but for that of one identity."""
+        """Take out the deletions of all files, or of those below a folder, but for one identity."""
         found = []
         for identity, waiting in self._files.items():
             if not besides or identity != besides:
@@ -128,7 +141,7 @@ class Unmatched:
         return found
 
     def take_folders(self, folder: str = "") -> list[str]:
-        """The deletions of folders, or those below a folder, the deepest first."""
+        """Take out the deletions of all folders, or of those below a folder, the deepest first."""
         return sorted(_taken(self._folders, folder), key=lambda path: -path.count("/"))
 
     def note_ends(
@@ -138,11 +151,10 @@ class Unmatched:
         was: Mapping[str, str],
         now: Mapping[str, str],
     ) -> list[str]:
-        """Remember the unmatched ends of moves in a batch.
+        """Remember the ends of moves that a batch has and `moves` does not name.
 
-        Returns the targets of the moves whose other end was in an earlier batch.
-
-        `was` and `now` are the identities before and after, by path.
+        `was` and `now` are the identities before and after, by path. Returned are the targets of
+        those moves whose other end was in an earlier batch: they cannot go on record any more.
         """
         ends = {("from", move.source) for move in moves} | {("to", move.target) for move in moves}
         left: set[str] = set()
@@ -164,7 +176,7 @@ class Unmatched:
 
 
 def _taken(waiting: list[str], folder: str) -> list[str]:
-    """Those of the paths that are below a folder, which do not wait any more; "" for the root."""
+    """Take from the waiting paths those below a folder, "" for the root, and return them."""
     found = [path for path in waiting if not folder or path.startswith(folder + "/")]
     if found:
         waiting[:] = [path for path in waiting if folder and not path.startswith(folder + "/")]

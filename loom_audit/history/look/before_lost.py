@@ -1,4 +1,7 @@
-"""What was on record of paths before they left the tree: read from the log, not from its tables."""
+"""What was on record of paths before they left the tree, read from the log itself.
+
+When such a path is seen again, it is compared with that: the tree does not have it any more.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -14,20 +17,20 @@ _LOSING = (PathsUntracked.kind, ScopeAccepted.kind, TreeRelisted.kind)
 
 
 def states_before_lost(stored: StoredLog, paths: Collection[str]) -> dict[str, FileState | None]:
-    """By path its last state on record, None for one of which there never was any.
+    """The last state on record of each path before it left the tree; None where it never had one.
 
-    What is not known is not in it: no event says that the path left the tree, or the tree was
-    listed anew since.
+    A path is left out where its last state is not known: no event says that the path left the
+    tree, or the tree was listed anew since. Corrupt.
     """
     proven = ProvenLog(stored.log, NO_HEADS, LogEnd(stored.log, stored.tables))
     trees = VerifiedTree(proven, stored.tables)
     found: dict[str, FileState | None] = {}
     lost_later = dict.fromkeys(paths, 0)
-    """By path that is not found yet the event with which it left the tree later; 0 for none."""
+    """The paths without an answer, each with the event by which it left the tree later, or 0."""
     wanted = EventFilter(kinds=_LOSING, newest_first=True)
     for event in stored.log.read(wanted) if lost_later else ():
         if isinstance(event.fact, TreeRelisted):
-            return found  # what was before is not compared with what came
+            return found  # trees begin anew with a relisting: no event joins what was before it
         lost = frozenset(_lost_by(event.fact))
         hit = [path for path in lost_later if not lost.isdisjoint((path, *parents(path)))]
         if not hit:
@@ -54,7 +57,7 @@ def _lost_by(fact: Fact) -> Iterable[str]:
 def _changed_since(
     proven: ProvenLog, after: int, before: Mapping[str, int]
 ) -> dict[str, FileState | None]:
-    """What paths were made last after an event and `before` another, 0 for none such, by path."""
+    """The state that each path got last after event `after` and before its event in `before`."""
     found: dict[str, FileState | None] = {}
     for event, fact in proven.changes(after, max(before.values(), default=0)):
         for change in fact.changes:

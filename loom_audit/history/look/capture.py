@@ -1,4 +1,4 @@
-"""Finds what changed on disk: stamps are compared, and files whose stamp differs are hashed."""
+"""Finds what changed on disk: stamps are compared, and only files whose stamp differs are read."""
 
 import stat
 import sys
@@ -20,9 +20,9 @@ from loom_audit.history.look.observation import observe
 from loom_audit.history.look.opaque import (
     arrivals,
     is_listed,
-    record_opaque_entries,
     lost_files,
     opaque_change,
+    record_opaque_entries,
     unrecorded,
     written_inside,
 )
@@ -46,8 +46,8 @@ from loom_audit.model.files import (
 from loom_audit.ports import (
     OPAQUE,
     IndexEntry,
-    Progress,
     OnProgress,
+    Progress,
     Stamp,
     StampedPaths,
     Stamps,
@@ -57,18 +57,21 @@ from loom_audit.ports import (
 CLOCK_OF_FILES = 5 if sys.platform == "linux" else time.CLOCK_REALTIME
 """Linux's CLOCK_REALTIME_COARSE (clock_gettime(2)), by which the kernel dates files.
 
-It is up to a tick behind the clock, so that only by it nothing is dated before it was made.
+It is up to a tick behind the usual clock. If the begin of a look were taken from that one, a file
+made just after it could be dated before it.
 """
 
 WHOLE_TREE_FROM = 500
-"""For more paths than this the whole tree is read once instead of path by path."""
+"""For more paths than this the recorded tree is read once as a whole, else path by path."""
 
 MOST_IN_MEMORY = 100_000
-"""A tree of more files is asked for path by path, and not held beside what differs from it."""
+"""A recorded tree of more files is read path by path: it is not to be in memory with a scan."""
 
 _FOLDERS = ("directory", "opaque")
 
 Differences = Iterable[tuple[str, Stamp | str | None]]
+"""Paths that differ from what was last seen: each with its stamp, None where it is gone, or the
+reason why it cannot be recorded."""
 
 
 def scan(
@@ -82,10 +85,12 @@ def scan(
 ) -> Iterator[Batch]:
     """Find every path in scope whose state differs from the log's tree; the lock is held.
 
-    Each batch but the last is to be committed before the next is asked for, so that memory stays
-    bounded. Without `keep` nothing is stored, and there is one batch. `anew` reads every file,
-    also where the index says that it is as it was. When a content cannot be stored:
-    AuditUnavailable, or, `after_the_fact`, its path is listed as untracked.
+    The caller commits each batch but the last before it asks for the next, so that memory stays
+    bounded. Without `keep` nothing is stored, and there is one batch. `anew` reads every file, also
+    where the index says that it did not change. `progress` is told how many paths of the `stage`
+    were looked at. Where a content cannot be stored: AuditUnavailable; or, for a look
+    `after_the_fact`, its path becomes untracked, since the call cannot be refused any more.
+    NoWorkspace, Corrupt.
     """
     if keep:
         record_opaque_entries(attachment)
@@ -107,15 +112,15 @@ def scan(
 
 
 def look_once(attachment: Attachment, *, anew: bool = False) -> Batch:
-    """All that `scan` finds, with nothing stored; the lock is held."""
+    """All that `scan` finds, in one batch and with nothing stored; the lock is held."""
     [found] = scan(attachment, keep=False, anew=anew)
     return found
 
 
 def scan_whole(attachment: Attachment, progress: OnProgress | None = None) -> Iterator[Batch]:
-    """Find every path in scope as if nothing were on record; the lock is held.
+    """As `scan`, as if nothing were on record; the lock is held.
 
-    All is read, and what the index knew is forgotten. In batches, as `scan`.
+    Every file is read, and the change index is emptied.
     """
     seen = attachment.process.last_seen
     attachment.on_disk.index.clear()
@@ -130,16 +135,17 @@ def scan_whole(attachment: Attachment, progress: OnProgress | None = None) -> It
 
 
 def recorded_state_lookup(stored: StoredLog, count: int) -> Callable[[str], FileState | None]:
-    """A function that gives the log's state of a path, fit for `count` calls; the lock is held."""
+    """A function that gives the log's state of a path, fit for `count` paths; the lock is held."""
     return stored.reading.tree().get if count > WHOLE_TREE_FROM else stored.reading.state
 
 
 def _differences(
     attachment: Attachment, known: Stamps, whole: WholeLook, watch: Watch | None
 ) -> Differences:
-    """Yield what differs from `known`.
+    """Yield what differs from `known`; with a watch, only where it tells that something happened.
 
-    With a watch that includes the paths that the look before gave and that `known` has not yet.
+    A path that the look before saw with another stamp than the known one could not be recorded
+    then. The kernel does not tell of it again, so it is looked at once more.
     """
     workspace, seen = attachment.on_disk.workspace, attachment.process.last_seen
     if watch is None:
@@ -154,12 +160,13 @@ def _differences(
 
 
 class _Scan:
-    """One look: what differs from what is `known`, as batches.
+    """One look: what differs from what is `known`, given as batches.
 
-    `recorded` gives the log's state of a path. Of the whole look, `moved_in` are the paths that are
-    in scope by now, `vanished` the paths by identity of what went without a recorded state,
-    `displaced` the files where a folder is now, which may come at another path, `created` the new
-    paths that did not arrive with a folder, and `differing` what differs and how.
+    `recorded` gives the log's state of a path. Kept over all batches are `_moved_in`, the folders
+    that came into scope by a move; `_vanished`, by identity the paths of what went and had no
+    recorded state; `_displaced`, the identities of files in whose place a folder is now, since such
+    a file may be seen at another path; `created`, the new paths that did not come with a folder
+    that was moved in; and `differing`, every path that differs, with its stamp.
     """
 
     def __init__(
@@ -191,7 +198,7 @@ class _Scan:
         self.created: set[str] = set()
 
     def sort_out(self, differences: Differences) -> None:
-        """Take what differs; nothing is read yet."""
+        """Sort the paths that differ by what is there now; no content is read yet."""
         attachment = self._attachment
         untracked: list[Untracked] = []
         gone: set[str] = set()
@@ -225,11 +232,12 @@ class _Scan:
         self._links = ScannedLinks(self._contents, self._gone, self._known, self._state)
 
     def batches(self, progress: OnProgress | None, stage: str) -> Iterator[Batch]:
-        """The batches, each of changes that apply to the tree after those before it.
+        """The batches, each of changes that apply to the tree after the batches before it.
 
-        What has no content comes first, outermost first, then contents, each with the deletion that
-        it was moved from, then what replaces a folder, then the deletions that are left. All that
-        has no content is in one batch where opaque entries are in it, so that their moves are seen.
+        The order: folders and opaque entries, outermost first; then files and symlinks, each with
+        the deletion at the path that it was moved from; then what replaces a folder, once that is
+        empty; then the other deletions. Where an opaque entry came, went or changed, all folders
+        and opaque entries are in one batch, so that their moves are seen.
         """
         count = len(self._folders) + len(self._contents)
         for path in sorted(self._gone):
@@ -271,14 +279,14 @@ class _Scan:
         return self._recorded(path)
 
     def _has_opaque(self) -> bool:
-        """Whether an opaque entry came, went or is something else."""
+        """Whether an opaque entry came, went or became something else."""
         stamps = [stamp for _, stamp in self._folders]
         paths = (*(path for path, _ in self._folders), *self._gone)
         stamps += [stamp for path in paths if (stamp := self._known.get(path)) is not None]
         return any(stat.S_IFMT(stamp.mode) == OPAQUE for stamp in stamps)
 
     def _add_gone(self, path: str) -> None:
-        """What was known at a path is gone."""
+        """Note that what was known at a path is gone; the deletion of what is recorded may wait."""
         attachment, before = self._attachment, self._state(path)
         entry = attachment.on_disk.index.get(path)
         identity = entry.identity if entry else ""
@@ -300,7 +308,7 @@ class _Scan:
         self._batch.entries[path] = None
 
     def _inside_of(self, folder: str) -> list[str]:
-        """The files that were in a folder, but for one that is where the folder was."""
+        """The files that were in a folder, but for one that moved to where the folder was."""
         identity = ""
         with suppress(AuditError):  # a folder above may forbid to look
             identity = self._attachment.on_disk.workspace.identity(folder)
@@ -322,14 +330,14 @@ class _Scan:
             self._empty(path)
 
     def _empty(self, folder: str) -> None:
-        """Delete what was in a folder that is none any more."""
+        """Delete all that was in a folder which is no folder any more."""
         for path in (*self._unmatched.take_files(folder), *self._unmatched.take_folders(folder)):
             self._delete(path)
 
     def _look_at(self, path: str, stamp: Stamp, before: FileState | None) -> None:
-        """Find out what is at a path that had this stamp."""
+        """Find out what is at a path that had this stamp, and put its change into the batch."""
         attachment, batch = self._attachment, self._batch
-        attachment.stored.lock.answer_signals()  # a look takes long, and is made again
+        attachment.stored.lock.answer_signals()  # a look takes long, and is made again when ended
         try:
             after, entry = observe(attachment, path, before, keep=self._keep, seen=stamp)
             after = self._links.with_group(path, after, stamp)
@@ -380,7 +388,7 @@ class _Scan:
         return self._keep and self._batch.is_full(self._attachment.stored.blobs.pending_bytes())
 
     def _finished(self, *, last: bool = False) -> Batch:
-        """The batch that was filled, of which all is known now; another one is begun."""
+        """Complete the batch that was filled and give it; the next one is begun."""
         batch, self._batch = self._batch, Batch(self.whole)
         batch.last = last
         self._is_split = self._is_split or not last
@@ -390,7 +398,11 @@ class _Scan:
         return batch
 
     def _sort_out_tracked_again(self, batch: Batch) -> None:
-        """Leave out what was untracked and is as it was; when kept it goes on record by itself."""
+        """Take out what was untracked and can be seen again, where more is known of it.
+
+        What is as it was recorded last did not change, and of other files it may be known who
+        changed them. With `keep` both go on record here.
+        """
         if not batch.tracked_again:
             return
         attachment, again = self._attachment, set(batch.tracked_again)
@@ -409,7 +421,7 @@ class _Scan:
         self.whole.tracked_again += batch.tracked_again
 
     def _complete(self, batch: Batch) -> None:
-        """Find the moves of a batch, what arrived, and what came or went unrecorded."""
+        """Find the moves of a batch, what arrived by a move, and what came or went unrecorded."""
         attachment, whole = self._attachment, self.whole
         now, was = _identities(batch.entries), dict[str, str]()
         if any(change.before for change in batch.changes):
@@ -428,6 +440,7 @@ class _Scan:
             if self._moved_in.isdisjoint((path, *parents(path))):
                 self.created.add(path)
                 identity = now.get(path, "")
+                # made since the last look, or recorded before at another path: it has not arrived
                 if identity in were or not self._is_older(path) or self._was_known(identity):
                     continue
                 if change.after.kind == "directory":
@@ -440,12 +453,12 @@ class _Scan:
         """Whether what is new at a path was made before the last look: then it was elsewhere."""
         looked = self._attachment.process.last_seen.last_look
         if looked is None or path in self._attachment.process.last_seen.created:
-            return False  # what was found then could not be recorded
+            return False  # the last look saw it here, and could not record it
         born = self._attachment.on_disk.workspace.born(path)
         return born is not None and born < looked
 
     def _was_known(self, identity: str) -> bool:
-        """Whether a file was on record at a path of another batch."""
+        """Whether a file was on record at a path that another batch of this look has."""
         if not self._is_split:
             return False
         if self._on_record is None:
@@ -460,9 +473,9 @@ def _identities(entries: dict[str, IndexEntry | None]) -> dict[str, str]:
 
 
 def _surely_gone(gone: set[str], untracked: list[Untracked], known: Stamps) -> set[str]:
-    """The known paths that are not there any more, also where something else is now.
+    """The known paths that are gone, also those at which something is now that is not recorded.
 
-    What is in a folder that cannot be read may be there still.
+    What is in a folder that cannot be read may still be there, and is not among them.
     """
     replaced = {u.path for u in untracked if u.reason.startswith(NOT_A_FILE)}
     hidden = {u.path for u in untracked} - replaced
@@ -471,10 +484,10 @@ def _surely_gone(gone: set[str], untracked: list[Untracked], known: Stamps) -> s
 
 
 def _is_missed(attachment: Attachment, path: str, indexed: IndexEntry) -> bool:
-    """Whether a file that is another now was last changed before the last look began.
+    """Whether a file was last changed before the last look began, and that look did not see it.
 
-    That look was of what the kernel told of, and of this it did not tell: a name by which the file
-    was written came and went between two looks.
+    That look was only of what the kernel told, and the kernel told nothing of this path: the file
+    was written by another name, which came and went between two looks.
     """
     seen = attachment.process.last_seen
     if not seen.unchecked or seen.last_look is None or not stat.S_ISREG(indexed.stamp.mode):

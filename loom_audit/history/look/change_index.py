@@ -1,4 +1,8 @@
-"""Keeps the change index in step with the log."""
+"""Keeps the change index in step with the log.
+
+The index is a cache: what it has not followed gets a stale stamp and is read again. It must never
+say of a path that it is as last seen where the log does not have that state.
+"""
 
 import stat
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,22 +17,26 @@ from loom_audit.model.files import BlobId, is_other_file
 from loom_audit.ports import EventFilter, IndexEntry, Stamp, Stamps
 
 _MARK = ""
-"""The root is not in the index, so its path holds the last event that the index followed."""
+"""The path of the root, which has no entry in the index: there the index names the last event that
+it followed."""
 
 
 def catch_up(attachment: Attachment) -> Stamps:
-    """Bring the last seen stamps up to the log's head and return them; the lock is held.
+    """Bring the last seen stamps up to the log's head, and return them; the lock is held.
 
-    A path that was recorded after the index was written gets a stale stamp, so that it is read.
+    A path that was recorded after the index was written gets a stale stamp, so that it is read
+    again. Corrupt, and StorageFailed where the index cannot be read.
     """
     seen, head = attachment.process.last_seen, attachment.on_disk.index.head()
     if head != seen.head and head > attachment.stored.log.head():
-        attachment.on_disk.index.displace()  # verification tells of it
+        # it followed events that the log does not have: kept, so that verification tells of it
+        attachment.on_disk.index.displace()
         head, seen.head = 0, -1
     elif seen.head < 0 and head and not _is_of_this_log(attachment):
         attachment.on_disk.index.clear()
         head = 0
     if seen.head < 0 and seen.watch is not None:
+        # the watch tells what changed since a look whose stamps are not these
         seen.watch.distrust("the change index was read anew")
     if seen.head < 0 and not head:
         seen.stamps = every_path_stale(attachment)
@@ -54,7 +62,7 @@ def catch_up(attachment: Attachment) -> Stamps:
 
 
 def every_path_stale(attachment: Attachment) -> Stamps:
-    """Stamps by which every path of the log's tree that is in scope is read anew."""
+    """Stamps with which a look reads every path of the log's tree that is in scope. Corrupt."""
     tree = attachment.stored.reading.tree()
     return Stamps.of(
         (path, STALE) for path, state in tree.items() if attachment.scope.holds(path, state.kind)
@@ -69,7 +77,11 @@ def _set_stamp(process: ProcessState, path: str, indexed: IndexEntry | None) -> 
 
 
 def _is_of_this_log(attachment: Attachment) -> bool:
-    """Whether the index followed this log, and not one that an older copy has replaced since."""
+    """Whether the index followed this very log, and not one that an older copy has replaced.
+
+    The last event that it followed must be the same, by seq and hash: after an older store was put
+    back, other events have taken those seqs.
+    """
     mark = attachment.on_disk.index.get(_MARK)
     if mark is None:
         return False
@@ -79,17 +91,19 @@ def _is_of_this_log(attachment: Attachment) -> bool:
 
 
 def _mark_of(event: Event) -> IndexEntry:
+    """The entry that names the last event followed: its seq as size, its hash as content."""
     return IndexEntry(Stamp(0, event.seq, 0, 0, 2), BlobId(event.leaf_hash.hex()))
 
 
 def update_index(
     attachment: Attachment, entries: Mapping[str, IndexEntry | None], events: Sequence[Event]
 ) -> None:
-    """Let the index follow the commit of these events, which recorded the paths; the lock is held.
+    """Put these entries into the index after the commit of the events that recorded them; the lock
+    is held.
 
-    Without events the states of the paths were on record already. An index that cannot be
-    written stays behind the log, and what it misses is hashed again: this never raises, since
-    the events are on record.
+    Without events the states of the paths were on record already. It raises nothing, since the
+    events are on record: an index that cannot be written stays behind the log, and the next look
+    hashes again what it misses.
     """
     head = events[-1].seq if events else attachment.stored.log.head()
     if not entries and attachment.process.last_seen.head == head:
@@ -102,7 +116,8 @@ def update_index(
             attachment.process.last_seen.followed = head
             return
         if _is_behind(attachment, first):
-            stamps = catch_up(attachment)  # what the index has not followed must not be skipped
+            # the index would say that it followed all up to `head`: what others recorded is in it
+            stamps = catch_up(attachment)
             stale = (path for path in stamps if stamps.get(path) == STALE)
             entries = {**dict.fromkeys(stale, IndexEntry(STALE, None)), **entries}
         marked = {**entries, _MARK: _mark_of(events[-1])} if events else entries
@@ -116,9 +131,10 @@ def update_index(
 
 
 def _is_unread(attachment: Attachment, seq: int) -> bool:
-    """Whether no stamps are loaded that must follow, and the index misses nothing before this seq.
+    """Whether the index can be written without loading its stamps.
 
-    A process that only writes files needs no stamps of others.
+    So it is where this process has loaded none, and the index misses no change before this seq. A
+    process that only writes files then never loads the stamps of all the other files.
     """
     seen, head = attachment.process.last_seen, attachment.on_disk.index.head()
     if seen.head >= 0 or seen.watch is not None or not 0 < head < seq:
@@ -131,7 +147,9 @@ def _is_unread(attachment: Attachment, seq: int) -> bool:
 
 
 def _is_behind(attachment: Attachment, seq: int) -> bool:
-    """Whether another process recorded changes before this seq or wrote the index since."""
+    """Whether another process recorded changes before this seq, or wrote the index, since this
+    process last did.
+    """
     head = attachment.process.last_seen.head
     if head < 0 or attachment.on_disk.index.head() != head:
         return True
@@ -141,12 +159,15 @@ def _is_behind(attachment: Attachment, seq: int) -> bool:
 
 
 def is_newly_untracked(attachment: Attachment, hidden: Untracked) -> bool:
-    """Whether what is at the path, or a known path below it, is not on record as untracked."""
+    """Whether the path, or a known path below it, is not on record as untracked yet.
+
+    It counts as new too where another file is at the path than the one that was untracked.
+    """
     known = _known_paths(attachment.process, hidden.path)
     own = attachment.process.last_seen.stamps.get(hidden.path)
     closed = own is not None and stat.S_ISDIR(own.mode)
     if closed and seen_stamp(attachment.on_disk, hidden.path) == own:
-        # a folder that is on record as closed: what is in it is not seen
+        # a folder that is on record as closed, whose own stamp did not change
         return any(
             attachment.process.last_seen.stamps.get(p) not in (UNTRACKED, own) for p in known
         )
@@ -163,7 +184,7 @@ def is_newly_untracked(attachment: Attachment, hidden: Untracked) -> bool:
 def untracked_entries(
     attachment: Attachment, paths: Iterable[Untracked]
 ) -> dict[str, IndexEntry | None]:
-    """Index entries for paths on record as untracked, and for all known paths below them."""
+    """Index entries for paths that went on record as untracked, and for all known paths below."""
     hidden: dict[str, IndexEntry | None] = {}
     for one in paths:
         for path in _known_paths(attachment.process, one.path):
@@ -173,13 +194,14 @@ def untracked_entries(
 
 
 def _identity(on_disk: OnDisk, path: str) -> str:
-    with suppress(AuditError):  # a path may be too long to be asked about
+    """Which file is at a path; "" where that cannot be asked, as of a path that is too long."""
+    with suppress(AuditError):
         return on_disk.workspace.identity(path)
     return ""
 
 
 def _known_paths(process: ProcessState, path: str) -> list[str]:
-    """The known paths at and below a path; quick when there are few."""
+    """The known paths at and below a path; it is quick where there are few."""
     stamps = process.last_seen.stamps
     stamp = stamps.get(path)
     if stamp is not None and (stamp == STALE or stat.S_ISDIR(stamp.mode)):

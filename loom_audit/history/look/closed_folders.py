@@ -1,6 +1,6 @@
-"""Folders that cannot be looked into: their mode is on record, and what is in them is not known.
+"""Folders that cannot be read: their mode goes on record, and what is in them is not known.
 
-On what something is mounted there is nothing to be seen of the folder either, not its mode.
+Where something is mounted on a folder, the folder itself cannot be seen either, not even its mode.
 """
 
 import stat
@@ -16,11 +16,13 @@ from loom_audit.model.files import FileChange, is_directory
 from loom_audit.ports import IndexEntry, Stamp
 
 MOUNT = "mount"
-"""The reason of what lies on another filesystem."""
+"""Why what lies on another filesystem is untracked."""
 
 
 def seen_stamp(on_disk: OnDisk, path: str) -> Stamp | None:
-    """The stamp of what is at a path, None also where a folder above forbids to look."""
+    """The stamp of what is at a path; None where nothing is, or where a folder above forbids to
+    look.
+    """
     with suppress(AuditError):
         return on_disk.workspace.stamp(path)
     return None
@@ -29,7 +31,7 @@ def seen_stamp(on_disk: OnDisk, path: str) -> Stamp | None:
 def closed_folders(
     attachment: Attachment, untracked: Iterable[Untracked]
 ) -> Iterator[tuple[FileChange, IndexEntry]]:
-    """The changes of mode of recorded folders that cannot be read any more, and their entries."""
+    """For each recorded folder that cannot be read any more, its change of mode and index entry."""
     for one in untracked:
         before = attachment.stored.reading.state(one.path) if one.reason != MOUNT else None
         stamp = seen_stamp(attachment.on_disk, one.path) if is_directory(before) else None
@@ -40,7 +42,10 @@ def closed_folders(
 
 
 def inside_closed(attachment: Attachment, untracked: Iterable[Untracked]) -> Iterator[Untracked]:
-    """What is untracked; of a recorded folder that cannot be read what is recorded in it."""
+    """What is untracked, where a recorded folder that cannot be read stands for what is in it.
+
+    The folder itself stays in the tree, with its mode; what is on record in it leaves the tree.
+    """
     for one in untracked:
         stamp = seen_stamp(attachment.on_disk, one.path) if one.reason != MOUNT else None
         state = attachment.stored.reading.state(one.path) if stamp else None

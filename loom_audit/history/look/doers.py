@@ -1,8 +1,8 @@
-"""Who may have made a change that a look found: what calls said, and when the change was made.
+"""Which calls may have made a change that a look found, by what they said and when it was made.
 
-A look is timely for a call when it was taken directly before or after it, by our own hooks or our
-own runner: then what changed between the two is the call's. What any other look finds is a call's
-only where the call says the path and the change can be dated, or is as the client told it.
+A look is timely for a call when it was taken directly before or after the call, by our own hooks or
+our own runner: then what changed between the two looks is the call's. What a late look finds is a
+call's only where the call says the path, and the change can be dated or is as the client told it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -13,17 +13,18 @@ from loom_audit.history.look.named import names
 from loom_audit.model.files import FileChange, parents
 
 UNKNOWN = 0
-"""Among the causes of a change: also somebody who is not on record may have made it."""
-
+"""Stands among the causes of a change for somebody who is not on record and may have made it."""
 
 A_TICK = 10_000_000
-"""Nanoseconds by which a file's time of change may be behind the clock."""
+"""Nanoseconds by which the time of a file's change may be behind the clock: the kernel dates files
+by its last tick."""
 
 
 class Told(Struct, frozen=True):
-    """What a client told of a call: when it began and was over, in ns, and what it changed.
+    """What a client told of a call: when it began and was over, in ns since 1970, and its changes.
 
-    `same` are those of the paths of which the content that it told is what is there now.
+    `paths` are those that it changed; `same` are those of them at which the content that the client
+    told is there now. None stands for a time that was not told.
     """
 
     begun: int | None = None
@@ -33,13 +34,14 @@ class Told(Struct, frozen=True):
 
 
 class Candidate(Struct, frozen=True):
-    """A call that may be changing files; `paths` are the only ones, None when it does not say.
+    """A call that may have changed files.
 
-    `requested` is the seq of its request. One that has `ended` cannot own what is found later;
-    one that has `outlived` its end may share it, or else have done what came from outside, and
-    has a `number`. `named` are the paths that its command names, `begun` is when it began, in ns,
-    None where that is not known, and `told` what its client told of its end. One that was not
-    `seen` to begin is known by what was told alone, and owns nothing.
+    `requested` is the seq of its request. `paths` are the only ones that it says it changes, None
+    where it does not say. One that has `ended` owns nothing that is found later. A survivor is an
+    ended call that left something running: it may share a change, or have made one from outside,
+    and `number` is its number. `named` are the paths that its command names. `begun` is when it
+    began, in ns since 1970, None where that is not known. `told` is what its client told of its
+    end. One that was not `seen` to begin is known only by what was told, and owns nothing.
     """
 
     requested: int
@@ -61,7 +63,9 @@ class Candidate(Struct, frozen=True):
         return (self.session, self.call_id)
 
     def owns(self, change: FileChange) -> bool:
-        """Whether it said that it changes this path: named, below one, or a folder made for one."""
+        """Whether the call said that it changes this path: it named the path or a folder above it,
+        or, where the change creates a folder, a path below that folder.
+        """
         if self.paths is None:
             return False
         if not {change.path, *parents(change.path)}.isdisjoint(self.paths):
@@ -70,19 +74,22 @@ class Candidate(Struct, frozen=True):
         return bool(made) and any(change.path in parents(path) for path in self.paths)
 
     def says(self, change: FileChange) -> bool:
-        """Whether it or its client says that it changes just this path, in whatever way."""
+        """Whether the call says that it changes this path: as declared, by its command, or as its
+        client told later.
+        """
         told = change.path in self.told.paths
         return told or names(self.named, change.path) or self.owns(change)
 
 
 class Look(Struct, frozen=True):
-    """How far a look can say whose the changes are that it finds.
+    """How far a look can say which call made a change that it finds.
 
-    One that is `late` was not taken directly after a call; of those in `alive`, by their requests,
-    the client is there, and those in `running` go on as far as is known. `changed_at` gives when
-    the state of a path was last changed, in ns, or None; `now` is when the look was made, None
-    where the clock was set since its stretch began. The paths in `missed` were changed before the
-    look before this one: by one of the `unchecked` calls, or from outside.
+    A `late` look was not taken directly after a call. `alive` are the calls, by their requests,
+    whose clients are there; `running` are those that go on, as far as is known. `changed_at` gives
+    when the state of a path last changed, in ns since 1970, or None. `now` is when the look was
+    made, None where the clock was set since a client's session began: then no change is dated. The
+    paths in `missed` changed before the previous look, which did not see it: one of the `unchecked`
+    calls changed them, or somebody outside.
     """
 
     late: bool = False
@@ -94,12 +101,12 @@ class Look(Struct, frozen=True):
     unchecked: tuple[Candidate, ...] = ()
 
     def dates(self, change: FileChange) -> int | None:
-        """When the change was made, where that can be told."""
+        """When the change was made, in ns since 1970; None where that cannot be said."""
         at = self.changed_at(change) if self.now is not None else None
         return at if at is not None and self.now is not None and at <= self.now else None
 
     def ran(self, one: Candidate, at: int | None) -> bool:
-        """Whether a call is known to have run then: it had begun and not ended, as is told."""
+        """Whether a call is known to have run at a time: it had begun then and had not ended."""
         over = one.told.over
         if over is None and one.requested in self.running and not one.ended:
             over = self.now
@@ -108,7 +115,7 @@ class Look(Struct, frozen=True):
         return one.begun - A_TICK <= at <= over <= self.now
 
     def may_have_run(self, one: Candidate, at: int | None) -> bool:
-        """Whether nothing that is told rules out that a call ran then."""
+        """Whether a call may have run at a time: nothing that was told of it says otherwise."""
         if at is None or (one.is_survivor and one.told.over is None):
             return True
         over = one.told.over
@@ -116,14 +123,15 @@ class Look(Struct, frozen=True):
 
 
 TIMELY = Look()
+"""A look in time, whose changes need not be dated."""
 
 
 class Doers(Struct, frozen=True):
-    """The calls that may have made a change, under the first of which it is listed.
+    """The calls that may have made a change, and under which of them it is listed.
 
-    It is `own` where it is the first's and the others may have made it, too; `unknown` where
-    somebody else may have; from `outside` where it is listed under none; `missed` where the look
-    after them did not find it.
+    It is listed under the first of `among`, or, from `outside`, under none. With `own` it is the
+    first call's, though the others may have had a part in it. With `unknown` somebody who is not on
+    record may have made it. With `missed` the look after these calls did not find it.
     """
 
     among: tuple[Candidate, ...] = ()
@@ -134,7 +142,9 @@ class Doers(Struct, frozen=True):
 
     @property
     def causes(self) -> tuple[int, ...]:
-        """As in the fact: all of several, without the one whose own it is."""
+        """The causes that the fact names: the calls where there are several, but for one that owns
+        the change; one call alone only from outside; and UNKNOWN for somebody not on record.
+        """
         listed = tuple(one.requested for one in self.among)
         if self.own:
             return listed[1:]
@@ -144,10 +154,11 @@ class Doers(Struct, frozen=True):
 
 
 def doers_of(change: FileChange, among: Sequence[Candidate], look: Look) -> Doers:
-    """The calls that may have made a change, among these.
+    """Those of the candidates that may have made a change.
 
-    A path that a call said it changes is its own until it ends; the others are shared by those
-    that did not say, but for one that just one call's command names, and that changed while it ran.
+    A path that a call said it changes is that call's until it ends. Any other path is shared by the
+    calls that said no paths; but where just one call's command names it, and it changed while that
+    call ran, it is that call's own.
     """
     if change.path in look.missed:
         return Doers(look.unchecked, outside=True, missed=True)
@@ -165,7 +176,10 @@ def doers_of(change: FileChange, among: Sequence[Candidate], look: Look) -> Doer
 
 
 def _of_late_look(change: FileChange, among: Sequence[Candidate], look: Look) -> Doers:
-    """By what is told, named and dated; what is left is nobody's unless somebody chooses."""
+    """As `doers_of`, for a late look: by what calls said, what clients told, and when it changed.
+
+    A change that is no call's by that is from outside: an undo leaves it alone unless it is chosen.
+    """
     at = look.dates(change)
     saying = [one for one in among if one.says(change)]
     possible = saying or [one for one in among if one.paths is None]
@@ -182,7 +196,7 @@ def _of_late_look(change: FileChange, among: Sequence[Candidate], look: Look) ->
 def by_doers(
     changes: Iterable[FileChange], among: Sequence[Candidate], look: Look
 ) -> Mapping[Doers, list[FileChange]]:
-    """The changes by those who may have made them."""
+    """The changes, grouped by the calls that may have made them."""
     found: dict[Doers, list[FileChange]] = {}
     for change in changes:
         found.setdefault(doers_of(change, among, look), []).append(change)

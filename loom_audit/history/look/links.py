@@ -1,7 +1,8 @@
-"""Names of one file: which paths are hard links of each other, and changes of all of them.
+"""Hard links: which paths are names of one file, as groups that stay the same from look to look.
 
-`observe` gives a file that has several names a group of its own, by which file it is. Here it gets
-the group that its names have on record, or none where only one of them is in the workspace.
+`observe` gives a file with several names a group by which file it is, and that differs after a copy
+of the workspace. Here the file gets the group that its names have on record, so that an unchanged
+file has no change; and no group where only one of its names is in the workspace.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,18 +17,21 @@ from loom_audit.model.files import FileState
 from loom_audit.ports import Stamp, Stamps
 
 States = Mapping[str, FileState | None]
+"""The state of each path, None where there is nothing."""
+
 Names = dict[int, list[str]]
+"""The paths that are names of one file, by the file's group."""
 
 
 class Groups:
-    """Gives each file one group; a group on record goes to the first file that has a name of it."""
+    """Gives each file one group. A recorded group goes to the first file that has a name in it."""
 
     def __init__(self, recorded: Callable[[str], FileState | None]) -> None:
         self._recorded = recorded
         self._given: dict[int, int] = {}
 
     def of(self, file: int, names: Sequence[str]) -> int | None:
-        """The group of a file with these names in the workspace."""
+        """The group of a file that has these names in the workspace; None where it has only one."""
         if len(names) < 2:
             return None
         if file not in self._given:
@@ -39,7 +43,11 @@ class Groups:
 
 
 class ScannedLinks:
-    """The files with several names among what a scan looks at."""
+    """The groups of the files that a scan looks at, by all their names in the workspace.
+
+    `doubtful` are the paths that are looked at, `gone` and `known` what else the scan knows, and
+    `recorded` gives the log's state of a path.
+    """
 
     def __init__(
         self,
@@ -55,10 +63,10 @@ class ScannedLinks:
         self._groups = Groups(recorded)
 
     def with_group(self, path: str, state: FileState | None, stamp: Stamp) -> FileState | None:
-        """The state with the group that all names of the file have."""
+        """The observed state, with the group that all names of its file get."""
         if state is None or state.group is None:
             return state
-        if self._names is None:
+        if self._names is None:  # most scans see no file with several names
             self._names = self._all_names()
         names = self._names.get(stamp.ino, [path])
         return replace(state, group=self._groups.of(state.group, names))
@@ -84,10 +92,11 @@ def with_groups(
     wanted: Callable[[str], FileState | None] | None = None,
     names: Names | None = None,
 ) -> dict[str, FileState | None]:
-    """The states that were observed at these paths, with the groups that their files have.
+    """The states that were observed at these paths, each with the group that its file gets.
 
-    The group is the one on record, or that of the states `wanted` there. `names` is given all
-    names of each group. The workspace is walked when names are missing; the lock is held.
+    It is the group on record, or the one that `wanted` gives for a name. All names of each group
+    are put into `names`. The workspace is walked where names are missing among the paths. The lock
+    is held. Corrupt, and what the workspace raises.
     """
     result = dict(observed)
     files: Names = {}
@@ -125,7 +134,7 @@ def _add_missing_names(attachment: Attachment, files: Names) -> None:
 
 
 def divided_error(names: Iterable[str]) -> Conflict:
-    """The error for names of one file that cannot stay so."""
+    """The error for a change after which names of one file would not be names of one file."""
     first, *_ = sorted(names)
     return Conflict(
         f"{first} is a hard link, and its names would get different contents",

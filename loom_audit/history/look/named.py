@@ -1,4 +1,4 @@
-"""Which paths of a workspace the command of a call names as what it writes, deletes or moves."""
+"""Which paths of a workspace a call's command names as those that it writes, deletes or moves."""
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,17 +10,23 @@ from loom_audit.model.files import parents
 from loom_audit.model.shell.named import Named, most, named_by, named_in
 
 BELOW = "/"
-"""With what a name ends that stands for all below the path as well."""
+"""A name ends so that stands also for all below its path."""
 
 MOST = 1_000
+"""Most paths that are taken from one command."""
+
 _TEXTS = ("command", "cmd", "script")
+"""The arguments in which tools of clients have a command."""
+
 _FOLDERS = ("cwd", "workdir", "directory", "dir_path")
+"""The arguments in which they have the directory that it runs in."""
 
 
 def named_paths(attachment: Attachment, arguments: Any, cwd: str) -> tuple[str, ...] | None:
-    """The paths that the command in a call's arguments names; None where there is no command.
+    """The workspace paths that the command in a call's arguments names; None without a command.
 
-    `cwd` is the call's directory, "" for the workspace's.
+    `cwd` is the directory that the call ran in, "" for the workspace's own. Paths outside the
+    workspace are left out. Corrupt.
     """
     if not isinstance(arguments, Mapping):
         return None
@@ -37,6 +43,7 @@ def named_paths(attachment: Attachment, arguments: Any, cwd: str) -> tuple[str, 
 
 
 def _inside(attachment: Attachment, one: Named) -> Iterator[str]:
+    """The workspace paths that one name of a command stands for; none for a path outside."""
     try:
         path = attachment.on_disk.workspace.relative(one.path)
     except (InvalidPath, NoWorkspace):  # where the folder is gone, its call says so on record
@@ -52,6 +59,6 @@ def _inside(attachment: Attachment, one: Named) -> Iterator[str]:
 
 
 def names(listed: Sequence[str], path: str) -> bool:
-    """Whether such a list names this path."""
+    """Whether the paths that a command names, as `named_paths` gives them, include this path."""
     known = frozenset(listed)
     return path in known or any(above + BELOW in known for above in (path, *parents(path)))

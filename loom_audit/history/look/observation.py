@@ -1,4 +1,4 @@
-"""What is at one path: its state, with its content stored or hashed."""
+"""What is at one path: its state, of which the content is stored or only hashed."""
 
 import hashlib
 import stat
@@ -19,7 +19,7 @@ MAX_READ = 32 * 1024 * 1024 * 1024
 file of petabytes is made in an instant."""
 
 _GROUP_DIGITS = 10
-"""Hex digits of a group: few enough for a number in JSON, too many for two files to have one."""
+"""Hex digits of a group: few enough for a number in JSON, too many for two files to share one."""
 
 
 def observe(
@@ -30,11 +30,14 @@ def observe(
     keep: bool = True,
     seen: Stamp | None = None,
 ) -> tuple[FileState | None, IndexEntry | None]:
-    """The state at the path now; its content is put into the blob store, or hashed without `keep`.
+    """The state at a path now, with its entry for the change index; (None, None) for nothing.
 
-    `seen` is a stamp taken earlier, used instead of the first lstat. A file that changes while
-    it is read is read again, up to three times; then its entry is stale, so that the next scan
-    reads it once more. PermissionDenied, InvalidPath.
+    The content is put into the store, or only hashed without `keep`. `before` is the recorded
+    state, with whose content the new one is stored as a delta. `seen` is a stamp taken earlier that
+    stands for the first lstat. A file that changes while it is read is read up to three times; then
+    its entry is stale, so that the next scan reads it again. PermissionDenied, InvalidPath;
+    TooLarge over both `MAX_READ` and the scope's limit; AuditUnavailable where the content cannot
+    be stored.
     """
     for attempt in range(3):
         stamp = seen or attachment.on_disk.workspace.stamp(path)
@@ -61,9 +64,10 @@ def observe(
 def _closed(
     on_disk: OnDisk, path: str, stamp: Stamp, before: FileState | None
 ) -> tuple[FileState, IndexEntry] | None:
-    """The state of a recorded file that may not be read any more and has its content still.
+    """The state of a recorded file that may not be read any more and still has its content.
 
-    That is so when inode, size and time of change are those with which it was read; None else.
+    It has when inode, size and time of writing are as when it was last read. None where it may have
+    another content.
     """
     known = on_disk.index.get(path)
     if known is None or before is None or before.kind != "file" or known.blob != before.blob:
@@ -77,14 +81,14 @@ def _closed(
 
 
 def _is_unchanged(before: Stamp, after: Stamp | None) -> bool:
-    """Whether two stamps are of one unchanged file; ctime is not compared: it may be racy."""
+    """Whether two stamps are of one unchanged file. The ctime is not compared: it may be racy."""
     return after is not None and before[:3] == after[:3] and before.ino == after.ino
 
 
 def _read_state(
     attachment: Attachment, path: str, stamp: Stamp, before: FileState | None, *, keep: bool
 ) -> tuple[FileState, Stamp | None, str]:
-    """The state of a path with this stamp, its stamp after the content was read, its identity."""
+    """The state of a path with this stamp; its stamp after the content was read; its identity."""
     workspace = attachment.on_disk.workspace
     if stat.S_ISDIR(stamp.mode):
         has = workspace.attributes(path)
@@ -114,7 +118,7 @@ def _read_state(
 
 
 def _file_state(blob: BlobId, size: int, has: Attributes) -> FileState:
-    """A file's state; one with several names has the group that says which file it is."""
+    """The state of a file. One with several names gets a group that says which file it is."""
     group = None
     if has.links > 1:
         group = int(hashlib.sha256(has.identity.encode()).hexdigest()[:_GROUP_DIGITS], 16)
@@ -122,7 +126,7 @@ def _file_state(blob: BlobId, size: int, has: Attributes) -> FileState:
 
 
 def names_in(on_disk: OnDisk, folder: str) -> list[str]:
-    """The names in a folder; none where it is gone, maybe just now."""
+    """The names in a folder; none where it is gone, perhaps just now."""
     with suppress(FileNotFound):
         return [name for name, _ in on_disk.workspace.list(folder)]
     return []

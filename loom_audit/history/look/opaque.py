@@ -1,4 +1,8 @@
-"""Opaque entries: left-out folders and `.git`, of which only presence and identity are recorded."""
+"""Opaque entries: left-out folders and `.git`, of which only name and identity are recorded.
+
+What is in one is nowhere in the store. So nothing brings it back but a rename, which needs proof
+that it is the same folder: its identity.
+"""
 
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -26,7 +30,10 @@ from loom_audit.ports import (
 def observe_opaque(
     attachment: Attachment, path: str, stamp: Stamp
 ) -> tuple[FileState, IndexEntry] | None:
-    """The state of an opaque entry, whose stamp is that of a scan or an lstat; None of others."""
+    """The state and index entry of an opaque entry; None where the path is none.
+
+    The stamp is that of a scan, which says that the entry is opaque, or that of an lstat.
+    """
     if stat.S_IFMT(stamp.mode) != OPAQUE:
         plain = not stat.S_ISDIR(stamp.mode) and path.rpartition("/")[2] not in NEVER
         if plain or not attachment.scope.is_opaque(path):
@@ -40,10 +47,10 @@ def observe_opaque(
 def opaque_change(
     on_disk: OnDisk, path: str, before: FileState | None, after: FileState | None
 ) -> FileChange | None:
-    """The change of a path that is opaque before or after, with the identities known of it.
+    """The change of a path that is opaque before or after, with the identities that are known.
 
-    None where there is none: what was seen in another boot or mount is seen anew, and caches come
-    and go.
+    None where that is no change: an identity of another boot or mount says nothing, and caches that
+    tools make again by themselves come and go.
     """
     entry = on_disk.index.get(path)
     known = entry.identity if entry else ""
@@ -57,7 +64,7 @@ def opaque_change(
 
 
 def is_listed(attachment: Attachment) -> bool:
-    """Whether opaque entries are on record since the baseline or since a later listing."""
+    """Whether opaque entries are on record at all: logs of older versions have none. Corrupt."""
     if not attachment.process.last_seen.listed:
         # the first is near the start of the log; for any other the whole of it is read
         found = (fact for limit in (1, None) for fact in _baselines(attachment.stored, limit))
@@ -66,9 +73,10 @@ def is_listed(attachment: Attachment) -> bool:
 
 
 def record_opaque_entries(attachment: Attachment) -> None:
-    """Put the opaque entries on record of a workspace whose log has none; the lock is held.
+    """Put the opaque entries of a workspace on record if its log has none; the lock is held.
 
-    It is not known since when they are there. A baseline that is not complete yet lists them.
+    Nobody knows since when they are there, so they are recorded as found. Nothing is done before
+    the baseline is complete: it lists them itself. AuditUnavailable, Corrupt.
     """
     if is_listed(attachment) or (finished := next(_baselines(attachment.stored, 1), None)) is None:
         return
@@ -102,13 +110,18 @@ def _baselines(stored: StoredLog, limit: int | None) -> Iterator[BaselineFinishe
 
 
 def left_out_rows(files: LeftOutFiles) -> tuple[LeftOut, ...]:
-    """The left-out files by folder and reason; the root has a row also where none are in it."""
+    """The left-out files by folder and reason. The root always has a row: so a log shows that they
+    were counted.
+    """
     rows = {("", "ignored"): (0, 0), **files}
     return tuple(LeftOut(*key, *counted) for key, counted in sorted(rows.items()))
 
 
 def lost_files(before: LeftOutFiles, after: LeftOutFiles) -> tuple[str, ...]:
-    """By folder how many left-out files are gone, when there are fewer in all than before."""
+    """How many left-out files are gone, in words and by folder; none unless they are fewer in all.
+
+    Files that were only moved among left-out places are not missed.
+    """
     if sum(files for files, _ in before.values()) <= sum(files for files, _ in after.values()):
         return ()
     fewer = {key: files - after.get(key, (0, 0))[0] for key, (files, _) in before.items()}
@@ -122,7 +135,11 @@ def lost_files(before: LeftOutFiles, after: LeftOutFiles) -> tuple[str, ...]:
 def arrivals(
     changes: list[FileChange], identities: Mapping[str, str], gone: Mapping[str, str]
 ) -> set[str]:
-    """The created folders that were opaque until now, by the identities of those that are gone."""
+    """The created folders that were opaque entries until now.
+
+    Such a folder has the identity of an entry that is gone: by the changes, or in `gone`, which has
+    paths by identity.
+    """
     left = {
         change.before.identity: change.path
         for change in changes
@@ -140,9 +157,10 @@ def arrivals(
 
 
 def written_inside(attachment: Attachment, folder: str) -> Iterator[str]:
-    """The first path in a folder at which something changed since the last look, if one did.
+    """The first path in a moved folder that was written since the last look, if one was.
 
-    A rename leaves the times of what is inside as they are, and a folder's own time of writing.
+    A rename changes neither the times of what is inside nor the folder's own time of writing, so a
+    later time is of a write.
     """
     since = attachment.process.last_seen.last_look
     waiting = [] if since is None else [folder]
@@ -165,10 +183,12 @@ def written_inside(attachment: Attachment, folder: str) -> Iterator[str]:
 
 
 def _is_since(on_disk: OnDisk, path: str, stamp: Stamp, since: int) -> bool:
-    """Whether what has this stamp changed since; of a folder that is not in it."""
+    """Whether a file with this stamp changed since a time in ns; False for a folder, which is
+    looked at by itself.
+    """
     if stat.S_ISDIR(stamp.mode):
         return False
-    # of what changed a moment ago a stamp does not say when
+    # the stamp of a file that changed a moment ago has no ctime above zero
     at = stamp.ctime_ns if stamp.ctime_ns > 0 else on_disk.workspace.changed_at(path)
     return at is None or at >= since
 
@@ -179,9 +199,10 @@ def unrecorded(
     moved_in: Set[str],
     others: Iterable[str],
 ) -> list[str]:
-    """The opaque entries that came, went or were replaced, so that what was in them is not known.
+    """The paths of opaque entries that came, went or were replaced: their inside is not known.
 
-    `others` are more such paths. What was moved with proof, by itself or in a folder, is known.
+    `others` are more such paths. An entry that was moved with proof of its identity, by itself or
+    in a folder, is the same one, and is left out; so are caches that tools make again.
     """
     sources, targets = {move.source for move in moves}, {move.target for move in moves}
     folders = {change.path for change in changes if change.before and change.after is None}

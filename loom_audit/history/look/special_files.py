@@ -1,4 +1,7 @@
-"""What is in the way of what comes back and is not a file: it is moved aside, never overwritten."""
+"""FIFOs, sockets and devices at a path that comes back: they are renamed, never overwritten.
+
+Nothing of them is on record, so that nothing could bring them back.
+"""
 
 import stat
 from collections.abc import Iterable, Iterator
@@ -17,14 +20,16 @@ _SPECIAL = {
 
 
 def special_kind(stamp: Stamp | None) -> str:
-    """What an inode is that is not a file, a folder or a symlink; "" of these."""
+    """What kind of inode it is that is not a file, a folder or a symlink; "" for one of these."""
     return "" if stamp is None else _SPECIAL.get(stat.S_IFMT(stamp.mode), "")
 
 
-def displaced_special_files(on_disk: OnDisk, changes: Iterable[FileChange]) -> Iterator[tuple[str, str]]:
-    """The paths to be made at which such an inode is, each with a free name for that.
+def displaced_special_files(
+    on_disk: OnDisk, changes: Iterable[FileChange]
+) -> Iterator[tuple[str, str]]:
+    """The paths to be created at which a FIFO, socket or device is, each with a free name for it.
 
-    Where it cannot be looked there is none.
+    Where a folder above forbids to look, none is seen.
     """
     for change in changes:
         if change.before is None and (kind := special_kind(seen_stamp(on_disk, change.path))):

@@ -1,8 +1,9 @@
-"""Whether what was found after a call had ended is of what it left running, and of no person.
+"""Which changes found after a call had ended were made by what the call left running.
 
-It is on record as from outside, with the call among its causes: nobody saw who made it. It is taken
-for the call's where the call says so: a path that it declared; one that its command names and that
-was not there when it began, or that is gone. Whatever else may be a person's own.
+Such a change is on record as from outside, with the call among its causes: nobody saw who made it.
+It is taken for the call's where the call says so: at a path that the call declared; at one that its
+command names, where nothing was at the path when the call began, or where nothing is left of it.
+Any other change may be a person's own.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from loom_audit.model.files import FileChange, parents
 
 
 class SurvivorChanges:
-    """Says which ended calls own a change that was found later; each request is read once."""
+    """Tells which ended calls own a change that was found later. Each request is read once."""
 
     def __init__(self, attachment: Attachment) -> None:
         self._attachment = attachment
@@ -22,7 +23,10 @@ class SurvivorChanges:
         self._absent: dict[tuple[str, int], bool] = {}
 
     def owners(self, change: FileChange, causes: Sequence[int]) -> frozenset[int]:
-        """Those of the calls, by their requests, that say that the change is theirs."""
+        """Those of the calls in `causes`, by their requests, that say that the change is theirs.
+
+        NotFound, Corrupt.
+        """
         return frozenset(one for one in causes if one and self._says(one, change))
 
     def _says(self, requested: int, change: FileChange) -> bool:
@@ -37,18 +41,18 @@ class SurvivorChanges:
         return change.after is None or any(self._was_absent(path, requested) for path in line)
 
     def _told(self, requested: int) -> tuple[frozenset[str], tuple[str, ...]]:
-        """The paths that a call declared, and those that its command names."""
+        """The paths that a call declared, and the paths that its command names."""
         if requested not in self._requests:
             call = self._attachment.stored.reading.call_at(requested)
             _, request = request_event(self._attachment.stored, call)
             named = request.names
-            if named is None:  # before 2.1
+            if named is None:  # formats before 2.1 have only the command
                 named = named_paths(self._attachment, request.arguments, request.cwd) or ()
             self._requests[requested] = frozenset(request.paths or ()), named
         return self._requests[requested]
 
     def _was_absent(self, path: str, requested: int) -> bool:
-        """Whether nothing on record was at a path when a call began."""
+        """Whether the tree had nothing at a path when a call began."""
         key = path, requested
         if key not in self._absent:
             self._absent[key] = self._attachment.stored.reading.state(path, requested) is None

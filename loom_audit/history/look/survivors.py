@@ -1,6 +1,8 @@
-"""What runs in a workspace: which processes ended calls left, and what ran when others began.
+"""Which processes of which calls run: what ran when calls began, what ended calls left running.
 
-Kept on the machine that the processes are on.
+A process that an ended call left running may change files while another call is open, or between
+calls. Then the ended call must be a candidate for the change: else it would pass for the other
+call's, or for a person's. The account is kept on the machine that the processes are on.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -19,27 +21,36 @@ from loom_audit.history.look.doers import Candidate
 from loom_audit.model.records import Call
 
 Activity = Mapping[str, Any]
-"""By task what it did until then; see `ports.Processes.activity`."""
+"""What each task had done at some moment, by task; see `ports.Processes.activity`."""
 
 _READINGS = 3
+"""So many readings in a row must agree."""
+
 _READING_SECONDS = 0.02
+"""For how long readings are compared, beside the patience for what ends by itself."""
+
 _BETWEEN_READINGS = 0.0005
+"""Seconds between two readings."""
+
 _WAITING = 0.006
-"""Seconds between two readings while something is waited for."""
+"""Seconds between two readings while something is waited for that ends by itself."""
 
 _ENDING_SECONDS = 0.06
 """For how long what a client's call started, and ends by itself, is waited for."""
 
 _KEPT = "survivors"
-_CLIENT = "client"
-"""The task of a call that its client says goes on, where no process of it is known.
+"""The name by which the account of ended calls is kept."""
 
-A call with the task "ended" stays a candidate until the next look.
-"""
+_CLIENT = "client"
+"""Stands among a call's tasks for its client, where the client says that the call goes on and no
+process of it is known. With the value "ended" the call is a candidate up to the next look only."""
 
 
 class LeftRunning(Struct, frozen=True):
-    """What a call leaves running as its own, and what of its client's hooks; is all of it known?"""
+    """What a call leaves running: `tasks` of its own, and `hooks` of its client.
+
+    `settled` says whether readings agreed, so that all of it is known.
+    """
 
     tasks: Activity = {}
     hooks: Activity = {}
@@ -47,11 +58,11 @@ class LeftRunning(Struct, frozen=True):
 
 
 class _KeptLook(Struct, frozen=True):
-    """What was seen when a foreign call began.
+    """What was seen when a foreign call began, as a file keeps it until the call ends.
 
-    `looked` is when, in ns, `left_out` are the files that were out of scope then: their folder,
-    why, how many, their bytes. `running` are the pids there were. The look was `late` where the
-    call may have begun meanwhile.
+    `looked` is when the look began, in ns since 1970. `left_out` are the files that were out of
+    scope then, each with folder, reason, count and bytes. `running` are the pids that there were.
+    The look was `late` where the call may have begun meanwhile.
     """
 
     looked: int | None = None
@@ -63,8 +74,9 @@ class _KeptLook(Struct, frozen=True):
 class Running(Struct, frozen=True):
     """The account of which processes of which calls run in one workspace.
 
-    For each call it has the pids there were when the call began and, once the call has ended, what
-    it left running. The workspace lock is held for what changes the account.
+    For each open call it has the pids that there were when the call began; for each ended call,
+    what it left running. What changes the account is called under the workspace lock. Where the
+    account cannot be written or read no error is raised: a call goes on, and less is known of it.
     """
 
     attachment: Attachment
@@ -72,17 +84,18 @@ class Running(Struct, frozen=True):
     # --- when a call begins ---------------------------------------------------------------
 
     def begin_block(self, call: tuple[str, str]) -> None:
-        """Note what runs before a block of ours that no runner watches over."""
+        """Note what runs before a block of ours begins whose processes no runner watches."""
         self.attachment.process.running[call] = self.attachment.on_disk.processes.running()
 
     def forget_block(self, call: tuple[str, str]) -> None:
-        """Nobody asks any more what a block started."""
+        """Drop what was noted of a block, since nobody asks any more what it started."""
         self.attachment.process.running.pop(call, None)
 
     def keep_look(self, session: str, call_id: str, *, late: bool = False) -> None:
-        """Keep what runs and was seen before a foreign call until it ends, maybe elsewhere.
+        """Keep what runs, and what the look before a foreign call saw, until the call ends.
 
-        It was `late` where the call may have begun meanwhile.
+        Another process may be told of that end. The look was `late` where the call may have begun
+        meanwhile.
         """
         seen = self.attachment.process.last_seen
         with suppress(AuditError):  # then nothing is known to be left running or to have arrived
@@ -96,7 +109,9 @@ class Running(Struct, frozen=True):
         return self._look(call).late
 
     def recall_looks(self, calls: Iterable[Call]) -> None:
-        """Let the newest look before these calls be the last, unless this process made a later."""
+        """Take the newest look before these calls for the last one, unless this process made a
+        later look.
+        """
         seen = self.attachment.process.last_seen
         for kept in map(self._look, calls):
             if (kept.looked or 0) > (seen.last_look or 0):
@@ -122,7 +137,7 @@ class Running(Struct, frozen=True):
     def left_running_by_block(self, call: tuple[str, str], tasks: Iterable[str]) -> LeftRunning:
         """What a block of ours leaves running: these tasks, and what else it started.
 
-        That is not asked where a runner watched over it.
+        What else it started is not asked where a runner watched its processes.
         """
         began = self.attachment.process.running.pop(call, None)
         if began is None:
@@ -136,10 +151,11 @@ class Running(Struct, frozen=True):
     ) -> LeftRunning:
         """What a foreign call leaves running below its client's process, as far as can be seen.
 
-        What only reports is `asking`. What ends by itself in a moment, as a hook beside ours does,
-        is waited for. Hooks are all that is left where the call runs no command: what else the
-        client starts meanwhile is no work of the call either. None are, where the client says that
-        the call `goes_on`.
+        `asking` gives the pids of the hook that reports the end: it is no work of the call. What
+        ends by itself in a moment, as another hook beside ours does, is waited for.
+        Where the call runs no command, all that still runs counts as hooks: what the client starts
+        meanwhile is no work of the call. Where the client says that the call `goes_on`, nothing
+        counts as a hook.
         """
         attachment, lease = self.attachment, self.attachment.lease(call.session)
         running = self._look(call).running
@@ -177,16 +193,18 @@ class Running(Struct, frozen=True):
         reporting: Callable[[], Collection[int]] = tuple,
         patience: float = 0.0,
     ) -> tuple[Activity, bool]:
-        """What a call leaves running: these tasks, and what a program started since; is it known?
+        """What a call leaves running, and whether that is known: these tasks, and what a program,
+        by default ours, started since the call began.
 
-        `before` are the pids of then, and `beside` those of when other calls of the program began
-        that are open still: what was started since then is left to them, and to calls that have
-        ended what their survivors started. What is `reporting` of calls is none of it. To be asked
-        before the last look of the call.
+        `before` are the pids that there were then. `beside` has, for each other call of the program
+        that is still open, the pids that there were when that one began: what was started after it
+        began is counted as its own. What the survivors of ended calls started is theirs. The
+        processes that `reporting` gives, which report calls, are nobody's. This is asked before the
+        last look of the call, so that what ends before the answer was at work before that look.
 
-        It is known where readings agree: what ends leaves its children without a line to it, and
-        what ends while it is read may have left some. For what ends by itself in a moment there is
-        `patience`, in seconds.
+        It is known where several readings agree. One reading is not enough: a process that ends
+        leaves children that do not name it any more, and one that ends during a reading may have
+        started others. `patience` is for how many seconds what ends by itself is waited for.
         """
         until = monotonic() + patience
         known = {*before}
@@ -199,7 +217,7 @@ class Running(Struct, frozen=True):
             now = monotonic()
             if agreed >= _READINGS and (now >= until or not left):
                 return left, True
-            # on a machine that is busy the time may be over before there were readings to compare
+            # on a busy machine the time may be over before there were enough readings to compare
             if now >= until + _READING_SECONDS and reading >= 2 * _READINGS:
                 break
             sleep(_WAITING if left and now < until else _BETWEEN_READINGS)
@@ -212,7 +230,7 @@ class Running(Struct, frozen=True):
         by: int | None,
         beside: Collection[Collection[int]],
     ) -> tuple[Activity, Collection[str]]:
-        """What is left at this moment, and all that was seen of it, also what ended meanwhile."""
+        """What runs at this moment; and all that was seen of it, even what ended meanwhile."""
         attachment, processes = self.attachment, self.attachment.on_disk.processes
         started, gone = processes.left_running(before, attachment.on_disk.workspace.root, by=by)
         own = [task for task in started if all(int(task) in others for others in beside)]
@@ -222,29 +240,31 @@ class Running(Struct, frozen=True):
             own = [task for task in own if task not in known]
         return processes.activity([*tasks, *own]), {*own, *map(str, gone)}
 
-    # --- what ended calls left ------------------------------------------------------------
+    # --- after it has ended ---------------------------------------------------------------
 
     def add(self, requested: int, tasks: Activity) -> None:
-        """Let what a call left running be a candidate from now on."""
+        """Make an ended call a candidate while these tasks, which it left running, run."""
         if tasks:
             self.keep({**self.kept(), requested: tasks})
 
     def add_client(self, requested: int) -> None:
-        """Let a call be a candidate until its client reports its end, or has ended itself."""
+        """Make a call a candidate until its client reports its end, or until the client's session
+        ends.
+        """
         self.add(requested, {_CLIENT: None})
 
     def end_client(self, requested: int) -> None:
-        """Let such a call be a candidate up to the next look only."""
+        """Keep a call of `add_client` a candidate up to the next look only."""
         if _CLIENT in self.kept().get(requested, {}):
             self.add(requested, {_CLIENT: "ended"})
 
     def add_hooks(self, requested: int, hooks: Activity) -> None:
-        """Let a call be a candidate up to the next look, for what its client's hooks still do."""
+        """Make a call a candidate up to the next look, for what its client's hooks still do."""
         if hooks:
             self.add(requested, {_CLIENT: "ended", **hooks})
 
     def hooks(self) -> Activity | None:
-        """The hooks that run still; None where nobody waits for any until the next look."""
+        """What the hooks that still run have done; None where no call is a candidate for hooks."""
         kept = self.kept().values()
         known = [
             task for of in kept if of.get(_CLIENT) == "ended" for task in of if task != _CLIENT
@@ -252,7 +272,10 @@ class Running(Struct, frozen=True):
         return self.attachment.on_disk.processes.activity(known) if known else None
 
     def activity(self, since: Mapping[int, Activity]) -> dict[int, Activity]:
-        """What is still there of these did until now, with what it started, by request."""
+        """What those tasks that still run, and what they started, have done until now, by request.
+
+        A call of which nothing runs any more is left out.
+        """
         found: dict[int, Activity] = {}
         for requested, before in since.items():
             if _CLIENT not in before:
@@ -270,7 +293,10 @@ class Running(Struct, frozen=True):
         return session.ended is None and self.attachment.is_session_alive(session.id)
 
     def kept(self) -> Mapping[int, Activity]:
-        """What each ended call left running had done at the last look, by request."""
+        """What the tasks that each ended call left running had done at the last look, by request.
+
+        Nothing is kept over a boot, nor in another namespace: there a pid is another process.
+        """
         # a file that is not as it was written says nothing
         with suppress(AuditError, AttributeError, KeyError, TypeError, ValueError):
             kept = self.attachment.on_disk.looks.get(_KEPT)
@@ -279,8 +305,8 @@ class Running(Struct, frozen=True):
         return {}
 
     def keep(self, calls: Mapping[int, Activity]) -> None:
-        """Keep that in the place of what was kept."""
-        with suppress(AuditError):  # what is kept from before makes them candidates for longer
+        """Keep this account in the place of the one that was kept."""
+        with suppress(AuditError):  # an old account only makes calls candidates for longer
             if calls:
                 tasks = {str(requested): done for requested, done in calls.items()}
                 place = self.attachment.on_disk.processes.place
@@ -290,10 +316,10 @@ class Running(Struct, frozen=True):
 
 
 class Window(Struct):
-    """The time from the last look to the one that is made; the workspace lock is held.
+    """The time between the last look and the one that is made; the workspace lock is held.
 
-    `since` is what survivors had done at the last look, by the request of their call, and
-    `until` what they have done now, before anything is looked at.
+    `since` is what the survivors of each call had done at the last look, by the call's request.
+    `until` is what they have done when this look begins.
     """
 
     running: Running
@@ -302,15 +328,16 @@ class Window(Struct):
 
     @classmethod
     def begin(cls, attachment: Attachment) -> "Window":
-        """The window that ends with a look that is about to be made."""
+        """The window up to a look that is about to be made."""
         running = Running(attachment)
         since = running.kept()
         return cls(running, since, running.activity(since))
 
     def with_survivors(self, among: Sequence[Candidate]) -> list[Candidate]:
-        """These candidates, and the ended calls of which something ran since the last look.
+        """These candidates, and the ended calls whose survivors ran since the last look.
 
-        To be asked once the look was made: what changed during it was changed by what ran then.
+        This is asked after the look: a survivor that ran during the look may have made what it
+        found. NotFound, Corrupt.
         """
         now = self.running.activity(self.since)
         known = {one.requested for one in among}
@@ -325,7 +352,10 @@ class Window(Struct):
         ]
 
     def end(self) -> None:
-        """The next window begins; to be called once what was found is on record."""
+        """Begin the next window; this is called once what the look found is on record.
+
+        Calls that were added meanwhile are kept as they are.
+        """
         if self.since:
             kept = self.running.kept().items()
             added = {one: left for one, left in kept if one not in self.since}
@@ -333,7 +363,7 @@ class Window(Struct):
 
 
 def _ran(before: Activity, now: Activity) -> bool:
-    """Whether one of the tasks ran, began, ended, or cannot be seen."""
+    """Whether a task ran, began, ended, or cannot be seen: in doubt the call is a candidate."""
     return before.keys() != now.keys() or any(
         done is None or done != before[task] or any(running for *_, running in done.values())
         for task, done in now.items()

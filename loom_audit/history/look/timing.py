@@ -1,4 +1,8 @@
-"""How a look at the workspace was made: in time or late, and when changes were made."""
+"""When a look at the workspace is made: in time or late, and which changes it can date.
+
+A late look does not show by itself which of several calls made a change. The time of the change may
+show it: the call must have run then. Nothing is dated where somebody set the clock meanwhile.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +14,7 @@ from loom_audit.history.look.doers import TIMELY, Candidate, Look
 from loom_audit.model.files import FileChange
 
 _CLOCK_SET = 1_000_000_000
-"""Nanoseconds by which the clock may drift while a session lasts; more, and somebody set it."""
+"""A clock that drifts by more than so many ns while a session lasts was set by somebody."""
 
 
 def look_between(
@@ -20,10 +24,11 @@ def look_between(
     alive_session: str = "",
     within: int | None = None,
 ) -> Look:
-    """A look before the next call, or at another moment than after a call.
+    """A look between calls: before the next one, or at another moment than after a call.
 
-    For calls of ours that run it is in time, and for the one that the next is `within`. That
-    another one of other programs is still open may also mean that nobody was told of its end.
+    It is in time where a candidate is a call of ours that runs, and where none is open but the one
+    that the next call is `within`. It is late where only other programs' calls are open: one of
+    them may have ended, and nobody told of it. Corrupt.
     """
     living = [one for one in among if not one.is_survivor and one.requested != within]
     ours = any(
@@ -42,14 +47,18 @@ def look_made(
     alive_session: str = "",
     goes_on: bool = False,
 ) -> Look:
-    """A look that is made now; session `alive_session` tells something at this moment.
+    """A look that is made now.
 
-    Where it `goes_on` none of the calls is known to be over, but for what is told of it.
+    `alive_session` is one whose client is there, since it reports something at this moment. With
+    `goes_on` each call of a living session is taken to run until now, unless its end was told.
+    Corrupt.
     """
     if not late and len(among) < 2:
-        return TIMELY
+        return TIMELY  # with one candidate at most nothing has to be dated
     alive = frozenset(
-        one.requested for one in among if one.session == alive_session or _is_there(attachment, one.session)
+        one.requested
+        for one in among
+        if one.session == alive_session or _is_there(attachment, one.session)
     )
     set_since = late and _is_clock_set(attachment, {one.session for one in among})
     running = frozenset(
@@ -62,7 +71,7 @@ def look_made(
 
 
 def keep_clock(on_disk: OnDisk, session: str) -> None:
-    """Keep how the clock stands, for when it is asked whether it was set since."""
+    """Note how the clock stands when a session begins, to see later whether somebody set it."""
     with suppress(AuditError):  # then nothing is dated
         on_disk.looks.keep(_clock_name(session), _clock())
 
@@ -76,7 +85,7 @@ def _is_there(attachment: Attachment, session: str) -> bool:
 
 
 def _is_clock_set(attachment: Attachment, sessions: Iterable[str]) -> bool:
-    """Whether the clock was set since one of the clients' sessions began, or nobody knows."""
+    """Whether the clock was set since one of these clients' sessions began; True where unknown."""
     now = _clock()
     for session in filter(attachment.lease, sessions):
         kept = None
@@ -88,7 +97,9 @@ def _is_clock_set(attachment: Attachment, sessions: Iterable[str]) -> bool:
 
 
 def _clock() -> int | None:
-    """By how much the clock is ahead of the time since the machine was started, in ns."""
+    """By how much the clock is ahead of the time since the boot, in ns; None where that is not
+    known.
+    """
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return None
     return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -99,7 +110,10 @@ def _clock_name(session: str) -> str:
 
 
 def _changed_at(on_disk: OnDisk) -> Callable[[FileChange], int | None]:
-    """When the state of a path was last changed: of one that is gone, that of its folder."""
+    """A function that gives when the state of a path last changed, in ns since 1970, or None.
+
+    A path that is gone has no time any more: its nearest folder that is there changed then.
+    """
     asked = on_disk.workspace.changed_at
 
     def at(change: FileChange) -> int | None:

@@ -1,4 +1,7 @@
-"""What was untracked and can be seen again: as it was recorded last, or changed, and by whom."""
+"""What was untracked and can be seen again: whether it changed meanwhile, and who may have done it.
+
+A plain comparison with the tree, which does not have the path, would say that it was created now.
+"""
 
 import stat
 from collections.abc import Collection, Mapping, Sequence
@@ -14,13 +17,13 @@ from loom_audit.model.files import FileChange, FileState, is_directory
 from loom_audit.ports import EventFilter, IndexEntry, Stamp
 
 NOT_A_FILE = "not a file"
-"""How the reason begins why another kind of inode is not recorded."""
+"""The reason why an inode of another kind is not recorded begins so."""
 
 
 def came_back(stored: StoredLog, changes: list[FileChange]) -> list[FileChange]:
-    """Those of the changes, of paths that were untracked, that lead to what was there before.
+    """Those of the changes that lead back to the last recorded state of a path that was untracked.
 
-    Each in a folder that is in the tree or among them.
+    Each of them lies in a folder that is in the tree, or that comes back with it. Corrupt.
     """
     back: dict[str, FileChange] = {}
     made = {one.path for one in changes if one.before is None and one.after is not None}
@@ -44,7 +47,10 @@ def _recorded(stored: StoredLog, path: str) -> FileState | None:
 def record_back(
     attachment: Attachment, back: list[FileChange], entries: Mapping[str, IndexEntry | None]
 ) -> None:
-    """Put on record what came back, as of no call; the lock is held."""
+    """Put on record what came back as it was, as of no call; the lock is held.
+
+    AuditUnavailable, Corrupt.
+    """
     if back:
         events = attachment.stored.log.append(
             [Draft(FilesChanged((*back,), "baseline"), "", OUTSIDE)]
@@ -53,7 +59,10 @@ def record_back(
 
 
 def unreadable_file(path: str, reason: str, stamp: Stamp) -> Untracked:
-    """A file that cannot be read, with what is seen of it all the same."""
+    """A file that cannot be read, with what its stamp shows: mode, size, time of writing, inode.
+
+    By that it is known later whether it changed while it could not be read.
+    """
     if not stat.S_ISREG(stamp.mode):
         return Untracked(path, reason)
     mode, written = stat.S_IMODE(stamp.mode), stamp.mtime_ns // 1000
@@ -65,16 +74,15 @@ def record_seen_again(
     changes: Sequence[FileChange],
     entries: dict[str, IndexEntry | None],
 ) -> tuple[list[FileChange], set[str], set[str]]:
-    """Put on record what became of files while they could not be read.
+    """Put on record what became of files while they could not be read; the lock is held.
 
-    Returned are the changes that are left to record, the paths of which it is known, and those at
-    which there was a FIFO, socket or device.
-
-    One that is as it was seen then was changed by the call in which it became unreadable; what was
-    not seen then, or of which it is not known what it was, is from outside, with that call and
-    those that are open as the ones that may have done it. What is left are permission bits that
-    are others since, and what replaced an inode that is not a file: that had no content to be
-    unseen, so that it is a change like any other. The lock is held.
+    A file that is as it was seen when it became unreadable was changed by the call of that time. A
+    file that was not seen then, that differs now, or of which no earlier state is known, is from
+    outside: that call and the open ones may have changed it.
+    Returned are the changes that the caller has to record, the paths that are that call's, and the
+    paths at which there was a FIFO, socket or device. The caller records permission bits that
+    changed later, and what replaced a FIFO, socket or device: that had no content that could change
+    unseen, so its change is one like any other. AuditUnavailable, Corrupt.
     """
     still = [one.requested for one in candidates(attachment)] if changes else []
     then = _when_lost(attachment.stored, {change.path for change in changes})
@@ -124,7 +132,9 @@ def record_seen_again(
 def _when_lost(
     stored: StoredLog, paths: Collection[str]
 ) -> dict[str, tuple[Untracked, tuple[int, ...]]]:
-    """By path what was seen when it became untracked last, and the requests of the calls then."""
+    """What was seen of each path when it last became untracked, with the requests of the calls that
+    may have done that.
+    """
     found: dict[str, tuple[Untracked, tuple[int, ...]]] = {}
     if not paths:
         return found
@@ -140,6 +150,7 @@ def _when_lost(
 
 
 def _is_as_seen(on_disk: OnDisk, path: str, seen: Untracked) -> bool:
+    """Whether size, time of writing and inode of a file are as when it became untracked."""
     stamp = on_disk.workspace.stamp(path)
     if stamp is None:
         return False

@@ -1,4 +1,4 @@
-"""Moves and deletions across the border of the scope, compared with plain trees of every byte.
+"""Moves and deletions into the scope and out of it, compared with plain trees of every byte.
 
 The oracle is `os` alone: before and after every plan that is carried out, all files of the
 workspace are read, also those that are out of scope. Each content is written once, so that a
@@ -238,13 +238,15 @@ def fuzz(root: Path, seed: int, steps: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("seed", some(range(6), 3))
-def test_nothing_is_lost_across_the_border(place: Path, seed: int) -> None:
+def test_nothing_is_lost_by_moves_in_and_out_of_the_scope(place: Path, seed: int) -> None:
     counts = fuzz(place, seed, 12)
     assert counts["carried out"], counts
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("seed", range(1000, 1060))
-def test_nothing_is_lost_across_the_border_in_long_runs(place: Path, seed: int) -> None:
+def test_nothing_is_lost_by_moves_in_and_out_of_the_scope_in_long_runs(
+    place: Path, seed: int
+) -> None:
     counts = fuzz(place, seed, 60)
     assert counts["carried out"] and counts["exact"], counts
