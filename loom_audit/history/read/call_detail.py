@@ -13,9 +13,10 @@ from loom_audit.model.records import Call, RecordedChange
 class CallDetail(Struct, frozen=True):
     """One call with its request, decision, result and net changes.
 
-    `events` are its own, also what was reported about it after its finish. `recorded` are the
-    changes of which the net ones are made, at the paths that lists have; `maybe` are those that it
-    may have made, on record as another call's or as from outside.
+    `arguments`, `result` and `decision` are None where no event has them. `changes` are the net
+    ones, one per path. `events` are the call's own, also what was reported about it after its
+    finish. `recorded` are the changes that were folded to the net ones, as lists have them. `maybe`
+    are changes that it may have made, listed with another call or as from outside.
     """
 
     call: Call
@@ -30,9 +31,9 @@ class CallDetail(Struct, frozen=True):
 
     @property
     def shared(self) -> Mapping[str, tuple[int, ...]]:
-        """Which of its own changes are only maybe so: by path the others that may have made it.
+        """The other calls that may have made its own changes, by path and by their requests.
 
-        By their requests; 0 is somebody whom nobody saw.
+        0 stands for somebody who is not on record. A path that surely is the call's is left out.
         """
         found: dict[str, tuple[int, ...]] = {}
         for one in self.recorded:
@@ -43,25 +44,25 @@ class CallDetail(Struct, frozen=True):
 
     @property
     def as_before(self) -> tuple[str, ...]:
-        """The paths that it changed and left as they had been."""
+        """The paths that the call changed and changed back, sorted."""
         changed = {change.path for change in self.changes}
         return tuple(sorted({one.change.path for one in self.recorded} - changed))
 
     @property
     def to_choose(self) -> tuple[str, ...]:
-        """The paths that only a choice takes back with it: it may have changed them."""
+        """The paths that it may have changed, sorted: an undo takes them back only when chosen."""
         told = (path for fact in self.told_later for path in fact.paths)
         return tuple(sorted({*told, *(one.change.path for one in self.maybe)}))
 
     @property
     def told_later(self) -> tuple[ChangesAttributed, ...]:
-        """Which changes that are on record otherwise it may have made, as was told later."""
+        """What its client told later: changes it may have made that are on record as of others."""
         facts = (event.fact for event in self.events)
         return tuple(fact for fact in facts if isinstance(fact, ChangesAttributed))
 
 
 def net_changes(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
-    """Changes in log order, folded to one per path, without those that cancel out."""
+    """Changes in log order, folded to one per path; without the paths that are as they were."""
     folded: dict[str, FileChange] = {}
     for one in changes:
         first = folded.get(one.path)

@@ -1,4 +1,8 @@
-"""Which call did what an event says, and which others may have: found in the log itself."""
+"""Which call made the changes of an event, and which others may have made them, by the log itself.
+
+An event names its call by session and id, so the call's request has to be looked up. Where the
+tables suggest one, that event is read and compared; else the log is read from its start.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -25,9 +29,11 @@ from loom_audit.ports import Projections
 
 
 class Whose(Struct, frozen=True):
-    """An event that says how files changed, and the calls it is of, by their requests.
+    """An event that says how files changed, and whose the changes are; calls are named by requests.
 
-    `told_later` are those that may have changed a path as was told later.
+    The event is listed with the call `requested`, whose number is `number`: both None for none.
+    `causes` are as in `RecordedChange`. `told_later` has by path the calls that may have changed
+    it, as their clients told later.
     """
 
     event: Event
@@ -38,7 +44,7 @@ class Whose(Struct, frozen=True):
     told_later: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
     def recorded(self, change: FileChange) -> RecordedChange:
-        """One of its changes, as lists have it."""
+        """One of the event's changes, as lists have it."""
         return RecordedChange(
             seq=self.event.seq,
             at=self.event.at,
@@ -55,7 +61,7 @@ class Whose(Struct, frozen=True):
 
 
 def with_told_later(events: Sequence[Whose], told: Iterable[ChangesAttributed]) -> list[Whose]:
-    """The events, with the calls that were told later."""
+    """These events, each with the calls that were told later to have changed its paths."""
     later: dict[int, dict[str, tuple[int, ...]]] = {}
     for fact in told:
         calls = later.setdefault(fact.event, {})
@@ -65,10 +71,10 @@ def with_told_later(events: Sequence[Whose], told: Iterable[ChangesAttributed]) 
 
 
 class CallLookup:
-    """Finds calls: among those of a fold, else where the tables suggest, else from the start.
+    """Finds calls: among those of a fold, else where the tables suggest, else in the whole log.
 
-    `after` is the event after which the fold begins; `read` are some that were read from the
-    log already, by seq.
+    `after` is the event after which the fold begins, by default the last. `read` has events, by
+    their seqs, that were read from the log already.
     """
 
     def __init__(
@@ -94,22 +100,23 @@ class CallLookup:
             self._later.setdefault(call.call_id, {})[call.session] = call.requested
 
     def of(self, event: Event, fact: FilesChanged) -> Whose:
-        """The calls of an event."""
+        """The calls that made, or may have made, the changes of an event. Corrupt."""
         requested, number = None, None
         if fact.call_id is not None:
             found = self._find(event.session, fact.call_id)
+            # a call does nothing before its request: one of the same id is another call
             if found is not None and found[0] < event.seq:
                 requested, number = found
         causes = self._causes(event, fact, requested)
         return Whose(event, fact, requested, number, causes)
 
     def request(self, session: str, call_id: str) -> int | None:
-        """The event of a call's request; None when there is none."""
+        """The seq of a call's request; None where the log has none. Corrupt."""
         found = self._find(session, call_id)
         return None if found is None else found[0]
 
     def finish(self, session: str, call_id: str) -> int | None:
-        """The event of a call's finish; None while it is open."""
+        """The seq of a call's finish; None while the call is open. Corrupt."""
         found = self._find(session, call_id)
         return None if found is None else found[1]
 
@@ -126,7 +133,10 @@ class CallLookup:
         return self._known[key]
 
     def _suggestion(self, session: str, call_id: str) -> tuple[int, int | None] | None:
-        """The request and the number that the tables suggest, where the log says the same."""
+        """The request and the number that the tables suggest; None where the log has another one.
+
+        Corrupt where the suggested number is not that of the call's finish.
+        """
         try:
             call = self._suggested.call(session, call_id)
         except NotFound:
@@ -150,7 +160,7 @@ class CallLookup:
         return same and getattr(event.fact, "call_id", None) == call.call_id
 
     def _causes(self, event: Event, fact: FilesChanged, own: int | None) -> tuple[int, ...]:
-        """As `RecordedChange.causes`; what format 1 calls by ids is looked up."""
+        """The causes as `RecordedChange` has them: what format 1 names by ids is looked up."""
         if all(isinstance(cause, int) for cause in fact.causes):
             return tuple(int(cause) for cause in fact.causes)
         ids = [cause for cause in dict.fromkeys(fact.causes) if cause != fact.call_id]
@@ -160,7 +170,9 @@ class CallLookup:
         return (*known, *(0 for _ in range(len(fact.causes) - len(known))))
 
     def _meant(self, event: Event, call_id: str) -> int | None:
-        """The call that an id means in an event: of its session, else the newest before it."""
+        """The request of the call that an id means in an event: of the event's session, else the
+        newest before the event, since format 1 does not name the session.
+        """
         earlier = {**self._requests().get(call_id, {}), **self._later.get(call_id, {})}
         before = {session: seq for session, seq in earlier.items() if seq < event.seq}
         if event.session in before:
@@ -168,7 +180,10 @@ class CallLookup:
         return max(before.values(), default=None)
 
     def _requests(self) -> Mapping[str, Mapping[str, int]]:
-        """By id and session, the requests of all calls before the fold's; also reads their ends."""
+        """The requests of all calls before those of the fold, by id and session.
+
+        Reads the log from its start, once, and notes the ends of these calls.
+        """
         if self._earlier is None:
             self._earlier = {}
             for event in self._proven.events(0, self._after, _begins_or_ends):

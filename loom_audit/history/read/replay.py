@@ -1,22 +1,27 @@
-"""Rebuild the tree of a point in an empty directory."""
+"""Rebuilds the tree of a point in an empty directory."""
 
 from collections.abc import Mapping
 
 from loom_audit.errors import Conflict, TooLarge
 from loom_audit.history.ground.prefetch import Prefetch
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.ports import BlobStore, Progress, Replacement, OnProgress, Workspace
+from loom_audit.ports import BlobStore, OnProgress, Progress, Replacement, Workspace
 
 CHUNK = 5_000
+"""Files that are written between two reports of the progress."""
 
 
 def replay(
-    tree: Mapping[str, FileState], blobs: BlobStore, target: Workspace, progress: OnProgress | None = None
+    tree: Mapping[str, FileState],
+    blobs: BlobStore,
+    target: Workspace,
+    progress: OnProgress | None = None,
 ) -> int:
-    """Write every path of the tree but the opaque ones into an empty target; how many there are.
+    """Write every path of a tree but the opaque entries into an empty target; how many there are.
 
-    Directories are writable at first and get their recorded mode at the end. Conflict when the
-    target is not empty; TooLarge, with nothing written, for content recorded by hash only.
+    `progress` is told of the files that are written. Conflict when the target is not empty;
+    TooLarge, with nothing written, for a content recorded by hash only; Corrupt for one that is
+    damaged.
     """
     if target.list():
         raise Conflict(f"{target.root} is not empty", hint="Name a new folder.")
@@ -29,6 +34,7 @@ def replay(
             hint="Replay a point at which it is not there, or copy it from the workspace yourself.",
             details={"paths": paths[:100]},
         )
+    # a folder may forbid writing, so it gets its recorded mode once all that is in it is there
     folders = [p for p, state in sorted(tree.items()) if state.kind == "directory"]
     open_mode = FileState("directory", None, 0o700, 0)
     target.replace_all([Replacement(FileChange(path, None, open_mode)) for path in folders])

@@ -1,4 +1,4 @@
-"""The reader: sessions, calls, trees, histories and points of one log."""
+"""Reads one log for people: its points, sessions, calls, trees, and the history of each file."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,9 +45,10 @@ from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Proje
 
 _NUMBER = re.compile(r"[0-9]{1,100}")
 NEAR = 10_000
-"""Points so near to each other are compared by what happened between them."""
+"""Points that are fewer events apart are compared by what happened between them, not by their
+trees."""
 PIECE = 1024 * 1024
-"""So much of a large content is read at once, in bytes."""
+"""Bytes of a large content that are read at once."""
 _TOLD_LATER = (CallReported, ChangesAttributed)
 _LOSING = (PathsUntracked.kind, ScopeAccepted.kind, TreeRelisted.kind)
 _BACK = re.compile(r"head~([0-9]{1,100})")
@@ -56,9 +57,9 @@ _BACK = re.compile(r"head~([0-9]{1,100})")
 class Timeline(Struct, frozen=True):
     """Reads one workspace's log; changes nothing.
 
-    Lists are as the tables have them; a single call, a tree, a state and a difference are read
-    from the log and checked: Corrupt where they are not as they were recorded. One that was
-    `imported` has a client's own times beside its own.
+    Lists are as the tables have them. A single call, a tree, a state and a difference are read from
+    the log and checked: Corrupt where they are not as they were recorded. In an `imported` log
+    events have a client's times beside those of the import.
     """
 
     log: EventLog
@@ -72,14 +73,16 @@ class Timeline(Struct, frozen=True):
 
     def point(self, text: str | int) -> int:
         """The seq that a point names: `42`, `head`, `head~3` (calls back), an RFC 3339 time,
-        `@checkpoint`, `session:ID` (its start). NotFound, InvalidArguments.
+        `@checkpoint`, `session:ID` (its start). NotFound, InvalidArguments, Corrupt.
 
-        The earlier one of the two that a time may mean where clocks went back.
+        A time around which clocks went back may mean two; then it is the earlier one.
         """
         return self.meanings(text)[0]
 
     def exact_point(self, text: str | int) -> int:
-        """The seq that a point names; Conflict for a time that may mean two."""
+        """The seq that a point names. Conflict for a time that may mean two; NotFound,
+        InvalidArguments, Corrupt.
+        """
         earlier, later = self.meanings(text)
         if earlier != later:
             raise Conflict(
@@ -91,8 +94,8 @@ class Timeline(Struct, frozen=True):
         return earlier
 
     def meanings(self, text: str | int) -> tuple[int, int]:
-        """The two seqs that a point may mean, in order: they differ for a time around which
-        clocks went back. NotFound, InvalidArguments.
+        """The two seqs that a point may mean, the smaller first; they differ only for a time around
+        which clocks went back. NotFound, InvalidArguments, Corrupt.
         """
         text = str(text).strip()
         if _is_named(text):
@@ -119,6 +122,7 @@ class Timeline(Struct, frozen=True):
     def _calls_back(self, count: int, head: int) -> int:
         if count == 0:
             return head
+        # the tables suggest the calls, and the log must have the same ones from there on
         calls = self.projections.calls(CallFilter(limit=count + 1))
         whole = len(calls) <= count
         self.verified.check_calls(0 if whole else min(call.requested for call in calls) - 1)
@@ -134,25 +138,30 @@ class Timeline(Struct, frozen=True):
     # --- lists ----------------------------------------------------------------------------
 
     def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
+        """The sessions that started before an event, newest first, at most `limit`."""
         return self.projections.sessions(before=before, limit=limit)
 
     def session(self, id: str) -> Session:
+        """One session, as lists have it. NotFound."""
         return self.projections.session(id)
 
     def open_sessions(self) -> Sequence[Session]:
+        """The sessions without an end on record, oldest first."""
         return self.projections.open_sessions()
 
     def hold(self, session: str) -> SessionHold | None:
-        """By what a session is held, itself or with one that contains it; None when it is not."""
+        """The hold on a session: its own, else that of a session that contains it; None without."""
         return hold_of(partial(session_state, self.log), session)
 
     def holds(self) -> Sequence[SessionHold]:
-        """By what the open sessions are held, each once, oldest first."""
+        """The holds on open sessions, each once, the oldest first."""
         found = {self.hold(one.id) for one in self.open_sessions()} - {None}
         return sorted(filter(None, found), key=lambda held: held.seq)
 
     def last_heard(self, call: Call) -> datetime | None:
-        """When the program that reports an open call reported last; None for a call of ours."""
+        """When the program that reports an open call last told anything; None for a call of ours,
+        and for one that has ended.
+        """
         if call.seq is not None or session_state(self.log, call.session).lease is None:
             return None
         for event in self.log.read(EventFilter(session=call.session, newest_first=True)):
@@ -161,25 +170,32 @@ class Timeline(Struct, frozen=True):
         return call.at
 
     def told_at(self, seq: int) -> datetime | None:
-        """When an event happened by the client's own clock, in a log that was imported."""
+        """When an event happened by its client's clock; None where that is unknown, and in a log
+        that was not imported.
+        """
         if not self.imported:
             return None
         return next((one.occurred_at for one in self.log.read(EventFilter.only(seq))), None)
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
+        """The calls that match, newest first, as lists have them."""
         return self.projections.calls(filter)
 
     def client_id(self, call: Call) -> str:
-        """The id that a call has with its client, told later where its hooks do not name it."""
+        """The id by which its client knows a call: one that was told later, else that on record."""
         return client_id(self.log, call)
 
     def open_calls(self) -> Sequence[Call]:
+        """The calls without a finish on record, oldest first."""
         return self.projections.open_calls()
 
     def outside(
         self, *, after: int = 0, before: int | None = None, typed: str = "", limit: int = 100
     ) -> Sequence[OutsideChange]:
-        """What changed without a call between two events, newest first."""
+        """What changed without a call between two events, newest first, at most `limit`.
+
+        `typed` is a path as people type it.
+        """
         return self.projections.outside(
             after=after, before=before, typed=typed or None, limit=limit
         )
@@ -189,15 +205,19 @@ class Timeline(Struct, frozen=True):
         return self.projections.changes(calls=calls)
 
     def checkpoints(self) -> Sequence[Checkpoint]:
+        """The names that were given to points, newest first, each with its newest point."""
         return self.projections.checkpoints()
 
     def events(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
+        """The events that match, in order of seq unless the filter says otherwise. Corrupt."""
         return self.log.read(filter)
 
     # --- one call -------------------------------------------------------------------------
 
     def call(self, seq: int) -> CallDetail:
-        """The call that the event `seq` belongs to. NotFound when it is not a call's event."""
+        """The call that the event `seq` belongs to. NotFound when it is not a call's event;
+        Corrupt.
+        """
         found = self.verified.record_at(seq)
         call = found.call
         arguments: Any = None
@@ -232,18 +252,22 @@ class Timeline(Struct, frozen=True):
         )
 
     def changes_of(self, call: Call) -> tuple[FileChange, ...]:
-        """What one call did or, with others, may have done: per path first before, last after."""
+        """What a call changed, alone or shared with others: per path its first before and last
+        after. NotFound, Corrupt.
+        """
         found = self.verified.call_record(call.session, call.call_id)
         shared = (one for one in found.maybe if one.origin != "outside")
         both = sorted((*found.changes, *shared), key=lambda one: one.seq)
         return net_changes(one.change for one in both)
 
     def number(self, request: int) -> int:
-        """The number of the call that was requested with an event, its own while it is open."""
+        """The number of the call that was requested with an event; that event's seq while it is
+        open. NotFound, Corrupt.
+        """
         return self.verified.call_at(request).seq or request
 
     def listed_call(self, seq: int) -> Call:
-        """As lists show it: the call that the event `seq` belongs to. NotFound."""
+        """The call that the event `seq` belongs to, as lists have it. NotFound."""
         return self.projections.call_at(seq)
 
     def call_of(self, recorded: RecordedChange) -> Call:
@@ -253,25 +277,29 @@ class Timeline(Struct, frozen=True):
     # --- trees and files ------------------------------------------------------------------
 
     def tree(self, at: int | None = None) -> dict[str, FileState]:
+        """The tree after event `at`, by default after the last. NotFound past the end; Corrupt."""
         return self.verified.tree(at)
 
     def state(self, path: str, at: int | None = None) -> FileState | None:
+        """The state of one path in that tree, None where it has none. NotFound, Corrupt."""
         return self.verified.state(path, at)
 
     def found(self, path: str, at: int) -> FileState | None:
-        """What a late writer had left of a file, where event `at` says that; else None."""
+        """The state that a late writer gave a file, where the event `at` kept it; else None."""
         facts = (event.fact for event in self.log.read(EventFilter.only(at)))
         found = (fact for fact in facts if isinstance(fact, ContentFound) and fact.path == path)
         return next((fact.state for fact in found), None)
 
     def is_unknown(self, path: str, at: int) -> bool:
-        """Whether nobody knows what was at a path after event `at`, of which no state is on record.
+        """Whether nobody knows what was at a path after event `at`, after which the tree has none.
 
-        Nothing was before the first listing was whole. Later it is so for what was found where it
-        had been for some time, or came from where nothing is recorded.
+        It is so before the first listing was complete, and where the path's next change says that
+        something was there already, or that it came from where nothing is recorded. NotFound,
+        Corrupt.
         """
         if not self.is_listed(at):
             return True
+        # the first change after the point tells what was there before it
         for recorded in self.projections.changes(after=at, paths=[path]):
             if recorded.change.before is not None or recorded.origin == "baseline":
                 return recorded.origin == "baseline"
@@ -280,10 +308,10 @@ class Timeline(Struct, frozen=True):
         return False
 
     def unseen(self, *points: int) -> dict[str, str]:
-        """The paths of which it is not known after one of these events what is there, each with
-        the reason; with each all that is below it.
+        """The paths whose state after one of these events is not known, each with the reason.
 
-        They could not be read, or had left the scope.
+        They could not be read, or had left the scope. Of what is below such a path nothing is known
+        either. NotFound, Corrupt.
         """
         found: dict[str, str] = {}
         for at in points:
@@ -299,36 +327,44 @@ class Timeline(Struct, frozen=True):
         return dict(sorted(found.items()))
 
     def why_unseen(self, path: str, at: int) -> str:
-        """Why it is not known what was at a path after event `at`; "" where it is known."""
+        """Why it is not known what was at a path after event `at`; "" where it is known.
+
+        NotFound, Corrupt.
+        """
         unseen = self.unseen(at)
         return next((unseen[one] for one in (path, *parents(path)) if one in unseen), "")
 
     def first_listing(self) -> int | None:
-        """The event with which the first listing of the workspace was whole; None before it is."""
+        """The event with which the workspace's first listing was complete; None before that."""
         wanted = EventFilter(kinds=(BaselineFinished.kind,), limit=1)
         return next((event.seq for event in self.events(wanted)), None)
 
     def is_listed(self, at: int) -> bool:
-        """Whether what is not in the tree of a point was not there: the first listing was whole."""
+        """Whether the first listing was complete at a point: only then was what is not in the tree
+        not there.
+        """
         listed = self.first_listing()
         return listed is not None and listed <= at
 
     def check_listed(self, *points: int) -> None:
-        """NotFound for a point before the first listing was whole: what was there is not known."""
+        """Refuse a point before the first listing was complete, with NotFound: what was there is
+        not known.
+        """
         if not all(map(self.is_listed, points)):
             raise NotFound(f"unknown: {self.unlisted()}", hint="Name a later point.")
 
     def unlisted(self) -> str:
-        """Why what was there is not known before the first listing was whole."""
+        """Why it is not known what was there before the first listing was complete, in words."""
         listed = self.first_listing()
         if listed is None:
             return "the first listing is not finished; `loom-audit init` goes on with it"
         return f"nothing was on record before event {listed}"
 
     def unknown_entries(self, folder: str, at: int, tree: Tree) -> list[str]:
-        """The left-out folders directly in a folder of which nobody knows whether they were there.
+        """The left-out folders in a folder of which nobody knows whether they were there at `at`.
 
-        `tree` is the one of that point. Those that are there now; each was listed first after `at`.
+        `tree` is the tree of that point. They are in the tree now, and were first listed after it.
+        Corrupt.
         """
         if at >= self.proven.head():
             return []
@@ -342,9 +378,10 @@ class Timeline(Struct, frozen=True):
         ]
 
     def content(self, state: FileState) -> bytes:
-        """The bytes of a file or of a symlink's target.
+        """The bytes of a file, or those of a symlink's target.
 
-        TooLarge when only the hash was kept, Corrupt.
+        TooLarge when only the hash was kept, Corrupt where the content is gone or damaged, NotFound
+        for an opaque entry, InvalidArguments for a directory.
         """
         if state.blob is None:
             if state.kind == "opaque":
@@ -356,7 +393,9 @@ class Timeline(Struct, frozen=True):
         return self.blobs.get(state.blob)
 
     def stream(self, state: FileState) -> BinaryIO:
-        """The same as a stream, all of which was checked before any of it is given."""
+        """As `content`, as a stream. A large content is read twice, since it is checked as a whole
+        before any of it is given. TooLarge, Corrupt, NotFound, InvalidArguments.
+        """
         if state.blob is None or state.size <= PIECE:
             return BytesIO(self.content(state))
         self.check_kept({"": state})
@@ -366,22 +405,32 @@ class Timeline(Struct, frozen=True):
         return self.blobs.open(state.blob)
 
     def check_kept(self, states: Mapping[str, FileState]) -> None:
-        """TooLarge when a content was recorded by hash only, Corrupt when it is gone."""
+        """Refuse states, by path, without their content: TooLarge when it was recorded by hash
+        only, Corrupt when it is gone.
+        """
         KeptContents(self.log, self.blobs).check(states.items())
 
     def history(
         self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
     ) -> Sequence[RecordedChange]:
+        """The changes of a path, or of all `below` it too, before an event; the newest first, at
+        most `limit`.
+        """
         return self.projections.history(path, below=below, before=before, limit=limit)
 
     def diff(self, old: int, new: int) -> tuple[FileChange, ...]:
-        """What differs between the trees of two points, in either order."""
+        """What differs between the trees of two points, in either order. NotFound, Corrupt.
+
+        Paths whose state is not known at one of the points are left out.
+        """
+        # once a path has left the tree, changes alone do not say of which paths the state is known
         losing = EventFilter(before=old + 1, kinds=_LOSING)
         lost = any(_lost_by(event.fact) for event in self.events(losing))
         if 0 <= new - old < NEAR and not lost:
             self.verified.tree(new)  # Corrupt where it is not known what is there
             folded = [event.fact for event in self.proven.folded(old, new)]
             changed = [fact for fact in folded if isinstance(fact, FilesChanged)]
+            # any other fact takes paths from the tree, or begins it anew
             if len(changed) == len(folded):
                 return net_changes(change for fact in changed for change in fact.changes)
         unknown, was = self.verified.untracked(old), self.tree(old)
@@ -390,7 +439,7 @@ class Timeline(Struct, frozen=True):
 
 
 def _lost_by(fact: Fact) -> Iterable[tuple[str, str]]:
-    """The paths that left the tree with a fact, and why."""
+    """The paths that a fact took from the tree, each with the reason."""
     if isinstance(fact, ScopeAccepted):
         return [(path, "it left the scope") for path in fact.untracked]
     lost = getattr(fact, "paths" if isinstance(fact, PathsUntracked) else "untracked", ())
@@ -398,7 +447,7 @@ def _lost_by(fact: Fact) -> Iterable[tuple[str, str]]:
 
 
 def _is_named(text: str) -> bool:
-    """Whether a point is named otherwise than by a time."""
+    """Whether a text names a point otherwise than by a time."""
     return (
         text == "head"
         or text.startswith(("@", "session:"))

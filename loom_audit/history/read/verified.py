@@ -1,7 +1,8 @@
-"""What matters of a log, read from the log itself.
+"""Trees, states, changes and single calls, read from the log itself.
 
-The tables only suggest where to look. Trees, states, changes and single calls are made of events,
-each checked; where a table says something else, it is Corrupt and the event named.
+The tables are a cache that whoever has the file can alter, so they only suggest where to look.
+What is given is made of events, each of which was checked. Where a table says something else than
+the log, Corrupt names the event.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -35,9 +36,9 @@ from loom_audit.ports import CallFilter, EventFilter, Projections, Wanted
 
 
 class RecordedCall(Struct, frozen=True):
-    """One call with its events and the changes that are listed as its own.
+    """One call with its events and the changes that are listed with it.
 
-    `maybe` are those that it may have made, and that are listed with another call or as from
+    `maybe` are changes that it may have made, and that are listed with another call or as from
     outside.
     """
 
@@ -48,18 +49,19 @@ class RecordedCall(Struct, frozen=True):
 
 
 NEAR = 1_000
-"""So many events behind a call's request are all looked at for what concerns it."""
+"""All of so many events after a call's request are read for what concerns the call."""
 
 _KEPT = 20_000
-"""What changed files in a stretch up to so long is kept until the log grows."""
+"""What was read of a stretch of at most so many events is kept until the log grows."""
 
 _FEW = 50
-"""Up to so many events are read one by one."""
+"""So many events at most are read one by one; more are read with all that lies between them."""
 
 
 class _Stretch(Struct, frozen=True):
-    """What was read of a stretch: what changed files, what trees are folded from, and what was
-    told later of changes."""
+    """What was read of a stretch of the log: the events that changed files, those from which trees
+    are folded, and what was told later of who made the changes.
+    """
 
     changed: Sequence[Whose] = ()
     folded: Sequence[Event] = ()
@@ -67,7 +69,11 @@ class _Stretch(Struct, frozen=True):
 
 
 class VerifiedReading:
-    """A `ports.Reading` for what must not be forged: plans, and what is shown as recorded."""
+    """A `ports.Reading` for what must not be forged: plans, and what is shown as recorded.
+
+    `contents` tells whether contents are still stored. `near` is how many events after a call's
+    request are all read for it.
+    """
 
     def __init__(
         self,
@@ -88,15 +94,18 @@ class VerifiedReading:
     # --- made of events -------------------------------------------------------------------
 
     def tree(self, at: int | None = None) -> dict[str, FileState]:
-        """The tree after event `at`, by default the head's."""
+        """The tree after event `at`, by default after the last. NotFound past the end; Corrupt."""
         return dict(self._trees.at(at))
 
     def state(self, path: str, at: int | None = None) -> FileState | None:
-        """One path of that tree."""
+        """The state of one path in that tree; None where the tree has none. NotFound, Corrupt."""
         return self._trees.at(at).get(path)
 
     def untracked(self, at: int | None = None) -> set[str]:
-        """The paths that had left that tree and may have been there, each with all below it."""
+        """The paths that had left that tree and may have been on disk, with all below them.
+
+        NotFound, Corrupt.
+        """
         return set(self._trees.untracked(at))
 
     def changes(
@@ -107,12 +116,14 @@ class VerifiedReading:
         paths: Iterable[str] | None = None,
         calls: Iterable[int] | None = None,
     ) -> Iterator[RecordedChange]:
-        """Changes in log order; the calls that were requested or ended since are compared too.
+        """The changes with `after < seq <= until` in log order; of all paths and calls by default.
 
-        With `calls` from the first of these requests on, and before it what was told later to be
-        theirs.
+        `calls` are requests: given are the changes of these calls and those that they may have
+        made. The calls that were requested or ended in what is read are compared with the tables.
+        Conflict where the tree was listed anew since; Corrupt.
         """
         wanted = None if calls is None else frozenset(calls)
+        # a call changes nothing before its request, but it may be told later of earlier changes
         start = after
         if wanted is not None:
             start = max(after, min(wanted, default=self._proven.head()) - 1)
@@ -134,14 +145,17 @@ class VerifiedReading:
                     yield one
 
     def _folded(self, after: int, until: int) -> Iterable[Event]:
-        """The events that trees are folded from; those read last are not read again."""
+        """The events from which trees are folded; those of the last stretch are not read again."""
         first, last, read = self._read
         if first <= after and until <= last:
             return [one for one in read.folded if after < one.seq <= until]
         return self._proven.folded(after, until)
 
     def _since(self, after: int) -> _Stretch:
-        """What was read after an event up to the head; calls since then are compared."""
+        """What the log has after an event, up to the head; its calls are compared with the tables.
+
+        Conflict where the tree was listed anew; Corrupt.
+        """
         head = self._proven.head()
         first, last, read = self._read
         if last == head and first <= after:
@@ -153,6 +167,7 @@ class VerifiedReading:
         for event in self._proven.events(after, head, _of_calls_and_changes):
             fold.add(event)
             if isinstance(event.fact, TreeRelisted):
+                # a change before it says nothing of the tree after it, so no plan can follow it
                 raise _listed_anew_error(event.seq)
             if isinstance(event.fact, TREE_FACTS):
                 folded.append(event)
@@ -165,6 +180,7 @@ class VerifiedReading:
         changed = [lookup.of(event, fact) for event, fact in events]
         found = _Stretch(with_told_later(changed, told) if told else changed, folded, told)
         changes = [change for _, fact in events for change in fact.changes]
+        # a plan may bring back what these changes led from, so none of it may be gone
         self._contents.check_gone(
             (change.path, state)
             for change in changes
@@ -176,9 +192,9 @@ class VerifiedReading:
         return found
 
     def files_changed(self, seqs: Set[int]) -> Mapping[int, FilesChanged]:
-        """What these events say of how files changed; those `changes` read last are not read again.
+        """The facts of those of these events that say how files changed, by seq. Corrupt.
 
-        Few are read one by one, many with all between them.
+        Events that `changes` read last are not read again.
         """
         found = {one.event.seq: one.fact for one in self._read[2].changed if one.event.seq in seqs}
         left = seqs - found.keys()
@@ -192,12 +208,12 @@ class VerifiedReading:
         return found
 
     def call_at(self, seq: int) -> Call:
-        """The call that the event of this seq belongs to. NotFound when it belongs to none."""
+        """The call that the event of this seq belongs to. NotFound where it is of none; Corrupt."""
         return self.record_at(seq).call
 
     def record_at(self, seq: int) -> RecordedCall:
-        """As `call_at`, with all that belongs to it."""
-        with suppress(NotFound):
+        """As `call_at`, with the call's events and changes. NotFound, Corrupt."""
+        with suppress(NotFound):  # what the tables do not have may still be in the log
             listed = self._suggested.call_at(seq)
             found = self.call_record(listed.session, listed.call_id)
             if any(event.seq == seq for event in found.events):
@@ -215,15 +231,16 @@ class VerifiedReading:
         return self.call_record(event.session, call_id)
 
     def call(self, session: str, call_id: str) -> Call:
-        """One call by its session and id. NotFound."""
+        """One call by its session and id. NotFound, Corrupt."""
         return self.call_record(session, call_id).call
 
     def call_record(self, session: str, call_id: str) -> RecordedCall:
-        """One call, its events, also what was reported about it later, and its changes. NotFound.
+        """One call, its events, with what was reported about it later, and its changes.
 
-        The log is read from its request to its finish and past `near` events. What took it back,
-        lowered its coverage, was reported of it or may be its work can be anywhere behind that:
-        there only what the tables suggest is read, and checked as every event.
+        The log is read from the call's request to its finish, and at least `near` events. Any later
+        event may have taken the call back, lowered its coverage, reported of it, or say that a
+        change is its work. Of those only the ones that the tables suggest are read, and checked as
+        every event. NotFound, Corrupt.
         """
 
         def matters(envelope: Mapping[str, Any]) -> bool:
@@ -238,7 +255,7 @@ class VerifiedReading:
                 kind == CallFinished.kind and ("reverts" in envelope or _has_fact(envelope))
             )
 
-        # what is read at once where the tables suggest is most often all that there is to read
+        # most often what the tables suggest is right, and then one stretch is all there is to read
         read = self._around(session, call_id, matters)
         lookup = CallLookup(self._proven, self._suggested, read={one.seq: one for one in read[2]})
         start = lookup.request(session, call_id)
@@ -279,8 +296,11 @@ class VerifiedReading:
     def _around(
         self, session: str, call_id: str, wanted: Wanted
     ) -> tuple[int, int, Sequence[Event]]:
-        """The wanted events from where the tables have a call's request to the last that is near,
-        and these two; none where it is not listed, or where that is not in the log.
+        """The wanted events from a call's request, as the tables have it, to the last near event,
+        with the seqs of those two.
+
+        Nothing is read where the tables do not have the call, where the log cannot have it there,
+        or where its finish is far from its request.
         """
         try:
             listed = self._suggested.call(session, call_id)
@@ -295,7 +315,7 @@ class VerifiedReading:
     def _suggested_after(
         self, near: int, start: int, call: Call | None, fold: CallFold
     ) -> Sequence[int]:
-        """The events after `near` that may say something of the call requested at `start`."""
+        """The seqs after `near` of events that may concern the call with this request, `start`."""
         seqs = {one.seq for one in self._suggested.changes(after=near, calls=(start,))}
         if call is not None and call.seq is not None:
             told = EventFilter(near, None, (CallReported.kind,), call.session, call.call_id)
@@ -309,14 +329,17 @@ class VerifiedReading:
         return sorted(seqs)
 
     def check_calls(self, after: int) -> None:
-        """Corrupt unless the tables have the calls since this event as the log has them."""
+        """Refuse tables that do not have the calls since an event as the log has them: Corrupt."""
         fold = CallFold()
         for event in self._proven.events(after, self._proven.head(), _of_calls_and_changes):
             fold.add(event)
         self._compare(after, fold)
 
     def _compare(self, after: int, fold: CallFold) -> None:
-        """Corrupt unless the lists have the calls of these events, and what took back what."""
+        """Refuse tables that do not have the calls after an event as these events say: Corrupt.
+
+        Compared are the calls requested, those that ended, and which call took back which.
+        """
         found = self._suggested.calls(CallFilter(after=after, newest_first=False, limit=None))
         # paths are shown only, and what changed is read from the log
         listed, made = ([replace(one, paths=()) for one in some] for some in (found, fold.calls()))
@@ -332,6 +355,7 @@ class VerifiedReading:
             status = fold.status(number, fact.status)
             if (one.seq, one.status, one.coverage) != (number, status, coverage):
                 raise listed_error(number)
+        # what an earlier call took back is in no event of these
         reverted = {n: by for n, by in self._suggested.reverted().items() if by > after}
         if reverted != fold.reverted():
             raise listed_error(min(reverted.items() ^ fold.reverted().items())[1])
@@ -339,9 +363,9 @@ class VerifiedReading:
     # --- points ---------------------------------------------------------------------------
 
     def checkpoint(self, name: str) -> int:
-        """The point that a name means now. NotFound."""
+        """The seq of the point that a checkpoint's name means now. NotFound, Corrupt."""
         listed = (one.seq for one in self._suggested.checkpoints() if one.name == name)
-        # the table suggests where to begin, and nothing is found behind a place that is forged
+        # the table suggests where to begin; where it is wrong, the log is read from its start
         for after in (max(next(listed, 1), 1) - 1, 0):
             points = [fact.point for fact in self._marks(after) if fact.name == name]
             if points:
@@ -355,7 +379,9 @@ class VerifiedReading:
                 yield event.fact
 
     def session(self, id: str) -> Session:
-        """One session; that it began where it is listed is read from the log. NotFound."""
+        """One session as it is listed, once the log has said that it began there. NotFound where
+        the log does not have it; Corrupt where log and tables differ.
+        """
         try:
             listed = self._suggested.session(id)
         except NotFound:
@@ -375,8 +401,9 @@ class VerifiedReading:
     # --- suggested ------------------------------------------------------------------------
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
-        """As they are listed. That none is listed, what a whole session did, and that what ended
-        after an event did so is checked.
+        """The calls that match, as they are listed; Corrupt where log and tables differ.
+
+        Compared are an empty answer, all calls of a session, and which calls ended after an event.
         """
         found = self._suggested.calls(filter)
         if filter.ended_after is not None:
@@ -392,7 +419,7 @@ class VerifiedReading:
 
 
 def _listed_anew_error(seq: int) -> Conflict:
-    """Of what lies before a whole listing: what came of it is not known."""
+    """The error for changes before the event `seq`, with which the tree was listed anew."""
     return Conflict(
         f"the tree was listed anew with event {seq}: what happened before cannot be taken back",
         hint="`loom-audit cat PATH --at POINT` and `loom-audit replay POINT --to DIR` give what "
@@ -412,7 +439,7 @@ def _has_fact(envelope: Mapping[str, Any]) -> bool:
 
 
 def listed_error(seq: int) -> Corrupt:
-    """Of an event of which the tables say something else than the log."""
+    """The error for tables that say something else of the event `seq` than the log."""
     return Corrupt(
         f"What is listed of event {seq} is not what the log says",
         hint="Run `loom-audit verify`, then `loom-audit db rebuild`, which makes lists anew.",
