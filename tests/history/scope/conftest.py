@@ -7,12 +7,6 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, Session
-from tests.history.conftest import call as call
-from tests.history.conftest import home as home
-from tests.history.conftest import root as root
-from tests.history.conftest import session as session
-from tests.history.conftest import store as store
-from tests.history.conftest import workspace as workspace
 from tests.places.on_disk import tmp_path_factory as tmp_path_factory
 
 Run = Callable[[str], int]
