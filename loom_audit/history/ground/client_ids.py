@@ -13,7 +13,10 @@ _MADE = "~"
 
 
 def client_id(log: EventLog, call: Call) -> str:
-    """The id by which its client knows a call: the one that was told later, else that on record."""
+    """The id by which its client knows a call: the one that was told later, else that on record.
+
+    Corrupt.
+    """
     found = call.call_id
     if is_unnamed(call):
         kinds = CallFinished.kind, CallReported.kind

@@ -14,7 +14,7 @@ _BATCH = 50
 
 
 def update_code_listing(stored: StoredLog, index: CodeIndex) -> None:
-    """Bring the list of files in the index up to the log's head."""
+    """Bring the list of files in the index up to the log's head. Corrupt."""
     head = stored.log.head()
     known = index.head()
     if known == head:

@@ -87,7 +87,10 @@ class ApprovalState(Struct, frozen=True):
 
 
 def approval_state(log: EventLog, session: str, call_id: str, *, after: int) -> ApprovalState:
-    """The newest question about a call and its answer, among the events after the seq `after`."""
+    """The newest question about a call and its answer, among the events after the seq `after`.
+
+    Corrupt.
+    """
     question: Event | None = None
     answer: Event | None = None
     wanted = EventFilter(after=after, kinds=_KINDS, call_id=call_id)
@@ -125,7 +128,7 @@ class NewestAnswer:
 
 
 def is_waiting(log: EventLog, call: Call) -> bool:
-    """Whether an open call waits for an answer, and so has not begun to act."""
+    """Whether an open call waits for an answer, and so has not begun to act. Corrupt."""
     return approval_state(log, call.session, call.call_id, after=call.requested).is_waiting
 
 
@@ -176,7 +179,11 @@ def find_lasting_answer(
 
 
 class Questions:
-    """The questions in one workspace's log. The `actor` answers, unless another one is named."""
+    """The questions in one workspace's log. The `actor` answers, unless another one is named.
+
+    Reading raises Corrupt where an event is damaged; answering raises AuditUnavailable where the
+    log cannot be written.
+    """
 
     def __init__(self, attachment: Attachment, actor: str = "") -> None:
         self.attachment = attachment

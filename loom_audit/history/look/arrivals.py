@@ -42,7 +42,7 @@ class Arrivals:
 
         `folders` are paths, each with the event before which the folder was there. A folder may
         have several identities: of empty folders that one event moved, the log does not say which
-        of them is which.
+        of them is which. Corrupt.
         """
         found: dict[str, set[str]] = {}
         waiting = {(path, before): {path} for path, before in folders.items()}
@@ -127,7 +127,7 @@ class _Event:
 def arrived_among(attachment: Attachment, tree: Tree) -> dict[str, str]:
     """The outermost folders of a tree that arrived and are still on disk, each with its identity.
 
-    There are none on a system that cannot rename a folder back onto an absent name.
+    There are none on a system that cannot rename a folder back onto an absent name. Corrupt.
     """
     if not attachment.on_disk.workspace.renames_folders():
         return {}

@@ -31,7 +31,10 @@ def seen_stamp(on_disk: OnDisk, path: str) -> Stamp | None:
 def closed_folders(
     attachment: Attachment, untracked: Iterable[Untracked]
 ) -> Iterator[tuple[FileChange, IndexEntry]]:
-    """For each recorded folder that cannot be read any more, its change of mode and index entry."""
+    """For each recorded folder that cannot be read any more, its change of mode and index entry.
+
+    The change may lead to the same mode. Corrupt.
+    """
     for one in untracked:
         before = attachment.stored.reading.state(one.path) if one.reason != MOUNT else None
         stamp = seen_stamp(attachment.on_disk, one.path) if is_directory(before) else None
