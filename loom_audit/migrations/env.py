@@ -49,7 +49,12 @@ if handed_in is not None:
     run(handed_in)
 elif command == "upgrade" and context.is_offline_mode():
     start, end = context.get_starting_revision_argument(), context.get_revision_argument()
-    by_hand.write_statements(context.script, start, str(end), context.config.stdout)
+    by_hand.write_statements(
+        context.script,
+        start=start if isinstance(start, str) else None,
+        end=str(end),
+        to=context.config.stdout,
+    )
 elif command in ("check", "revision"):
     with by_hand.migrated(context.script) as connection:
         run(connection)
