@@ -15,12 +15,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "loom_audit"
 SECTION = (ROOT / "docs" / "architecture.md").read_text("utf-8").split("## Words")[1]
 
-NOT_YET = (
-    "history/record/",
-    "history/check/",
-    "history/told/",
-    "history/undo/",
-)
+NOT_YET = ("history/told/", "history/undo/")
 """Rooms whose names and docstrings were not gone through yet: this list only becomes shorter."""
 
 ALONE = ("migrations/", "__main__.py", "__init__.py")

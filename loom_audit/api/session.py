@@ -20,7 +20,7 @@ from loom_audit.errors import (
     InvalidArguments,
     NoWorkspace,
 )
-from loom_audit.history.check.disk_check import doubt_index
+from loom_audit.history.check.disk_check import clear_index_if_wrong
 from loom_audit.history.ground.attachment import FUNCTION, check_effect, check_tool_name
 from loom_audit.history.ground.writer import Writer, check_unused, new_id
 from loom_audit.history.record.call import OpenCall
@@ -142,7 +142,7 @@ class Session:
         self._calls += 1
         if self._calls == 2:
             with suppress(NoWorkspace):  # which the call itself puts on record
-                doubt_index(self.workspace.attachment)
+                clear_index_if_wrong(self.workspace.attachment)
 
     def _held(self) -> SessionHold | None:
         return self.workspace.attachment.hold(self.id)

@@ -452,7 +452,7 @@ class AuditedWorkspace:
         from loom_audit.history.record.relisting import lower_coverage, relist
 
         proven = self.timeline.proven
-        event = relist(self.attachment, proven, actor=actor or self.actor, report=report)
+        event = relist(self.attachment, proven, actor=actor or self.actor, progress=report)
         closed = self.recover(actor=actor)
         lower_coverage(self.attachment.stored, [one.call.seq for one in closed if one.call.seq])
         self.adapters.keep_head(self.head())

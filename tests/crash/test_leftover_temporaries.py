@@ -175,14 +175,16 @@ def append_when(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("work", "name"),
-    some([*product((write, roll_back), ("discard_unchanged", "_record", "discard"))], 2),
+    some(
+        [*product((write, roll_back), ("discard_unchanged", "_record_late_content", "discard"))], 2
+    ),
 )
 def test_what_a_late_writer_left_is_on_record_once_after_a_kill(
     root: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Path], object], name: str
 ) -> None:
     path = "d/e/1.txt"
     was = (root / path).read_bytes()
-    owner: Any = carrying_out if name == "_record" else reversal.PathReversal
+    owner: Any = carrying_out if name == "_record_late_content" else reversal.PathReversal
     with monkeypatch.context() as patched:
         append_when(patched, root / path)
         assert killed(lambda: work(root), (owner, name), 1)

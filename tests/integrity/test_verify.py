@@ -93,7 +93,7 @@ def test_verifying_sees_one_moment_while_others_append(store: Recorded) -> None:
 
 def test_progress_is_told(master: Recorded) -> None:
     seen: list[Progress] = []
-    master.verify(report=seen.append)
+    master.verify(progress=seen.append)
     assert "events" in {one.stage for one in seen}
     assert seen[-1].done <= master.heads[-1].size
 

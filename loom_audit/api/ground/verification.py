@@ -32,7 +32,9 @@ def verify(
     """
     kept = [*adapters.kept_heads(id), *heads]
     with closing(adapters.evidence(id)) as evidence:
-        found = verification.verify(evidence, heads=kept, quick=quick, sample=sample, report=report)
+        found = verification.verify(
+            evidence, heads=kept, quick=quick, sample=sample, progress=report
+        )
     missing = [
         Finding(None, "log", f"log {log} is not in the store as far as heads were kept. {SHORTER}")
         for log in adapters.missing_logs()

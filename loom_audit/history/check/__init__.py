@@ -1,1 +1,1 @@
-"""Whether a whole log is what was recorded."""
+"""Checks whether a whole log is what was recorded."""

@@ -1,6 +1,7 @@
-"""Checks the payloads of events, and the contents they name, against what is stored.
+"""Checks the payloads of events, and the contents that they name, by what their leaves commit to.
 
-This version cannot record an erasure, so what is missing counts as tampered with.
+This version cannot record an erasure, so a payload or content that is missing counts as tampered
+with.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,28 +43,37 @@ from loom_audit.ports import BlobStore, EventRow, Evidence, PayloadRow, Referenc
 from loom_audit.ports.evidence import CheckedEvent
 
 _READ_WHOLE = 1024 * 1024
+"""Most bytes of a content that are read at once."""
+
 _KEYS = ("keys", 0)
+"""The role and number of the payload that has the keys of an event's manifest."""
+
 _T = TypeVar("_T")
 
-_EventParts = tuple[EventRow, Mapping[str, Any], Sequence[PayloadRow]]
+_ReadEvent = tuple[EventRow, Mapping[str, Any], Sequence[PayloadRow]]
 """An event's row, its envelope and its payloads."""
 
 _CallKey = tuple[str, str]
-"""A call by its session and id."""
+"""The session and the id of a call, which name it."""
 
 _HASH_ONLY = (ApprovalRequested.kind, CallDecided.kind)
-"""Kinds whose payloads are not read by other checks: only their hashes are compared."""
+"""Kinds whose payloads no other check needs: their hashes are compared, nothing is decoded."""
+
 _FORMATS = ("1", "2")
-"""The major versions of events that are read."""
+"""The major versions of the format of events that this version reads."""
 
 _NO_DIGEST = bytes(32)
+"""Stands for the SHA-256 of a payload that has neither content nor blob: it opens nothing."""
+
 _KNOWN = frozenset(fact.kind for fact in get_args(Fact) if fact is not UnknownFact)
 
 
 class ContentChecker(Struct):
-    """Checks the payloads of one log, event by event in order, and counts what it checked.
+    """Checks the payloads of one log in the order of its events, and counts what it checked.
 
-    `max_file_bytes` is the smallest limit over which files were recorded by hash only.
+    `payloads_checked`, `files_checked` (states of files in manifests), `contents_read` and
+    `hash_only` (contents on record by their hash) are the counts. `max_file_bytes` is the smallest
+    limit on record over which files are recorded by hash only, in bytes; None before one was read.
     """
 
     evidence: Evidence
@@ -75,34 +85,39 @@ class ContentChecker(Struct):
     hash_only: int = 0
     max_file_bytes: int | None = None
     continuity: ContinuityChecker | None = None
-    """Follows the trees where all is read."""
+    """Follows the tree where all events are read; None until then."""
     _open_calls: set[_CallKey] = field(default_factory=set)
     _closed_calls: set[int] = field(default_factory=set)
+    """The hashes of the keys of finished calls: there may be millions."""
+
     _intended: dict[int, tuple[_CallKey, Manifest]] = field(default_factory=dict)
-    """What calls intended, by seq, until it is on record that exactly that happened."""
+    """The call and the manifest of each intention, by seq, until an event says that it happened."""
 
     _happened: dict[_CallKey, Manifest] = field(default_factory=dict)
-    """What each open call last said happened of what it intended."""
+    """For each open call the manifest of the intention that it last said has happened."""
 
     _repeats: Repeats = field(default_factory=Repeats)
     _reads_all: bool = True
     _before: tuple[int, bytes] = (0, b"")
-    """The event that was checked last, and the hash of its leaf."""
+    """The seq of the event that was checked last, and the hash of its leaf."""
 
-    _next_part: PayloadRow | None = None
+    _next_payload: PayloadRow | None = None
     _references: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    """The contents that checked events name, by SHA-256: the seq of the first, and the size."""
 
     # --- events ---------------------------------------------------------------------------
 
     def check(
-        self, rows: Sequence[EventRow], parts: Iterator[PayloadRow], *, calls: bool = True
+        self, rows: Sequence[EventRow], payloads: Iterator[PayloadRow], *, calls: bool = True
     ) -> None:
-        """Check the events against their payloads, which `parts` yields in order.
+        """Check events by their payloads, which `payloads` yields in order of seq.
 
-        Each step is done for all events before the next, which is quicker than event by event.
+        Without `calls` only these events are looked at: not whether calls begin and finish once,
+        nor the tree. Each check is made of all events before the next one, which is quicker than
+        event by event. AuditError where payloads cannot be read.
         """
         self._reads_all = calls
-        whole = [(row, self._parts_of(row.seq, parts)) for row in rows]
+        whole = [(row, self._payloads_of(row.seq, payloads)) for row in rows]
         read = self._apply_step(
             self._check_envelope, [item for item in whole if item[0].leaf is not None]
         )
@@ -121,7 +136,10 @@ class ContentChecker(Struct):
     def _apply_step(
         self, step: Callable[..., _T | None], items: Iterable[tuple[Any, ...]]
     ) -> list[_T]:
-        """The results of a step for the items that are in order; an item begins with its row."""
+        """The results of a check for the items that pass it; an item begins with the event's row.
+
+        What cannot be read becomes a finding.
+        """
         made = []
         for item in items:
             try:
@@ -134,40 +152,46 @@ class ContentChecker(Struct):
                     made.append(result)
         return made
 
-    def finish(self, parts: Iterator[PayloadRow]) -> None:
-        """Report the payloads that are stored after the last event, and repeats without an end."""
+    def finish(self, payloads: Iterator[PayloadRow]) -> None:
+        """Add the findings that are known only at the end of the log.
+
+        These are payloads that are stored behind the last event, events that are recorded twice by
+        calls that did not finish, and how many events the tree could not follow.
+        """
         for repeat in self._repeats.unfinished():
-            self._report_repeat(repeat)
+            self._note_repeat(repeat)
         if self.continuity is not None:
             self.continuity.finish()
-        rest = ([self._next_part] if self._next_part else []) + list(parts)
-        for part in rest:
-            self._report_orphan(part)
+        rest = ([self._next_payload] if self._next_payload else []) + list(payloads)
+        for payload in rest:
+            self._note_orphan(payload)
 
-    def _parts_of(self, seq: int, parts: Iterator[PayloadRow]) -> list[PayloadRow]:
-        """The payloads of one event; those before it belong to an event that is not there."""
+    def _payloads_of(self, seq: int, payloads: Iterator[PayloadRow]) -> list[PayloadRow]:
+        """The payloads of one event; payloads before it are of an event that is not there."""
         found: list[PayloadRow] = []
-        part = self._next_part or next(parts, None)
-        while part is not None and part.seq <= seq:
-            if part.seq == seq:
-                found.append(part)
+        payload = self._next_payload or next(payloads, None)
+        while payload is not None and payload.seq <= seq:
+            if payload.seq == seq:
+                found.append(payload)
             else:
-                self._report_orphan(part)
-            part = next(parts, None)
-        self._next_part = part
+                self._note_orphan(payload)
+            payload = next(payloads, None)
+        self._next_payload = payload
         return found
 
-    def _report_orphan(self, part: PayloadRow) -> None:
+    def _note_orphan(self, payload: PayloadRow) -> None:
         self.findings.add(
-            part.seq,
+            payload.seq,
             "payload.extra",
-            f"payload {part.role} {part.n} is stored for event {part.seq}, which is not there",
+            f"payload {payload.role} {payload.n} is stored for event {payload.seq},"
+            " which is not there",
         )
 
-    def _check_envelope(self, row: EventRow, parts: Sequence[PayloadRow]) -> _EventParts | None:
-        """Read the envelope, and report a kind that this version cannot check.
+    def _check_envelope(self, row: EventRow, payloads: Sequence[PayloadRow]) -> _ReadEvent | None:
+        """Read the envelope; None where its format is one that this version does not know.
 
-        None where it is in a format that this version does not know.
+        A kind that this version does not know is a finding. Corrupt, or an error of `MALFORMED`,
+        for an envelope that cannot be read.
         """
         envelope = read_envelope(row.leaf or b"")
         self._check_place(row, envelope)
@@ -188,12 +212,13 @@ class ContentChecker(Struct):
                 f"event {row.seq} is of the kind {envelope['kind']!a}, which a newer version knows",
                 "incomplete",
             )
-        return row, envelope, parts
+        return row, envelope, payloads
 
     def _check_place(self, row: EventRow, envelope: Mapping[str, Any]) -> None:
-        """Report a row that is not of its leaf, where looking for the bytes did not find that out.
+        """Add findings where the row of an event says something else than its envelope.
 
-        They may stand in an object in the envelope, which says something else itself.
+        `LogChecker` looks for the bytes of the columns in the leaf, which is quick. An object
+        inside the envelope may hold just these bytes while the envelope itself says something else.
         """
         seq, (before, prev) = row.seq, self._before
         self._before = seq, row.leaf_hash
@@ -213,6 +238,7 @@ class ContentChecker(Struct):
                 self.findings.add(about, code, message)
 
     def _check_call(self, row: EventRow, envelope: Mapping[str, Any], _: object) -> None:
+        """Add a finding where a call is requested or finished twice, or finished unrequested."""
         seq, kind = row.seq, envelope["kind"]
         if kind not in (CallRequested.kind, CallFinished.kind):
             return
@@ -231,9 +257,9 @@ class ContentChecker(Struct):
 
     def _check_repeats(self, row: EventRow, envelope: Mapping[str, Any], _: object) -> None:
         if repeat := self._repeats.follow(row.seq, envelope):
-            self._report_repeat(repeat)
+            self._note_repeat(repeat)
 
-    def _report_repeat(self, repeat: Repeat) -> None:
+    def _note_repeat(self, repeat: Repeat) -> None:
         seq = repeat.seq
         if repeat.explained:
             message = f"what event {repeat.intention} intended was {REPEATED}: it changes nothing"
@@ -243,12 +269,12 @@ class ContentChecker(Struct):
             self.findings.add(seq, "event.intention", message)
 
     def _check_payloads(
-        self, row: EventRow, envelope: Mapping[str, Any], parts: Sequence[PayloadRow]
-    ) -> _EventParts | None:
-        """The item, when all payloads are stored as they are on record; otherwise report them."""
+        self, row: EventRow, envelope: Mapping[str, Any], payloads: Sequence[PayloadRow]
+    ) -> _ReadEvent | None:
+        """The item where all payloads are what the envelope commits to; None with findings else."""
         missing = {(item["role"], item["n"]): item for item in envelope.get("payloads", ())}
         good = True
-        for _, role, n, salt, content, digest, size in parts:
+        for _, role, n, salt, content, digest, size in payloads:
             if content is not None:
                 digest, size = sha256(content).digest(), len(content)
             elif digest is None:
@@ -265,60 +291,65 @@ class ContentChecker(Struct):
                     and opens(salt, role, digest, item["commit"])
                     and size == item["size"]
                 )
-        self.payloads_checked += len(parts)
+        self.payloads_checked += len(payloads)
         if missing or not good:
-            self._report_payloads(row.seq, envelope, parts)
+            self._note_payloads(row.seq, envelope, payloads)
             return None
-        return row, envelope, parts
+        return row, envelope, payloads
 
     def _check_keys(
         self, seq: int, envelope: Mapping[str, Any], n: int, salt: bytes, size: int | None
     ) -> None:
-        """Report keys of no manifest, and what no commitment covers: another row, a salt."""
+        """Add a finding for keys without a manifest, a second row of keys, or keys with a salt.
+
+        Keys are covered by the commitments in their manifest, and have none of their own.
+        """
         listed = envelope.get("payloads", ())
         if n == 0 and salt == b"" and size != 0 and any(p["role"] == "manifest" for p in listed):
             return
         message = f"event {seq}: the row {n!a} of keys is not of its manifest, or has a salt"
         self.findings.add(seq, "keys.extra", message)
 
-    def _report_payloads(
-        self, seq: int, envelope: Mapping[str, Any], parts: Sequence[PayloadRow]
+    def _note_payloads(
+        self, seq: int, envelope: Mapping[str, Any], payloads: Sequence[PayloadRow]
     ) -> None:
         stored = []
-        for part in parts:
-            digest, size = part.digest or _NO_DIGEST, part.size
-            if part.content is not None:
-                digest, size = sha256(part.content).digest(), len(part.content)
-            stored.append(StoredPayload(part.role, part.n, part.salt, digest, size))
+        for payload in payloads:
+            digest, size = payload.digest or _NO_DIGEST, payload.size
+            if payload.content is not None:
+                digest, size = sha256(payload.content).digest(), len(payload.content)
+            stored.append(StoredPayload(payload.role, payload.n, payload.salt, digest, size))
         for code, message in check_payloads(envelope.get("payloads", ()), stored):
             self.findings.add(seq, code, f"event {seq}: {message}")
 
     def _decode(
-        self, row: EventRow, envelope: Mapping[str, Any], parts: Sequence[PayloadRow]
+        self, row: EventRow, envelope: Mapping[str, Any], payloads: Sequence[PayloadRow]
     ) -> CheckedEvent | None:
-        """Decode the fact and check its manifest; None when a payload cannot be read."""
+        """The event with its fact, its manifest checked; None where a payload cannot be read."""
         seq, kind = row.seq, envelope["kind"]
         if kind in _HASH_ONLY:
             return seq, envelope, None
         try:
-            payloads = {(part.role, part.n): self._bytes_of(part) for part in parts}
+            contents = {(payload.role, payload.n): self._bytes_of(payload) for payload in payloads}
         except AuditError as error:
-            # a damaged content is reported when contents are read; a manifest is not among these
-            if any(part.role == "manifest" for part in parts):
-                self._report_manifest(seq, error)
+            # a content that is damaged is a finding when contents are read; a manifest is not
+            # among these
+            if any(payload.role == "manifest" for payload in payloads):
+                self._note_manifest(seq, error)
             return None
         manifest = None
-        stored = payloads.get(("manifest", 0))
+        stored = contents.get(("manifest", 0))
         if stored is not None:
-            manifest = self._check_manifest(seq, envelope, stored, payloads.get(_KEYS))
+            manifest = self._check_manifest(seq, envelope, stored, contents.get(_KEYS))
             if manifest is None:
                 return None
         elif kind == WorkspaceAttached.kind:
-            limit = from_json(payloads["fact", 0], lambda n: None)["max_file_bytes"]
+            limit = from_json(contents["fact", 0], lambda n: None)["max_file_bytes"]
             self.max_file_bytes = min(limit, self.max_file_bytes or limit)
         if kind == ChangeIntended.kind:
             if manifest is None:
                 raise ValueError("it says of no paths what is there")
+            # in format 1 no event names its intention, so that none is looked up
             if not is_format_1(envelope):
                 self._intended[seq] = _call_of(envelope), manifest
             return seq, envelope, None
@@ -328,10 +359,10 @@ class ContentChecker(Struct):
             manifest = self._manifest_of_intention(seq, envelope)
             if manifest is None:
                 return None
-        return seq, envelope, decode_fact(envelope, payloads, manifest)
+        return seq, envelope, decode_fact(envelope, contents, manifest)
 
     def _manifest_of_intention(self, seq: int, envelope: Mapping[str, Any]) -> Manifest | None:
-        """The manifest of what the call intended, where exactly that happened."""
+        """The manifest of the intention that an event says has happened; None with a finding."""
         intention = intention_in(envelope) or 0
         if not self._reads_all and intention not in self._intended:
             self._read_intention(intention)
@@ -351,17 +382,17 @@ class ContentChecker(Struct):
         return manifest
 
     def _read_intention(self, seq: int) -> None:
-        """Check an event that lies before those that are checked."""
-        parts = self.evidence.payloads(seq - 1, seq)
+        """Check the intention at a seq that is not among the events that are checked."""
+        payloads = self.evidence.payloads(seq - 1, seq)
         for rows in self.evidence.events(seq - 1, seq):
-            items = [(row, [*parts]) for row in rows if row.seq == seq and row.leaf is not None]
+            items = [(row, [*payloads]) for row in rows if row.seq == seq and row.leaf is not None]
             read = self._apply_step(self._check_envelope, items)
             self._apply_step(self._decode, self._apply_step(self._check_payloads, read))
 
     def _check_manifest(
         self, seq: int, envelope: Mapping[str, Any], stored: bytes, keys: bytes | None
     ) -> Manifest | None:
-        """The manifest, its contents checked; None when it cannot be read."""
+        """The manifest, with the keys of its contents checked; None with a finding else."""
         references = self._references
         try:
             manifest = decode_manifest(stored, keys, salt_bytes=salt_bytes_of(envelope))
@@ -376,24 +407,25 @@ class ContentChecker(Struct):
                 else:
                     self.findings.add(seq, "keys.mismatch", f"{shown} is not the one on record")
         except MALFORMED as error:
-            self._report_manifest(seq, error)
+            self._note_manifest(seq, error)
             return None
         return manifest
 
-    def _report_manifest(self, seq: int, error: Exception) -> None:
+    def _note_manifest(self, seq: int, error: Exception) -> None:
         message = f"event {seq}: its manifest cannot be read: {error}"
         self.findings.add(seq, "keys.length", message)
 
-    def _bytes_of(self, part: PayloadRow) -> bytes:
-        if part.content is not None:
-            return part.content
-        content = self.blobs.get(BlobId((part.digest or b"").hex()))
-        if sha256(content).digest() != part.digest:
-            raise Corrupt(f"the content of payload {part.role} does not match its hash")
+    def _bytes_of(self, payload: PayloadRow) -> bytes:
+        """The bytes of a payload, from its row or from the store. Corrupt by a wrong hash."""
+        if payload.content is not None:
+            return payload.content
+        content = self.blobs.get(BlobId((payload.digest or b"").hex()))
+        if sha256(content).digest() != payload.digest:
+            raise Corrupt(f"the content of payload {payload.role} does not match its hash")
         return content
 
     def check_listings(self) -> None:
-        """Compare each listing of the tree that is on record with what the log makes."""
+        """Compare each listing of the tree on record with the tree that the events make."""
         for seq, fact, hashed in self.continuity.listed if self.continuity else ():
             if hashed != fact.listing and (fact.point >= seq or not self._is_listed(fact, hashed)):
                 self.findings.add(
@@ -403,10 +435,11 @@ class ContentChecker(Struct):
                 )
 
     def _is_listed(self, fact: TreeListed, hashed: str | None) -> bool:
-        """Whether a listing is that of the tree, as it was folded when it went on record.
+        """Whether a listing is that of the tree, as the version that recorded it folded the tree.
 
-        Formats before 2.1 kept in the tree what was below an opaque entry. Where the hash of the
-        tree is not known here, the tables tell it, which are compared as well.
+        Formats before 2.1 kept in the tree what was below an opaque entry. `hashed` is the hash of
+        the tree, None where it is not known here: then the tables give the tree, which are compared
+        with the log as well.
         """
         if hashed is None and listing_hash(*self.evidence.tree(fact.point)) == fact.listing:
             return True
@@ -417,7 +450,7 @@ class ContentChecker(Struct):
     # --- blobs ----------------------------------------------------------------------------
 
     def check_blob(self, blob: ReferencedBlob) -> None:
-        """Read a content that events name and compare it with its hash and size."""
+        """Read a content that events name, and add a finding where hash or size are others."""
         shown = f"the content {blob.digest.hex()[:16]}…, first named by event {blob.seq},"
         if not blob.has_bytes:
             limit = self.max_file_bytes
@@ -445,14 +478,15 @@ class ContentChecker(Struct):
             )
 
     def _hash(self, blob: BlobId, size: int) -> tuple[bytes, int]:
+        """The SHA-256 and the size in bytes of a stored content; a large one is read in chunks."""
         if size <= _READ_WHOLE:
             content = self.blobs.get(blob)
             return sha256(content).digest(), len(content)
         digest, count = sha256(), 0
         with self.blobs.open(blob) as stream:
-            while part := stream.read(_READ_WHOLE):
-                digest.update(part)
-                count += len(part)
+            while chunk := stream.read(_READ_WHOLE):
+                digest.update(chunk)
+                count += len(chunk)
         return digest.digest(), count
 
 

@@ -1,6 +1,6 @@
-"""Checks that every change on record applies to the tree before it, and lists what does not.
+"""Checks that every change on record applies to the tree before it.
 
-And that each listing of the tree on record is of the tree that the log makes.
+For each listing of the tree on record it also gives the hash of the tree that the log makes.
 """
 
 from collections.abc import Sequence
@@ -16,30 +16,36 @@ from loom_audit.ports import EventRow
 from loom_audit.ports.evidence import CheckedEvent
 
 MOST_NAMED = 100
-"""Of the events that do not apply; one that was forged makes many others."""
+"""Most findings of events that do not apply: one forged event makes many others not apply."""
 
 
 class ContinuityChecker(Struct):
     """Follows the events of one log in order; memory grows with the tree.
 
-    What cannot be read is told elsewhere, and from there on the tree is not known until it is
-    listed anew.
+    After an event that cannot be read the tree is not known until it is listed anew, and nothing is
+    a finding here: that event is one of `ContentChecker` or `LogChecker`.
     """
 
     findings: Findings
     tree: TreeFold = field(default_factory=TreeFold)
     named: int = 0
     listed: list[tuple[int, TreeListed, str | None]] = field(default_factory=list)
-    """The events that list the tree, and the hash of its listing; None where it is not known."""
+    """The seqs and facts of listings, each with the hash of the tree; None where not known."""
 
     _known: bool = True
+    """Whether the tree is known: every event was read, from the start or from a whole listing."""
+
     _of_folder: bool = True
+    """Whether the log is of a folder; in an imported one changes need not fit together."""
+
     _last: int = 0
+    """The seq of the event that was seen last."""
+
     _changed: int = 0
-    """The last event that the tree followed."""
+    """The seq of the last event that changed the tree."""
 
     def check(self, rows: Sequence[EventRow], decoded: Sequence[CheckedEvent]) -> None:
-        """Follow the next events, of which those that can be read are decoded."""
+        """Follow the next events; `decoded` are those of them that could be read."""
         facts = {seq: fact for seq, _, fact in decoded}
         for row in rows:
             if row.seq not in facts or row.seq != self._last + 1:
@@ -54,14 +60,15 @@ class ContinuityChecker(Struct):
                 if isinstance(fact, TreeRelisted) and self.tree.states is not states:
                     self._known = True  # it was the last part of a whole listing
                 self._changed = row.seq
-                self._report(row.seq)
+                self._note_broken(row.seq)
             elif isinstance(fact, TreeListed):
                 here = self._known and self._changed <= fact.point < row.seq
                 tree = self.tree
                 hashed = listing_hash(tree.states, tree.untracked) if here else None
                 self.listed.append((row.seq, fact, hashed))
 
-    def _report(self, seq: int) -> None:
+    def _note_broken(self, seq: int) -> None:
+        """Add a finding where the event that was just followed does not apply."""
         broken, self.tree.broken = self.tree.broken, None
         if broken is None or not self._known or not self._of_folder:
             return
@@ -71,7 +78,7 @@ class ContinuityChecker(Struct):
             self.findings.add(seq, "tree.impossible", message, "inconsistent")
 
     def finish(self) -> None:
-        """Say how many more there are than were named."""
+        """Add a finding of how many more events do not apply than were named."""
         if (more := self.named - MOST_NAMED) > 0:
             message = f"{more} more events say what cannot be"
             self.findings.add(None, "tree.impossible", message, "inconsistent")

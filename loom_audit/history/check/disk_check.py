@@ -1,4 +1,4 @@
-"""Whether the change index, which is a cache, hides anything: the disk is read anew."""
+"""Checks whether the change index, which is a cache, hides changes: files are read anew."""
 
 import hashlib
 import random
@@ -12,11 +12,14 @@ from loom_audit.history.look.capture import look_once
 from loom_audit.ports import IndexEntry
 
 SAMPLE = 32
-"""How many files are read before a session's second call."""
+"""How many files are read anew before a session's second call."""
 
 
 def find_missing(attachment: Attachment) -> list[Finding]:
-    """That the index has followed more events than there are."""
+    """A finding where the index has followed more events than the log has; else none.
+
+    The index lies beside the workspace, so a store that was cut off shows here.
+    """
     seen, size = attachment.on_disk.index.most_seen(), attachment.stored.log.head()
     if seen <= size:
         return []
@@ -28,12 +31,13 @@ def find_missing(attachment: Attachment) -> list[Finding]:
 
 
 def find_hidden(checked: Attachment) -> tuple[list[Finding], int]:
-    """What the index hides, and how many paths were read.
+    """A finding for each path whose change the index hides, and how many recorded paths were read.
 
-    `checked` has projections that are read from the log. NoWorkspace.
+    The tree of `checked` has to be read from the log, not from tables. NoWorkspace.
     """
     with checked.exclusive_if_possible():
-        # anew first: what is changed between the two is then seen by the second
+        # anew first: what somebody changes in between is seen by the second look, and is then
+        # not taken for hidden
         anew = look_once(checked, anew=True).changes
         told = look_once(checked).changes
         read = len(checked.stored.reading.tree())
@@ -50,11 +54,11 @@ def find_hidden(checked: Attachment) -> tuple[list[Finding], int]:
     return findings, read
 
 
-def doubt_index(attachment: Attachment) -> bool:
-    """Read some files of which the index says that they are as they were; whether one was not.
+def clear_index_if_wrong(attachment: Attachment) -> bool:
+    """Read a random sample of files anew, and empty the index where it is wrong about one.
 
-    Then the index is emptied, and the next look reads every file. Without the lock: a file that is
-    changed meanwhile has another stamp.
+    Returns whether it was emptied: the next look then reads every file. No lock is needed, since a
+    file that is changed meanwhile has another stamp.
     """
     known = [
         (path, entry)
@@ -69,12 +73,12 @@ def doubt_index(attachment: Attachment) -> bool:
     return True
 
 
-def _is_hidden(on_disk: OnDisk, path: str, entry: IndexEntry) -> bool:
-    """Whether a file has the stamp of the index and not its content."""
+def _is_hidden(on_disk: OnDisk, path: str, index_entry: IndexEntry) -> bool:
+    """Whether a file has the stamp that the index has, and another content."""
     try:
-        if on_disk.workspace.stamp(path) != entry.stamp:
+        if on_disk.workspace.stamp(path) != index_entry.stamp:
             return False
-        content, after, *_ = on_disk.workspace.read_and_stamp(path, entry.stamp.size)
+        content, after, *_ = on_disk.workspace.read_and_stamp(path, index_entry.stamp.size)
     except AuditError:
-        return False  # a look says what is the matter with it
-    return after == entry.stamp and hashlib.sha256(content).hexdigest() != entry.blob
+        return False  # what is wrong with it is said by the next look
+    return after == index_entry.stamp and hashlib.sha256(content).hexdigest() != index_entry.blob

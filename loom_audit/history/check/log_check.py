@@ -1,8 +1,8 @@
 """Checks the order of events and the Merkle tree over them, recomputed leaf by leaf.
 
-Damage is located as closely as possible: a changed leaf by its own hash, an event replaced
-together with its hash by the hash that the next event has of its predecessor, and more events
-rewritten together by the stored node over 256 events and by the heads kept elsewhere.
+Damage is located as closely as possible. A changed leaf is found by its own hash. An event that was
+replaced together with its hash is found by the hash that the next event has of its predecessor.
+Events that were rewritten together are found by the stored nodes and by heads kept elsewhere.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,16 +18,20 @@ from loom_audit.model.stored.merkle import Frontier, Node, subtree_root
 from loom_audit.ports import EventRow
 
 Grade = Literal["tampered", "inconsistent", "incomplete", "unreadable", "harmless"]
+"""What a finding means; see `Finding`."""
 
 SHORTER = "The store was cut off, or copied while it was written, or an older copy was put back"
 """Why a log may be shorter than what is known of it elsewhere."""
 
 _MAX_GAP = 1 << 20
+"""Most events that are taken for missing in one place; a larger gap is a wrong seq."""
+
 _UNKNOWN = bytes(32)
+"""Stands for the hash of a leaf or node that is not there."""
 
 
 class Finding(Struct, frozen=True):
-    """One thing that is wrong, and the event it is about, if any.
+    """One thing that is wrong; `seq` is the event that it is about, None where it is about none.
 
     `tampered`: what is stored is not what was recorded. `inconsistent`: what was recorded does not
     fit together, so that trees after it are not known. `incomplete`: something was erased and
@@ -44,23 +48,32 @@ class Finding(Struct, frozen=True):
 class Findings(Struct):
     """All findings so far, in the order in which they were made."""
 
-    found: list[Finding] = field(default_factory=list)
+    all: list[Finding] = field(default_factory=list)
     _codes: set[tuple[int | None, str]] = field(default_factory=set)
 
     def add(self, seq: int | None, code: str, message: str, grade: Grade = "tampered") -> None:
-        self.found.append(Finding(seq, code, message, grade))
+        """Add a finding about an event, or, with None, about the whole log or store."""
+        self.all.append(Finding(seq, code, message, grade))
         self._codes.add((seq, code))
 
     def has(self, seq: int | None, code: str) -> bool:
-        """Whether there is such a finding about an event."""
+        """Whether there is a finding of this code about an event."""
         return (seq, code) in self._codes
 
 
 class LogChecker:
-    """Checks a log from its first event to its last, one batch of rows after the other."""
+    """Checks a log from its first event to its last, one batch of rows after the other.
+
+    `frontier` is the Merkle tree over the events so far, up to the last whole node. `anchored` is
+    how many events are under a matching head, `nodes_checked` how many stored nodes were compared.
+    `broken` is set from outside where the rows behind some event cannot be read.
+    """
 
     def __init__(self, log: str, step: int, heads: Iterable[TreeHead], findings: Findings) -> None:
-        """`step` is the lowest level whose nodes are stored, as are those of its multiples."""
+        """Begin with no event. Nodes are stored at level `step` and at its multiples.
+
+        `heads` are those that were kept elsewhere; one of another log is a finding.
+        """
         self.frontier = Frontier()
         self.anchored = 0
         self.nodes_checked = 0
@@ -79,10 +92,11 @@ class LogChecker:
 
     @property
     def size(self) -> int:
-        """How many events there are, including the missing ones between them."""
+        """How many events there are so far, including the missing ones between them."""
         return self._next - 1
 
     def _heads_of_this_log(self, heads: Iterable[TreeHead]) -> list[TreeHead]:
+        """The heads of this log; a finding for each other one."""
         mine = []
         for head in heads:
             if head.log == self._log:
@@ -97,14 +111,14 @@ class LogChecker:
         return mine
 
     def expect_nodes(self, nodes: Iterable[Node]) -> None:
-        """Expect these stored nodes to be computed from the leaves."""
+        """Take the stored nodes, which have to be those that are computed from the leaves."""
         for level, index, hashed in nodes:
             self._nodes[level, index] = hashed
 
     # --- leaves ---------------------------------------------------------------------------
 
-    def add(self, rows: Sequence[EventRow]) -> None:
-        """Check the next rows: each leaf's hash, place and predecessor, whole tree nodes."""
+    def check(self, rows: Sequence[EventRow]) -> None:
+        """Check the next rows: the hash, place and predecessor of each leaf, and whole nodes."""
         log = f'"log":"{self._log}"'
         name = log.encode()
         leaves, width, prev, due = self._leaves, self._width, self._prev, self._next
@@ -121,7 +135,9 @@ class LogChecker:
                     self._findings.add(
                         seq, "leaf.hash", f"event {seq} is not what its stored hash was made of"
                     )
-                # in a canonical leaf these stand together, so a quote in one would not match
+                # looking for bytes is quicker than reading the envelope. In a canonical leaf these
+                # fields stand together; a quote in one of them is escaped and does not match, so
+                # that the envelope is read then
                 given = f'"id":"{id}",' if id else ""
                 columns = f',{given}"kind":"{kind}",{log},'.encode("utf-8", "replace")
                 if columns not in leaf or (not id and b',"id":"' in leaf):
@@ -144,18 +160,21 @@ class LogChecker:
         self._prev, self._next = prev, due
 
     def _compare_columns(self, seq: int, id: str, kind: str, leaf: bytes) -> None:
-        """Report a column that is not equal to the envelope's field."""
+        """Add a finding for each column that is not equal to the envelope's field."""
         try:
             envelope = read_envelope(leaf)
         except Corrupt:
-            return  # reported where payloads are checked; here its hash is
+            return  # `ContentChecker` has a finding for it, and a changed leaf shows by its hash
         for name, found in (("id", id), ("kind", kind)):
             if envelope.get(name, "") != found:
                 message = f"event {seq} is filed under the {name} {found!a}, not its own"
                 self._findings.add(seq, "event.column", message)
 
     def _skip_to(self, seq: int) -> bool:
-        """Report the events that are missing before `seq` and go on behind them."""
+        """Add a finding for the events that are missing before `seq`, and go on behind them.
+
+        Returns false where `seq` is out of order, so that its row is passed over.
+        """
         missing = seq - self._next
         if not 0 < missing <= _MAX_GAP or missing % 1:
             self._findings.add(seq, "event.place", f"there is an event {seq} out of order")
@@ -172,7 +191,7 @@ class LogChecker:
     # --- tree -----------------------------------------------------------------------------
 
     def _close_node(self) -> None:
-        """Check the node of the lowest stored level whose leaves are complete."""
+        """Compute the node over the leaves that were collected, and those above it, and compare."""
         self._compare_heads()
         leaves, self._leaves = self._leaves, []
         key = self._step, self.frontier.size >> self._step
@@ -182,7 +201,7 @@ class LogChecker:
             hashed = subtree_root(whole)
             self._compare_node(key, hashed)
         else:
-            # take the stored node's hash instead, so that what follows can be checked
+            # a leaf is missing: with the stored hash of the node the ones above can be checked
             hashed = stored or _UNKNOWN
             self._nodes.pop(key, None)
             self._doubtful.add(key)
@@ -191,6 +210,11 @@ class LogChecker:
                 self._compare_node((level, index), above)
 
     def _compare_node(self, key: tuple[int, int], hashed: bytes) -> None:
+        """Compare a computed node, by level and index, with the stored one.
+
+        A node that does not match makes those above it not match either; only the lowest is a
+        finding.
+        """
         level, index = key
         self.nodes_checked += 1
         stored = self._nodes.pop(key, None)
@@ -209,7 +233,7 @@ class LogChecker:
             )
 
     def _compare_heads(self) -> None:
-        """Compare the heads whose last event is among the leaves since the last node."""
+        """Compare the heads that end among the leaves since the last node."""
         start = self.frontier.size
         end = start + len(self._leaves)
         due = [head for head in self._heads if start < head.size <= end or head.size == 0]
@@ -224,9 +248,10 @@ class LogChecker:
             if head.root == expected:
                 self.anchored = max(self.anchored, head.size)
             else:
-                self._report_head(head)
+                self._note_head(head)
 
-    def _report_head(self, head: TreeHead) -> None:
+    def _note_head(self, head: TreeHead) -> None:
+        """Add a finding for the first head that does not match; `finish` counts the others."""
         self._heads_wrong += 1
         if self._heads_wrong == 1:
             after = f"after {self.anchored} " if self.anchored else ""
@@ -240,9 +265,9 @@ class LogChecker:
     # --- the end --------------------------------------------------------------------------
 
     def finish(self) -> bytes:
-        """Check the leaves after the last node and return the root over all events.
+        """Check the leaves after the last node, and return the root over all events.
 
-        When reading was `broken` off, heads and nodes behind that are not reported as missing.
+        Where reading was `broken` off, later heads and nodes that are left over are no findings.
         """
         self._compare_heads()
         for hashed in self._leaves:

@@ -1,8 +1,9 @@
-"""Verification: whether what is stored is what was recorded, and all of it.
+"""Verifies that what is stored is what was recorded, and all of it.
 
 Everything is recomputed from the stored bytes: leaf hashes, order, Merkle nodes, commitments,
-contents, projections. It is compared with tree heads kept outside the store; without them a log
-that was rewritten from some event on, cut off at its end or started over looks sound.
+contents, projections. The result is compared with tree heads that were kept outside the store.
+Without such heads a log looks sound that was rewritten from some event on to its end, cut off at
+its end, or started over.
 """
 
 import random
@@ -18,14 +19,18 @@ from loom_audit.model.events import TreeHead
 from loom_audit.ports import EventRow, Evidence, OnProgress, PayloadRow, Progress
 
 OK, TAMPERED, INCOMPLETE, UNREADABLE = 0, 1, 3, 4
+"""The exit codes of `loom-audit verify`."""
+
 _ATTEMPTS = 16
+"""How often reading goes on behind events that cannot be read, each time further behind."""
 
 
 class Verification(Struct, frozen=True):
-    """What verifying found. `root` is that of all `size` events as they are stored.
+    """What was found by verifying a log.
 
-    The first `anchored` events are those under a matching head that was kept elsewhere;
-    `checked` counts what was checked, by name; what is not in it was not checked.
+    `root` is the Merkle root of all `size` events as they are stored. The first `anchored` events
+    are covered by a matching head that was kept elsewhere. `checked` has the numbers of things that
+    were checked, by name; a kind of thing that is not in it was not checked.
     """
 
     log: str
@@ -37,21 +42,25 @@ class Verification(Struct, frozen=True):
 
     @property
     def unanchored(self) -> int:
-        """How many events are not under a head kept elsewhere."""
+        """How many events are not covered by a head kept elsewhere."""
         return self.size - self.anchored
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong; events may still be unanchored."""
+        """Whether nothing is wrong; some events may still be unanchored."""
         return not self._grades
 
     @property
     def _grades(self) -> set[Grade]:
+        """The grades of the findings that matter."""
         return {one.grade for one in self.findings if one.grade != "harmless"}
 
     @property
     def exit_code(self) -> int:
-        """0 ok, 1 tampered, 3 inconsistent, incomplete or unanchored, 4 cannot be read."""
+        """The exit code of `loom-audit verify` for this.
+
+        0 ok, 1 tampered, 3 inconsistent, incomplete or unanchored, 4 cannot be read.
+        """
         grades = self._grades
         if "tampered" in grades:
             return TAMPERED
@@ -66,31 +75,32 @@ def verify(
     heads: Iterable[TreeHead] = (),
     quick: bool = False,
     sample: int | None = None,
-    report: OnProgress | None = None,
+    progress: OnProgress | None = None,
 ) -> Verification:
-    """Check one log and list every finding; never raises for what is wrong with it.
+    """Check one log and return every finding; nothing that is wrong with it is raised.
 
-    `heads` are those kept elsewhere: each must be this log's, and its root that of the first
-    `size` events. `quick` stops at leaves, order and tree. `sample` then also reads the
-    payloads and contents of so many events chosen at random, and nothing else.
+    `heads` are those that were kept elsewhere: each has to be of this log, with the root of its
+    first `size` events. With `quick` only leaves, order and Merkle nodes are checked. With `sample`
+    the payloads and contents of so many events, chosen at random, are checked besides these, and
+    nothing else. `progress` is told now and then how many events and contents were checked.
     Memory grows with findings, calls (some 60 bytes each) and the tree, not with contents.
     """
     findings = Findings()
-    tell = report or _no_report
+    tell = progress or _tell_nothing
     contents = ContentChecker(evidence, evidence.blobs, findings)
     full = not quick and sample is None
     checked: dict[str, int] = {}
     checker = LogChecker(evidence.log, evidence.node_levels, heads, findings)
-    with _report_unreadable(findings, "tree.unreadable", "the tree's nodes"):
+    with _note_unreadable(findings, "tree.unreadable", "the tree's nodes"):
         checker.expect_nodes(evidence.nodes())
     _check_events(checker, contents if full else None, evidence, findings, tell)
     root = checker.finish()
     checked |= {"events": checker.size, "nodes": checker.nodes_checked}
     if sample is not None and not quick:
-        with _report_unreadable(findings, "payload.unreadable", "the payloads"):
+        with _note_unreadable(findings, "payload.unreadable", "the payloads"):
             checked["sampled"] = _check_sample(contents, evidence, sample, checker.size)
     if not quick:
-        with _report_unreadable(findings, "blob.unreadable", "the list of contents"):
+        with _note_unreadable(findings, "blob.unreadable", "the list of contents"):
             for count, blob in enumerate(evidence.references(), 1):
                 contents.check_blob(blob)
                 if not count % 1000:
@@ -102,15 +112,15 @@ def verify(
             "by_hash": contents.hash_only,
         }
     if full:
-        with _report_unreadable(findings, "projection.unreadable", "the projections"):
-            for seq, message in evidence.differences(report):
+        with _note_unreadable(findings, "projection.unreadable", "the projections"):
+            for seq, message in evidence.differences(progress):
                 findings.add(seq, "projection", message)
-        with _report_unreadable(findings, "tree.listed", "the listings of the tree"):
+        with _note_unreadable(findings, "tree.listed", "the listings of the tree"):
             contents.check_listings()
-        with _report_unreadable(findings, "database", "the database"):
+        with _note_unreadable(findings, "database", "the database"):
             for message in evidence.damage():
                 findings.add(None, "database", message)
-        with _report_unreadable(findings, "database", "the list of logs"):
+        with _note_unreadable(findings, "database", "the list of logs"):
             for other in evidence.empty_logs():
                 message = (
                     f"log {other} of this store has no events: making it was interrupted,"
@@ -118,7 +128,7 @@ def verify(
                 )
                 findings.add(None, "log.empty", message, "incomplete")
     return Verification(
-        evidence.log, checker.size, root, tuple(findings.found), checker.anchored, checked
+        evidence.log, checker.size, root, tuple(findings.all), checker.anchored, checked
     )
 
 
@@ -129,17 +139,17 @@ def _check_events(
     findings: Findings,
     tell: OnProgress,
 ) -> None:
-    """Give every event to both checkers, past what cannot be read."""
+    """Give every event to both checkers, and go on behind events that cannot be read."""
     for after in _restart_points(checker):
         try:
-            parts = evidence.payloads(after)
+            payloads = evidence.payloads(after)
             for rows in evidence.events(after):
-                checker.add(rows)
-                if contents is not None and not _check_contents(contents, rows, parts, findings):
+                checker.check(rows)
+                if contents is not None and not _check_contents(contents, rows, payloads, findings):
                     contents = None
                 tell(Progress("events", checker.size, unit="events"))
             if contents is not None:
-                contents.finish(parts)
+                contents.finish(payloads)
             return
         except AuditError as error:
             checker.broken = True
@@ -152,7 +162,7 @@ def _check_events(
 
 
 def _restart_points(checker: LogChecker) -> Iterator[int]:
-    """Where to begin reading, and to go on after each failure: each time further behind it."""
+    """After which event to begin reading, and to go on after each failure, further behind it."""
     yield 0
     for step in range(_ATTEMPTS):
         yield checker.size + (1 << step)
@@ -161,11 +171,12 @@ def _restart_points(checker: LogChecker) -> Iterator[int]:
 def _check_contents(
     contents: ContentChecker,
     rows: Sequence[EventRow],
-    parts: Iterator[PayloadRow],
+    payloads: Iterator[PayloadRow],
     findings: Findings,
 ) -> bool:
+    """Check the payloads of these events; false with a finding where they cannot be read."""
     try:
-        contents.check(rows, parts)
+        contents.check(rows, payloads)
     except AuditError as error:
         findings.add(
             rows[0].seq,
@@ -178,22 +189,26 @@ def _check_contents(
 
 
 def _check_sample(contents: ContentChecker, evidence: Evidence, wanted: int, size: int) -> int:
-    """Check so many random events, and the first, which has the limit for recorded content."""
+    """Check so many random events, and the first, which has the limit for recorded content.
+
+    Returns how many random events there were.
+    """
     chosen = random.SystemRandom().sample(range(1, size + 1), min(wanted, size))
     for seq in sorted({1, *chosen} if size else ()):
-        parts = evidence.payloads(seq - 1, seq)
+        payloads = evidence.payloads(seq - 1, seq)
         for rows in evidence.events(seq - 1, seq):
-            contents.check(rows, parts, calls=False)
+            contents.check(rows, payloads, calls=False)
     return len(chosen)
 
 
 @contextmanager
-def _report_unreadable(findings: Findings, code: str, what: str) -> Iterator[None]:
+def _note_unreadable(findings: Findings, code: str, what: str) -> Iterator[None]:
+    """Make a finding of an error in the block, since the other checks go on."""
     try:
         yield
     except AuditError as error:
         findings.add(None, code, f"{what} cannot be read: {error}", "unreadable")
 
 
-def _no_report(_: Progress) -> None:
+def _tell_nothing(_: Progress) -> None:
     return None

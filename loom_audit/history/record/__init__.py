@@ -1,1 +1,1 @@
-"""A call's life: begin, intend, change, record what is, one finish; recovery, hold, approvals."""
+"""Records calls, each from its request to its one finish; the baseline, recovery, holds."""

@@ -1,7 +1,4 @@
-"""One call, from its request to its one finish.
-
-Only imported transcripts finish calls elsewhere (`told/importing.py`).
-"""
+"""Begins and finishes calls; only those of transcripts end elsewhere (`told/importing.py`)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,7 +21,7 @@ from loom_audit.history.look.attribution import changes_by_itself, request_event
 from loom_audit.history.look.doers import Told
 from loom_audit.history.look.named import named_paths
 from loom_audit.history.look.survivors import LeftRunning, Running
-from loom_audit.history.record.call_record import LATE, NOT_SEEN_BEFORE, CallRecord
+from loom_audit.history.record.call_record import LOOKED_AT_LATE, NOT_SEEN_BEFORE, CallRecord
 from loom_audit.history.record.changes import check_planned, make_changes
 from loom_audit.history.record.edits import Transform, plan_delete, plan_edit, plan_move
 from loom_audit.history.record.interrupted import (
@@ -36,10 +33,10 @@ from loom_audit.history.record.interrupted import (
     writer_of,
 )
 from loom_audit.history.record.looks import (
-    keep_going_on,
     look_after_block,
+    look_after_interrupted,
     look_before_block,
-    record_found_changes,
+    note_left_running,
 )
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.history.record.temporaries import remove_temporaries
@@ -57,14 +54,14 @@ from loom_audit.ports import Command, CommandResult, Moments, OnProgress, Runner
 
 
 class OpenCall:
-    """One call from its request to its one finish, to be used as a context manager.
+    """A call that has no finish on record yet, to be used as a context manager.
 
-    Nothing is stored until it has an effect or ends. The block may `finish` it; one that is
-    left without that is finished then: `ok` with `result`, or by what was raised.
+    Nothing is stored until the call has an effect or ends. Where the block has not finished the
+    call, it is finished at the end: `ok` with `result`, or with the exception that left the block.
 
-    Every method that changes something is one whole step under the workspace lock. With
-    `final` the caller says that this is the last effect: the lock is then kept until `finish`,
-    which stores what changed together with the finish in one commit.
+    Every method that changes something is one step under the workspace lock. With `final` the
+    caller says that no other step follows: the lock is then kept until `finish`, which stores the
+    changes and the finish in one commit, so that such a call takes two durable commits, not three.
     """
 
     def __init__(
@@ -100,8 +97,8 @@ class OpenCall:
         self._reverts: tuple[int, ...] = ()
 
     @classmethod
-    def asked(cls, writer: Writer, request: CallRequested) -> "OpenCall":
-        """A call that another program asks for; what its command names is read here."""
+    def from_request(cls, writer: Writer, request: CallRequested) -> "OpenCall":
+        """The call that another program requests; which paths its command names is read here."""
         return cls(
             writer,
             request.tool,
@@ -115,7 +112,7 @@ class OpenCall:
 
     @classmethod
     def resumed(cls, writer: Writer, call: Call, *, began: datetime | None = None) -> "OpenCall":
-        """A call that is on record as requested and not finished; `began` is for its duration."""
+        """A call that is on record as requested and not finished; its duration is since `began`."""
         id, tool, effect = call.call_id, call.tool, call.effect
         resumed = cls(writer, tool, None, effect, call_id=id, requested=True)
         resumed.sandbox = call.sandbox
@@ -124,12 +121,12 @@ class OpenCall:
 
     @property
     def coverage(self) -> Coverage:
-        """How completely its effects were captured until now."""
+        """How completely the effects of the call were captured until now."""
         return self.record.coverage
 
     @property
     def files_changed(self) -> Sequence[str]:
-        """The paths it changed until now, in the order of the changes."""
+        """The paths that the call changed until now, in the order of the changes."""
         return self.record.files_changed
 
     # --- facts ----------------------------------------------------------------------------
@@ -137,14 +134,17 @@ class OpenCall:
     def add_decision(
         self, decision: str, *, by: str, reason: str = "", arguments: Any = None
     ) -> None:
-        """Put a gate's answer on record, with the next commit."""
+        """Add a gate's answer for the next commit; any `decision` but "allowed" is a denial.
+
+        `arguments` are those that the gate put in the place of the requested ones, if it did.
+        """
         answer: Literal["allowed", "denied"] = "allowed" if decision == "allowed" else "denied"
         self.record.add(CallDecided(self.call_id, self.tool, answer, by, reason, arguments))
 
     def ask(self, question: ApprovalRequested, *, requested: int = 0) -> ApprovalRequest:
-        """Put a question about this call on record, durably, after its request.
+        """Put a question about this call on record, durably, after the request of the call.
 
-        `requested` is the seq of the request when that is on record already.
+        `requested` is the seq of the request where that is on record already, else 0.
         """
         events = self.record.commit(question)
         asked = events[-1]
@@ -154,7 +154,7 @@ class OpenCall:
         )
 
     def announce(self) -> None:
-        """Put the request on record now, before an effect that is not captured."""
+        """Put the request on record now, durably, before an effect that is not captured."""
         if self.record.has_facts:
             self.record.commit()
 
@@ -169,7 +169,11 @@ class OpenCall:
         parents: bool = True,
         final: bool = False,
     ) -> FileChange:
-        """Put the content at the path; a symlink to a path inside the workspace is followed."""
+        """Put the content at the path; a symlink to a path inside the workspace is followed.
+
+        `mode` are permission bits, None for those of the file, or 0o644 for a new one. With
+        `parents` the folders above are made. Errors as of `edit`.
+        """
         return self.edit(path, content, mode=mode, parents=parents, final=final)
 
     def edit(
@@ -183,8 +187,10 @@ class OpenCall:
     ) -> FileChange:
         """Replace the content by `new`, or by what `new` returns for the old one (None: absent).
 
-        An error that `new` raises passes through, with nothing changed. Conflict when somebody
-        else writes the file in between; their version stays.
+        An error that `new` raises passes through, with nothing changed. IsADirectory, FileNotFound,
+        NotADirectory, InvalidPath; PermissionDenied for a call of effect read; TooLarge where the
+        old or the new content is over the limit for recorded content. Conflict when somebody else
+        writes the file in between: that version stays in place.
         """
         with self._step(final) as preconditions:
             *above, change = plan_edit(preconditions, path, new, mode=mode, create=parents)
@@ -193,7 +199,11 @@ class OpenCall:
             return change
 
     def delete(self, path: str, *, recursive: bool = False, final: bool = False) -> tuple[str, ...]:
-        """Delete a file, a symlink (never what it points to) or, `recursive`, a directory."""
+        """Delete a file, a symlink (never its target) or, with `recursive`, a directory.
+
+        Returns the deleted paths, sorted. FileNotFound; NotEmpty without `recursive`; Conflict
+        where something in a directory is not recorded and so could not be brought back.
+        """
         with self._step(final) as preconditions:
             changes = plan_delete(preconditions, path, recursive=recursive)
             make_changes(self.record, preconditions, changes)
@@ -202,7 +212,11 @@ class OpenCall:
     def move(
         self, source: str, target: str, *, overwrite: bool = False, final: bool = False
     ) -> tuple[FileChange, ...]:
-        """Rename a file, symlink or directory; the target's parents are created."""
+        """Rename a file, symlink or directory; the folders above the target are made.
+
+        FileNotFound, InvalidPath; Conflict where the target exists, unless it is a file and
+        `overwrite` is set, and where something in a directory is not recorded.
+        """
         with self._step(final) as preconditions:
             changes, moves = plan_move(preconditions, source, target, overwrite=overwrite)
             make_changes(self.record, preconditions, changes, moves=moves)
@@ -215,18 +229,24 @@ class OpenCall:
         moves: tuple[Move, ...] = (),
         reverts: tuple[int, ...] = (),
         final: bool = False,
-        report: OnProgress | None = None,
+        progress: OnProgress | None = None,
     ) -> None:
-        """Carry out planned changes. Conflict, with nothing changed, when disk differs."""
+        """Carry out the changes of a plan, with `reverts`, the seqs of the events it takes back.
+
+        Conflict, with nothing changed, when a path is not in the state from which its change
+        starts. `progress` is told now and then how many paths are done, when there are many.
+        """
         self._reverts = reverts
         with self._step(final) as preconditions:
-            preconditions.report = report
+            preconditions.progress = progress
             check_planned(preconditions, changes)
             make_changes(self.record, preconditions, changes, moves, reverts, origin="undo")
-            self.record.commit_and_index()  # what was displaced goes while the call is open
+            # also when final, so that displaced files are deleted before the finish: a crash in
+            # between leaves a call that is open, and recovery deletes the rest
+            self.record.commit_and_index()
 
     def check_writable(self) -> None:
-        """PermissionDenied for a tool of effect read."""
+        """PermissionDenied for a call of effect read."""
         if self.effect == "read":
             raise PermissionDenied(
                 f"{self.tool} is registered with effect read and tried to write",
@@ -235,17 +255,21 @@ class OpenCall:
 
     @contextmanager
     def _step(self, final: bool) -> Iterator[Preconditions]:
+        """Check that the call may write, and hold the lock for one step; yields what it reads."""
         self.check_writable()
         with self._exclusive(final):
-            yield Preconditions(self._attachment)  # the index follows commits only
+            # new for each step: others may have changed since what an earlier step read
+            yield Preconditions(self._attachment)
 
     @contextmanager
     def _exclusive(self, final: bool) -> Iterator[None]:
-        """Hold the workspace lock for the block, and after it until `finish` when final."""
+        """Hold the workspace lock for the block and, when `final`, after it until `finish`."""
         self._check_unfinished()
         with ExitStack() as stack:
             stack.enter_context(exclusive(self._attachment))
             yield
+            # before the lock is released: whoever took it next would find the changes on disk
+            # only, and take them for somebody else's
             if self.record.has_changes and not final:
                 self.record.commit_and_index()
             elif final:
@@ -262,16 +286,22 @@ class OpenCall:
         started: Callable[[], object] = lambda: None,
         final: bool = False,
     ) -> CommandResult:
-        """Run a command and record which files it changed; `started` is called just before it."""
+        """Run a command in the workspace's directory, and record which files it changed.
+
+        `started` is called just before the command starts. `cancelled` is asked again and again
+        while the command runs; once it says true, all processes of the command are killed.
+        """
         with ExitStack() as capture:
 
             def start() -> None:
+                # called while the runner's helpers start; the command's own time counts from then
                 capture.enter_context(self.capture(final=final, watched=True))
                 started()
 
             root = self._attachment.on_disk.workspace.root
             completed = runner.run(root, command, Moments(start, cancelled))
             self.sandbox = completed.sandbox
+            # set inside the block: the look at its end has to know what goes on
             self._left_running.update(completed.kept)
             if completed.survivors:
                 named = ", ".join(completed.survivors[:5])
@@ -280,19 +310,23 @@ class OpenCall:
 
     @contextmanager
     def capture(self, *, final: bool = False, watched: bool = False) -> Iterator[None]:
-        """Record the changes that happen in the block as this call's.
+        """Record the changes that happen in the block as changes of this call.
 
-        Changes found before the block are attributed to others. Changes found after it are
-        shared with the commands that ran at the same time, and coverage says so. What the block
-        leaves running may share what is found later, unless a runner `watched` over it.
+        What the look before the block finds is of others. What the look after it finds is shared
+        with the commands that ran at the same time, and coverage says so. For what processes that
+        the block leaves running change later, the call stays a candidate; they are looked for here
+        unless the block is `watched`, that is, run by a runner that names them.
         """
         self.check_writable()
         with exclusive(self._attachment):
             before = look_before_block(self.record, watched=watched)
+        # the lock is free while the block runs: other calls go on meanwhile
         try:
             yield
         finally:
             try:
+                # Ctrl-C waits for the look: without it the next look would find what the block
+                # changed, and give it to another call
                 with self._attachment.stored.lock.uninterrupted(), self._exclusive(final):
                     look_after_block(self.record, before, self._left_running)
                     self._left_running.clear()
@@ -305,12 +339,13 @@ class OpenCall:
     # --- the end --------------------------------------------------------------------------
 
     def finish(self, status: Status, result: Any, *, inferred: bool = False) -> Event:
-        """Put the outcome on record, durably, and release the workspace lock. Once per call.
+        """Put the finish on record, durably, and release the workspace lock. AuditUnavailable.
 
-        It is `inferred` where nobody told or saw it.
+        It is `inferred` where nobody reported or saw how the call ended. Conflict for a second one.
         """
         self._check_unfinished()
-        self._keep_left_running()
+        # before the finish, which says by its coverage what goes on
+        self._note_left_running()
         fact = CallFinished(
             self.call_id,
             self.tool,
@@ -327,10 +362,12 @@ class OpenCall:
             try:
                 events = self.record.commit(fact)
             except AuditError as error:
-                self._ended = isinstance(
-                    error, (AuditUnavailable, Conflict)
-                )  # trying again cannot help
+                # these two do not go away by trying again; after another error the end of the
+                # `with` block finishes the call with that error
+                self._ended = isinstance(error, (AuditUnavailable, Conflict))
                 if not self.record.has_facts:
+                    # the request is on record, so the call stays open there: whoever takes the
+                    # lock next in this process closes it, before a look finds what it changed
                     self._attachment.process.unfinished[self.record.key] = time_ns()
                 raise
             self._ended = True
@@ -341,21 +378,25 @@ class OpenCall:
         return self.finish_event
 
     def _check_unfinished(self) -> None:
+        """Conflict for a call that is finished, since a call has exactly one finish."""
         if self._ended:
             raise Conflict(f"call {self.call_id} is finished already")
 
-    def _keep_left_running(self) -> None:
+    def _note_left_running(self) -> None:
+        """Keep this call as a candidate for what its threads and processes change later."""
         if self._left_running:
+            # a candidate is known by the seq of its request
             self.announce()
             with exclusive(self._attachment) if self._workspace_lock is None else ExitStack():
                 tasks = self._attachment.on_disk.processes.activity(self._left_running)
-                keep_going_on(self.record, LeftRunning(tasks))
+                note_left_running(self.record, LeftRunning(tasks))
 
     def leave_running(self, thread: int) -> None:
-        """Say that a thread, by the system's number of it, goes on when the call has ended."""
+        """Say that a thread, by its native id, goes on after the call, which stays a candidate."""
         self._left_running.add(self._attachment.on_disk.processes.thread(thread))
 
     def _duration(self) -> int:
+        """Microseconds since the call began; 0 where that is not known."""
         if self._began is None:
             return 0
         passed = (self.writer.occurred_at or self._attachment.stored.clock.now()) - self._began
@@ -377,6 +418,7 @@ class OpenCall:
             self.finish(status_of(error), {**body, "error": failure.to_dict()})
 
     def _failure(self, error: BaseException) -> ExecutionFailed:
+        """What the result says of an exception that is none of our errors."""
         text = f"{type(error).__name__}: {error}"
         if isinstance(error, Exception):
             return ExecutionFailed(text)
@@ -385,9 +427,10 @@ class OpenCall:
 
 @contextmanager
 def exclusive(attachment: Attachment) -> Iterator[None]:
-    """Hold the workspace lock, once calls whose end could not be recorded are closed.
+    """Hold the workspace lock for the block, in which no call of this process is unfinished.
 
-    Otherwise the next scan would find what they changed and attribute it to another call.
+    Calls whose finish could not be recorded are closed first. Otherwise the next look would find
+    what they changed and attribute it to another call.
     """
     with attachment.exclusive():
         _close_unfinished(attachment)
@@ -395,20 +438,22 @@ def exclusive(attachment: Attachment) -> Iterator[None]:
 
 
 def close_unfinished(attachment: Attachment) -> None:
-    """Close calls of this process whose end could not be recorded, if there are any."""
+    """Close the calls of this process whose finish could not be recorded. AuditUnavailable."""
     if attachment.process.unfinished:
         with attachment.exclusive():
             _close_unfinished(attachment)
 
 
 def _close_unfinished(attachment: Attachment) -> None:
+    """Close the calls of this process whose finish could not be recorded; the lock is held."""
     if not attachment.process.unfinished:
         return
     for call in attachment.stored.tables.open_calls():
         ended = attachment.process.unfinished.get((call.session, call.call_id))
         if ended is not None:
+            # when the call ended is known, so that what changed since then is not its own
             if changes_by_itself(attachment.stored, call):
-                record_found_changes(attachment, [call], {call.requested: Told(over=ended)})
+                look_after_interrupted(attachment, [call], {call.requested: Told(over=ended)})
             close_interrupted(attachment, call, "the log could not be written when this call ended")
             remove_temporaries(attachment, [call])
     attachment.process.unfinished.clear()
@@ -425,25 +470,30 @@ def close_interrupted(
 ) -> Comparison:
     """Finish an open call whose end nobody reports, with what is on disk now; the lock is held.
 
-    One that was still waiting for an answer has not `ran`. `unseen` is why the workspace could
-    not be looked at, when it could not.
+    `why` is the message of the error in the call's result. `ran` is false for a call that was
+    still waiting for an answer. `unseen` is the reason why the workspace could not be looked at,
+    "" where it was. Returns what came of the changes that the call intended.
     """
     if close_opened(attachment, call):
-        remove_temporaries(attachment, [call])  # which opens them while the call is open
-    found = compare_with_disk(attachment, call)
+        # deleting them opens their folders once more, so it comes before the finish: should the
+        # process die meanwhile, the call is still open, and whoever looks next closes its folders
+        remove_temporaries(attachment, [call])
+    comparison = compare_with_disk(attachment, call)
     with OpenCall.resumed(writer_of(attachment, call), call) as closing:
         if ran and changes_by_itself(attachment.stored, call):
-            closing.record.lower_coverage("interrupted", LATE)
+            closing.record.lower_coverage("interrupted", LOOKED_AT_LATE)
             if not unseen and request_event(attachment.stored, call)[0].source == CLIENT_UNSEEN:
                 unseen = NOT_SEEN_BEFORE
             if unseen:
                 closing.record.lower_coverage(unseen, level="none")
-        closing.record.lower_coverage(*(f"outcome unknown: {path}" for path in found.unknown[:10]))
-        add_outcome(closing.record, call, found)
-        data = {"recovered": [[path, outcome] for path, outcome in found.outcomes.items()]}
+        closing.record.lower_coverage(
+            *(f"outcome unknown: {path}" for path in comparison.unknown[:10])
+        )
+        add_outcome(closing.record, call, comparison)
+        data = {"recovered": [[path, outcome] for path, outcome in comparison.outcomes.items()]}
         if halves := half_moves(attachment, call):
             data["half_moved"] = [[move.source, move.target] for move in halves]
         error = {"code": "EXECUTION_ERROR", "message": why}
         result = {"success": False, "error": error, "data": data}
         closing.finish(status, result, inferred=True)
-    return found
+    return comparison

@@ -1,4 +1,4 @@
-"""What one call did, and what of it waits for the next commit."""
+"""What one call did, and which of its facts wait for the next commit."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,7 +13,7 @@ from loom_audit.history.look.change_index import untracked_entries, update_index
 from loom_audit.history.look.closed_folders import inside_closed
 from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.history.look.survivors import Window
-from loom_audit.history.record.carrying_out import let_go
+from loom_audit.history.record.carrying_out import discard_displaced
 from loom_audit.history.record.fitted import append_batch, fitted
 from loom_audit.model.coverage import FULL, Coverage, Level
 from loom_audit.model.events import (
@@ -31,21 +31,23 @@ from loom_audit.model.events import (
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.ports import Displaced, IndexEntry
 
-LATE = "looked at late"
+LOOKED_AT_LATE = "looked at late"
+"""Why the coverage of a call is partial when the look after it did not follow directly."""
+
 NOT_SEEN_BEFORE = "not looked at before it"
-"""Why the coverage of a call is partial after which nobody looked at once."""
+"""Why the coverage of a call is lower when no hook of its client ran before the call."""
 
 
 class CallRecord:
-    """Collects what a call did until it is committed; the index follows each commit.
+    """Collects what a call did until that is committed; the index follows each commit.
 
-    `facts` are those of its beginning that are not on record yet: its request, as a rule.
-    It is `shared` when others may have changed what it may have changed.
-    `request` is the event of its request, where that was stored with this.
-    `window` is the one whose changes wait for the next commit, `displaced` is what those that
-    wait displaced, by path: it is deleted after that commit.
-    `approved` are the states an approval is bound to, by path: other paths, or paths in other
-    states, are not changed.
+    `facts` are those with which the call begins and that are not on record yet: its request, as a
+    rule. `shared` is true when other calls may have made changes that are listed as this call's.
+    `request` is the event of the request, where this object stored it. `entries` are for the index.
+    `window` is the time whose changes wait for the next commit. `displaced` are the files that the
+    waiting changes displaced, with their paths; they are deleted after that commit. `approved` are
+    the states by path that an approval was given for, None where there was none: no other path is
+    changed, and none that is in another state.
     """
 
     def __init__(self, writer: Writer, call_id: str, *facts: Fact) -> None:
@@ -66,79 +68,94 @@ class CallRecord:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The session and the id that the call is named by."""
+        """The session and the id of the call, which name it."""
         return (self.writer.session, self.call_id)
 
     @property
     def has_facts(self) -> bool:
-        """Whether the request, or an answer about it, is not on record yet."""
+        """Whether the request, or an answer to it, waits for the next commit."""
         return bool(self._facts)
 
     @property
     def has_changes(self) -> bool:
-        """Whether changes, of anybody, are not on record yet, or what they displaced is there."""
+        """Whether changes of anybody, or displaced files, wait for the next commit."""
         return bool(self._drafts or self.displaced)
 
     def lower_coverage(self, *reasons: str, level: Level = "partial") -> None:
-        """Say why the call's effects are not captured completely; nothing without a reason."""
+        """Add reasons why the call's effects are not captured completely; nothing for no reason."""
         self.coverage = self.coverage.lowered(*reasons, level=level)
 
     def add(self, fact: Fact) -> None:
-        """Store the fact with the next commit, after the changes that wait."""
+        """Let a fact of the call wait for the next commit, which stores it behind the changes."""
         self._facts.append(fact)
 
     def add_changes(self, fact: FilesChanged) -> None:
-        """Store what this call changed with the next commit."""
+        """Let changes that this call made wait for the next commit."""
         self._drafts.append(self.writer.draft(fact))
         self.note_causes(fact.causes)
         self.add_changed_paths(change.path for change in fact.changes)
 
     def note_causes(self, causes: Sequence[int | str]) -> None:
-        """Say by whom else what is listed as this call's may have been changed."""
+        """Take the causes of a change that is listed as this call's: who else may have made it."""
         self.shared = self.shared or is_shared(causes)
         if UNKNOWN in causes:
-            self.lower_coverage(LATE)
+            self.lower_coverage(LOOKED_AT_LATE)
 
     def add_changed_paths(self, paths: Iterable[str]) -> None:
-        """Count paths, on record already, as changed by this call."""
+        """Count paths whose changes are on record, or wait, as changed by this call."""
         listed = set(self.files_changed)
         self.files_changed += [path for path in paths if path not in listed]
 
-    def add_foreign(self, changes: Iterable[FileChange]) -> None:
-        """Store what this call did not change with the next commit, if there is anything."""
+    def add_changes_of_others(self, changes: Iterable[FileChange]) -> None:
+        """Let changes that this call did not make wait for the next commit.
+
+        They are attributed to other open calls, or are from outside.
+        """
         if listed := [*changes]:
             among = candidates(self.attachment, besides=self.key)
             among = Window.begin(self.attachment).with_survivors(among)
             self.add_drafts(attributed_drafts(self.attachment, Batch(changes=listed), among))
 
     def add_drafts(self, drafts: Iterable[Draft]) -> None:
-        """Store facts about somebody else's changes with the next commit."""
+        """Let facts about changes of others wait for the next commit."""
         self._drafts += drafts
 
     def add_untracked(self, untracked: Iterable[Untracked], causes: Sequence[int] = ()) -> None:
-        """Store what a scan could not look at with the next commit, and in which calls."""
+        """Let the paths that a scan could not look at wait for the next commit.
+
+        `causes` are the seqs of the requests of the calls in which they may have become so.
+        """
         if paths := tuple(inside_closed(self.attachment, untracked)):
             fact = PathsUntracked(paths, causes=tuple(causes))
             self.add_drafts([Draft(fact, "", OUTSIDE)])
             self.entries.update(untracked_entries(self.attachment, paths))
 
     def commit(self, *last: Fact) -> Sequence[Event]:
-        """Store durably what waits, then the last facts; the index does not follow yet."""
-        with self.attachment.stored.lock.uninterrupted():  # what is stored must not wait any more
+        """Store durably what waits, then the `last` facts; the index does not follow yet.
+
+        Conflict where somebody changes a path again and again, so that nothing fits; nothing is
+        stored then. AuditUnavailable where the log cannot be written.
+        """
+        # uninterrupted until nothing waits any more: a signal between the append and that would
+        # let the end of the call store the same facts a second time
+        with self.attachment.stored.lock.uninterrupted():
             events = self._append(last)
             asked = (event for event in events if isinstance(event.fact, CallRequested))
             self.request = next(asked, self.request)
             self._facts.clear()
             self._drafts.clear()
+            # a new window begins, and displaced files go, only now that the changes are durable:
+            # a crash before leaves both as they were, and recovery finds what is on disk
             if self.window is not None:
                 self.window.end()
                 self.window = None
             if self.displaced:
-                let_go(self.writer, self.call_id, self.displaced)
+                discard_displaced(self.writer, self.call_id, self.displaced)
                 self.displaced = []
             return events
 
     def _append(self, last: Sequence[Fact]) -> Sequence[Event]:
+        """Append what waits; where it does not apply to the tree, fit it to the disk once."""
         facts = [*map(self.writer.draft, (*self._facts, *last))]
         if not self._drafts and not facts:
             return []
@@ -146,7 +163,7 @@ class CallRecord:
             return self.attachment.stored.log.append([*self._drafts, *facts])
         except DoesNotApply:
             self._fit()
-        # how the call is finished says what could not be seen
+        # fitting may have lowered the coverage, and the finish was made before
         last = [
             replace(fact, coverage=self.coverage) if isinstance(fact, CallFinished) else fact
             for fact in last
@@ -162,25 +179,30 @@ class CallRecord:
             ) from error
 
     def _fit(self) -> None:
-        """Let what waits be what applies and leads to what is on disk, whoever did it."""
+        """Replace the waiting drafts by ones that apply and lead to what is on disk now."""
         among = candidates(self.attachment, besides=self.key)
-        found = fitted(self.attachment, self._drafts, among)
-        self._drafts = found.drafts
-        self.entries.update(found.entries)
-        lost = {*found.lost}
+        result = fitted(self.attachment, self._drafts, among)
+        self._drafts = result.drafts
+        self.entries.update(result.entries)
+        lost = {*result.lost}
         self.files_changed = [path for path in self.files_changed if path not in lost]
-        self.lower_coverage(*(f"not seen: {path}" for path in found.lost[:10]))
+        self.lower_coverage(*(f"not seen: {path}" for path in result.lost[:10]))
 
     def commit_and_index(self, *last: Fact) -> Sequence[Event]:
-        """Store durably what waits, then the last facts, and let the index follow."""
+        """Store durably what waits, then the `last` facts; then the index follows.
+
+        In this order: an index that knew of a change before the log did would hide it from the
+        next look, if the process died in between. Errors as of `commit`.
+        """
         events = self.commit(*last)
         self.update_index(events)
         return events
 
     def commit_intention(self, fact: ChangeIntended) -> int:
-        """Store durably what waits, then the intention; its seq.
+        """Store durably what waits, then the intention; returns the seq of the intention.
 
-        The index follows with the outcome, which comes next, unless it has something to tell.
+        The index follows later, together with the outcome of the step, unless entries for it
+        wait. One write of the index for each step is enough. Errors as of `commit`.
         """
         events = self.commit(fact)
         if self.entries:
@@ -189,17 +211,17 @@ class CallRecord:
             self._not_indexed = [*self._not_indexed, *events]
         return events[-1].seq
 
-    def commit_foreign(self, found: Batch, among: Sequence[Candidate]) -> None:
-        """Store what a look found as changes of these candidates, and nothing of what waits.
+    def commit_changes_of_others(self, batch: Batch, among: Sequence[Candidate]) -> None:
+        """Store a batch of a look, attributed to these candidates; what waits goes on waiting.
 
-        The window goes on, since the look does.
+        The look is not over, so the window does not end.
         """
-        events = append_batch(self.attachment, found, among)
-        self.entries.update(found.entries)
+        events = append_batch(self.attachment, batch, among)
+        self.entries.update(batch.entries)
         if events:
             self.update_index(events)
 
     def update_index(self, events: Sequence[Event]) -> None:
-        """Let the index follow these events, and those before that it has not followed yet."""
+        """Let the index follow these events, and earlier ones that it has not followed yet."""
         update_index(self.attachment, self.entries, [*self._not_indexed, *events])
         self.entries, self._not_indexed = {}, []

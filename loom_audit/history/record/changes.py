@@ -1,4 +1,4 @@
-"""Changes that a call makes itself: intended on record, carried out, recorded as they are."""
+"""Makes the changes of a call itself: the intention on record, the disk, what is there then."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ from loom_audit.history.record.carrying_out import (
     Step,
     in_safe_order,
     is_done_together,
-    is_staying,
+    is_link_source,
 )
 from loom_audit.history.record.interrupted import record_interrupted
 from loom_audit.history.record.preconditions import Preconditions
@@ -26,9 +26,10 @@ from loom_audit.model.files import (
 from loom_audit.model.text.display import first_few
 
 MOST_NAMED = 1_000
-"""Of the paths that an error names."""
+"""Most paths that an error names in its details."""
 
 States = Mapping[str, FileState | None]
+"""States by path; None for what is absent."""
 
 
 def make_changes(
@@ -40,10 +41,11 @@ def make_changes(
     *,
     origin: Origin = "tool",
 ) -> None:
-    """Record drift and intention, change the disk, collect the outcome for the next commit.
+    """Record the drift and the intention, change the disk, and collect what came of it.
 
-    When a change fails, those before it are recorded, and its error is raised. Conflict for
-    what was not approved. The lock is held.
+    The outcome waits for the next commit. The lock is held. When a change fails, those before it
+    are recorded, and its error is raised. With nothing changed: Conflict for a path that was not
+    approved as it is, TooLarge for content that could not be brought back.
     """
     folders = renamed_folders(changes, moves)
     renamed = {change.path for inside in folders.values() for change in inside}
@@ -51,16 +53,23 @@ def make_changes(
     if changes:
         _check_approved(record.approved, changes)
         _check_recoverable(record.attachment.stored, copied)
+    # what others did at these paths goes on record before the intention, whose changes would not
+    # apply to the log's tree otherwise; also where nothing is to be changed, as it was seen
     record.entries.update(preconditions.entries)
-    record.add_foreign(_of_others(record, preconditions.drift))
+    record.add_changes_of_others(_drift_of_others(record, preconditions.drift))
     if not changes:
         return
     if origin == "undo" and record.has_facts:
-        record.commit()  # so that temporaries without an intention are looked for
+        # the request before any temporary: should the process die before the intention, recovery
+        # finds an undo without an intention and looks for temporaries everywhere
+        record.commit()
+    # the temporaries are made, still empty, before the intention: it names each by its identity
     steps = preconditions.replacements(in_safe_order(copied), moves)
     reserved = record.attachment.on_disk.workspace.reserve(
-        [one for one in steps if not is_staying(one)], tuple(folders)
+        [one for one in steps if not is_link_source(one)], tuple(folders)
     )
+    # folders are opened only where the steps are made together, so an undo and the rename of a
+    # whole folder are made so; one write of a tool fails in such a folder, as a program's does
     opens = bool(reserved.opened) and (origin == "undo" or bool(folders))
     together = opens or is_done_together(steps)
     opened = reserved.opened if together else ()
@@ -68,30 +77,20 @@ def make_changes(
         intended = ChangeIntended(
             record.call_id, tuple(changes), moves, reverts, reserved.temporaries, opened
         )
+        # from here on the contents before and after are durable; only now the disk is changed
         intention = record.commit_intention(intended)
         step = Step(preconditions, reserved, together=together)
         outcome = step.carry_out(steps, folders)
     finally:
         reserved.release()
+    # in the order in which things happened, so that each change applies to the tree before it
     record.entries.update(outcome.entries)
-    record.add_foreign(outcome.foreign)
+    record.add_changes_of_others(outcome.others_before)
     if made := _in_order_of(intended.changes, outcome.changes):
-        if made == intended.changes and not outcome.arrived:
-            fact = FilesChanged(
-                made, origin, record.call_id, intended.moves, reverts, intention=intention
-            )
-        else:
-            fact = FilesChanged(
-                made,
-                origin,
-                record.call_id,
-                moves_among(made, moves),
-                reverts,
-                arrived=tuple(outcome.arrived),
-            )
-        record.add_changes(fact)
-    record.add_foreign(outcome.later)
+        record.add_changes(_fact_of(made, intended, intention, tuple(outcome.arrived), origin))
+    record.add_changes_of_others(outcome.others_after)
     if record.approved is not None:
+        # what the call made itself is approved for its next step
         record.approved.update((change.path, change.after) for change in outcome.changes)
     record.lower_coverage(*outcome.reasons)
     record.displaced += outcome.displaced
@@ -99,11 +98,16 @@ def make_changes(
         record.commit_and_index()
         raise outcome.error
     if opened:
-        record.commit_and_index()  # what was displaced goes from there while the call is open
+        # deleting the displaced files opens their folders once more: committed here, they go while
+        # the call is open, and after a crash somebody closes the folders that its intention names
+        record.commit_and_index()
 
 
-def _of_others(record: CallRecord, drift: Sequence[FileChange]) -> Sequence[FileChange]:
-    """The drift without what interrupted calls made of what they intended, which goes on record."""
+def _drift_of_others(record: CallRecord, drift: Sequence[FileChange]) -> Sequence[FileChange]:
+    """The changes of a drift that are not those of interrupted calls.
+
+    What interrupted calls made of their intentions is put on record here, as theirs.
+    """
     if not drift:
         return drift
     stored = record.attachment.stored
@@ -111,10 +115,38 @@ def _of_others(record: CallRecord, drift: Sequence[FileChange]) -> Sequence[File
     return [change for change in drift if stored.reading.state(change.path) != change.after]
 
 
+def _fact_of(
+    made: tuple[FileChange, ...],
+    intended: ChangeIntended,
+    intention: int,
+    arrived: tuple[str, ...],
+    origin: Origin,
+) -> FilesChanged:
+    """The fact of what a step changed; it names the intention where exactly that happened.
+
+    The changes are then stored once, with the intention, whose seq is `intention`.
+    """
+    if made == intended.changes and not arrived:
+        return FilesChanged(
+            made, origin, intended.call_id, intended.moves, intended.reverts, intention=intention
+        )
+    return FilesChanged(
+        made,
+        origin,
+        intended.call_id,
+        moves_among(made, intended.moves),
+        intended.reverts,
+        arrived=arrived,
+    )
+
+
 def _in_order_of(
     intended: tuple[FileChange, ...], made: Sequence[FileChange]
 ) -> tuple[FileChange, ...]:
-    """What was made, in the order of the intention when it is the same."""
+    """The changes that were made, in the order of the intention where they are the intended ones.
+
+    Only then they are equal to those of the intention, and need not be stored again.
+    """
     same = len(made) == len(intended) and {c.path: c for c in made} == {c.path: c for c in intended}
     return intended if same else tuple(made)
 
@@ -122,7 +154,7 @@ def _in_order_of(
 def renamed_folders(
     changes: Sequence[FileChange], moves: Sequence[Move]
 ) -> dict[Move, list[FileChange]]:
-    """The opaque folders that are renamed as a whole, each with the changes that this makes."""
+    """The folders that are renamed as a whole, each with the changes that its rename makes."""
     return {
         move: [c for c in changes if is_within(c.path, (move.source, move.target))]
         for move in folder_renames(changes, moves)
@@ -130,9 +162,13 @@ def renamed_folders(
 
 
 def check_planned(preconditions: Preconditions, changes: Sequence[FileChange]) -> None:
-    """Conflict when paths are not in the states that their changes begin with."""
+    """Conflict when paths are not in the states from which their changes start.
+
+    The error's details name at most `MOST_NAMED` of these paths.
+    """
     preconditions.expect_paths([change.path for change in changes])
-    preconditions.overlooks_special = True  # it is moved aside
+    # a pipe, socket or device in the way is renamed, and not overwritten
+    preconditions.overlooks_special = True
     unlike = [one.path for one in changes if not _begins_with(preconditions, one)]
     if unlike:
         raise Conflict(
@@ -143,17 +179,18 @@ def check_planned(preconditions: Preconditions, changes: Sequence[FileChange]) -
 
 
 def _begins_with(preconditions: Preconditions, change: FileChange) -> bool:
-    """Whether a path is as it was planned; what is made where nobody may look is seen then."""
+    """Whether a path is in the state from which its change starts."""
     try:
         return preconditions.look(change.path) == change.before
     except PermissionDenied:
         if change.before is not None:
             raise
+        # made in a folder that the plan opens: what is there is seen when it is open, and stays
         return True
 
 
 def _check_approved(approved: States | None, changes: Sequence[FileChange]) -> None:
-    """Conflict when a path to be changed is not in the state that was approved, if any was."""
+    """Conflict when a path is not in the state that a person has seen and approved, if any was."""
     if approved is None:
         return
     for change in changes:
@@ -166,7 +203,10 @@ def _check_approved(approved: States | None, changes: Sequence[FileChange]) -> N
 
 
 def _check_recoverable(stored: StoredLog, changes: Sequence[FileChange]) -> None:
-    """TooLarge when a content that a change replaces or writes is not in the store."""
+    """TooLarge when a content that a change replaces or writes is not in the store.
+
+    It is on record by its hash only, so an undo could not bring it back.
+    """
     sides = [(c.path, state) for c in changes for state in (c.before, c.after) if state]
     missing = stored.blobs.missing({state.blob for _, state in sides if state.blob})
     for path, state in sides:

@@ -1,4 +1,4 @@
-"""Putting on record what is on disk and was not found by the look of any call."""
+"""Puts on record what changed on disk and was not found by the look of any call."""
 
 from collections.abc import Callable
 
@@ -17,24 +17,27 @@ from loom_audit.history.record.interrupted import record_interrupted
 def record_drift(attachment: Attachment, wanted: Callable[[str], bool] | None = None) -> None:
     """Put on record what others changed on disk since the last scan; the lock is held.
 
-    Only at `wanted` paths: what is elsewhere is found again by the next scan.
+    Where `wanted` is given, only changes at paths for which it is true are recorded; the next scan
+    finds the others again.
     """
     open_calls = attachment.stored.tables.open_calls()
     record_interrupted(attachment, open_calls)
-    among = candidates(attachment, open_calls)  # of before the scan
+    # before the scan: a call that begins or ends during it does not count
+    among = candidates(attachment, open_calls)
     window = Window.begin(attachment)
     for batch in scan(attachment):
-        found = batch if wanted is None else _only(batch, wanted)
-        events = append_batch(attachment, found, window.with_survivors(among))
-        update_index(attachment, found.entries, events)
+        seen = batch if wanted is None else _at_wanted_paths(batch, wanted)
+        events = append_batch(attachment, seen, window.with_survivors(among))
+        update_index(attachment, seen.entries, events)
     window.end()
 
 
-def _only(found: Batch, wanted: Callable[[str], bool]) -> Batch:
+def _at_wanted_paths(batch: Batch, wanted: Callable[[str], bool]) -> Batch:
+    """A batch without the other paths; a move has to be wanted at both ends."""
     return replace(
-        found,
-        changes=[change for change in found.changes if wanted(change.path)],
-        entries={path: entry for path, entry in found.entries.items() if wanted(path)},
-        moves=tuple(m for m in found.moves if wanted(m.source) and wanted(m.target)),
-        arrived=tuple(path for path in found.arrived if wanted(path)),
+        batch,
+        changes=[change for change in batch.changes if wanted(change.path)],
+        entries={path: entry for path, entry in batch.entries.items() if wanted(path)},
+        moves=tuple(m for m in batch.moves if wanted(m.source) and wanted(m.target)),
+        arrived=tuple(path for path in batch.arrived if wanted(path)),
     )

@@ -1,4 +1,4 @@
-"""Plans of file operations: what each would change, given the present states. Changes nothing."""
+"""Plans file operations: which changes each makes, by what is on disk now. Nothing is changed."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -31,7 +31,12 @@ def plan_edit(
     mode: int | None,
     create: bool,
 ) -> list[FileChange]:
-    """The directories to make, the file's other names, and, last, the change of the file itself."""
+    """The changes of a write: directories to make, the file's other names, last the file itself.
+
+    `new` is the content, or gives it for the old one. `mode` are permission bits, None for those
+    of the file, or 0o644 for a new one. IsADirectory, InvalidPath; FileNotFound where a directory
+    is missing and `create` is false, NotADirectory where a file is in its place.
+    """
     attachment = preconditions.attachment
     target = attachment.on_disk.workspace.resolve(attachment.on_disk.workspace.relative(path))
     before = preconditions.look(target)
@@ -49,14 +54,18 @@ def plan_edit(
     blob = preconditions.put(new, similar_to=before.blob if before else None)
     group = None if before is None else before.group
     change = FileChange(target, before, FileState("file", blob, bits, len(new), group, acl))
-    others = [other for other in preconditions.whole([change]) if other.path != target]
+    others = [other for other in preconditions.with_all_names([change]) if other.path != target]
     if before is not None and not preconditions.drift:
-        return [*others, change]  # the folders above a recorded path are on record
+        return [*others, change]  # the folders above a recorded path are on record, too
     return [*missing_parents(preconditions, target, create=create), *others, change]
 
 
 def plan_delete(preconditions: Preconditions, path: str, *, recursive: bool) -> list[FileChange]:
-    """The path and, `recursive`, everything below it."""
+    """The changes that delete a path and, with `recursive`, everything below it.
+
+    FileNotFound; NotEmpty for a directory that is not empty; Conflict where something is not
+    recorded, InvalidPath for the workspace itself.
+    """
     target = resolve_name(preconditions, path)
     state = preconditions.look(target)
     if state is None:
@@ -71,15 +80,18 @@ def plan_delete(preconditions: Preconditions, path: str, *, recursive: bool) -> 
                 hint="Pass recursive=true to delete it with all it holds.",
             )
         changes += [FileChange(below, there, None) for below, there in inside.items()]
-    return [*preconditions.whole(changes)]
+    return [*preconditions.with_all_names(changes)]
 
 
 def plan_move(
     preconditions: Preconditions, source: str, target: str, *, overwrite: bool
 ) -> tuple[list[FileChange], tuple[Move, ...]]:
-    """Deletions at the old paths, creations at the new ones, and the moves that pair them.
+    """The deletions at the old paths, the creations at the new ones, and the moves that pair them.
 
-    A folder that arrived from where nothing is recorded is renamed, so that it stays what it is.
+    A folder that arrived from a place that is not recorded has its identity in the plan, so that
+    it is renamed as a whole and stays the same folder. FileNotFound; InvalidPath where the target
+    is the source or in it; Conflict where the target exists, unless `overwrite` replaces a file,
+    and where something is not recorded.
     """
     old, new = resolve_name(preconditions, source), resolve_name(preconditions, target)
     state, there = preconditions.look(old), preconditions.look(new)
@@ -111,11 +123,14 @@ def plan_move(
         for path, was in going.items()
         if was.kind != "directory" or path in arrived
     )
-    return [*preconditions.whole(changes)], moves
+    return [*preconditions.with_all_names(changes)], moves
 
 
 def resolve_name(preconditions: Preconditions, path: str) -> str:
-    """The workspace path with the symlinks of its parents followed, and a final symlink not."""
+    """The workspace path behind the symlinks of a path's parents; a final symlink is itself meant.
+
+    InvalidPath for the workspace itself, and for what is outside.
+    """
     workspace = preconditions.attachment.on_disk.workspace
     relative = workspace.relative(path)
     if not relative:
@@ -130,7 +145,11 @@ def resolve_name(preconditions: Preconditions, path: str) -> str:
 def preview_edit(
     attachment: Attachment, path: str, new: Transform | bytes, *, create: bool = True
 ) -> tuple[list[FileChange], bytes | None, bytes]:
-    """The changes of `plan_edit`, the old content and the new; nothing is stored or locked."""
+    """The changes of `plan_edit`, the old content and the new; nothing is stored or locked.
+
+    The old content is None where the path is absent. Errors as of `plan_edit`; Conflict when the
+    file changes while it is read.
+    """
     preconditions = Preconditions(attachment, keep=False)
     changes = plan_edit(preconditions, path, new, mode=None, create=create)
     change = changes[-1]
@@ -140,7 +159,7 @@ def preview_edit(
 
 
 def read_content(on_disk: OnDisk, path: str, state: FileState) -> bytes:
-    """The bytes of a file or of a symlink's target. Conflict when they are not the state's."""
+    """The bytes of a file or of a symlink's target. Conflict when they are not of this state."""
     read = on_disk.workspace.read_link if state.kind == "symlink" else on_disk.workspace.read
     content = read(path)
     if sha256(content).hexdigest() != state.blob:
@@ -149,7 +168,11 @@ def read_content(on_disk: OnDisk, path: str, state: FileState) -> bytes:
 
 
 def missing_parents(preconditions: Preconditions, path: str, *, create: bool) -> list[FileChange]:
-    """The directories to make above a path, outermost first."""
+    """The changes that make the missing directories above a path, outermost first.
+
+    FileNotFound where one is missing and `create` is false; NotADirectory where something else is
+    in its place.
+    """
     missing = []
     for above in parents(path):
         state = preconditions.look(above)
@@ -169,7 +192,7 @@ def missing_parents(preconditions: Preconditions, path: str, *, create: bool) ->
 
 
 def descendants(preconditions: Preconditions, path: str) -> dict[str, FileState]:
-    """Everything below a directory. Conflict when some of it is not recorded.
+    """The states of everything below a directory, by path. Conflict when some is not recorded.
 
     What is not recorded could not be brought back, so it is never deleted or moved.
     """
@@ -181,13 +204,14 @@ def descendants(preconditions: Preconditions, path: str) -> dict[str, FileState]
     ):
         state = None if isinstance(stamp, str) else preconditions.look(below)
         if state is None:
-            raise _unrecorded(path, below)
+            raise _unrecorded_error(path, below)
         inside[below] = state
+    # the walk leaves out what is out of scope, so each folder is listed as it is on disk
     folders = [path, *(p for p, state in inside.items() if state.kind == "directory")]
     for folder in folders:
         for name, _ in attachment.on_disk.workspace.list(folder):
             if f"{folder}/{name}" not in inside:
-                raise _unrecorded(path, f"{folder}/{name}")
+                raise _unrecorded_error(path, f"{folder}/{name}")
     return inside
 
 
@@ -201,7 +225,7 @@ def check_recorded(preconditions: Preconditions, path: str, state: FileState) ->
         )
 
 
-def _unrecorded(path: str, below: str) -> Conflict:
+def _unrecorded_error(path: str, below: str) -> Conflict:
     return Conflict(
         f"{path} holds {below}, which is not recorded and could not be brought back",
         hint="Delete that first, or use a shell command.",

@@ -1,4 +1,8 @@
-"""Changes that do not apply to the tree, since somebody changed the disk while they were made."""
+"""Fits changes to the log's tree that do not apply to it.
+
+That happens where somebody changed the disk while it was looked at or changed: what was seen of one
+path then contradicts what was seen of another, or what is on record.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -26,12 +30,14 @@ from loom_audit.model.plans.applicable import in_applicable_order
 from loom_audit.ports import IndexEntry
 
 OTHERS = -1
-"""Stands for the draft of what nobody said."""
+"""Stands for a draft, in the place of its number, where a change is in none of them."""
 
 
 class Fitted(Struct):
-    """Drafts that apply, one after the other, and lead to what is on disk at, above and below
-    their paths. `lost` are paths at which what was said to be made cannot be recorded.
+    """Drafts that apply one after the other, and lead to what is on disk now.
+
+    That holds at their paths, above and below them. `entries` are for the index. `lost` are paths
+    at which a call made a change that cannot be recorded, since it is not there any more.
     """
 
     drafts: list[Draft] = field(default_factory=list)
@@ -42,12 +48,12 @@ class Fitted(Struct):
 def fitted(
     attachment: Attachment, drafts: Sequence[Draft], others: Iterable[Candidate] = ()
 ) -> Fitted:
-    """The drafts, as far as they apply, and what else is on disk now; the lock is held.
+    """The drafts as far as they apply, with drafts of what else is on disk now; the lock is held.
 
-    What is there as a draft says it is that draft's. The rest is from outside, where these others
-    may have made it.
+    A path that is on disk as a draft has it stays with that draft. Other changes are from outside,
+    with the calls in `others` as candidates.
     """
-    found = Fitted()
+    result = Fitted()
     fold = _Trial(attachment.stored.reading.tree(), attachment.stored.reading.untracked())
     said: dict[str, tuple[int, FileChange]] = {}
     paths: set[str] = set()
@@ -57,86 +63,96 @@ def fitted(
             fold.follow(fact)
         else:
             paths.update(change.path for change in fact.changes)
-            kept = fold.kept(fact)
-            left = {change.path for change in kept.changes}
-            said.update((c.path, (number, c)) for c in fact.changes if c.path not in left)
-            if not left:
+            applying = fold.follow_applying(fact)
+            paths_applying = {change.path for change in applying.changes}
+            said.update((c.path, (number, c)) for c in fact.changes if c.path not in paths_applying)
+            if not paths_applying:
                 continue
-            draft = draft if kept is fact else replace(draft, fact=kept)
-        found.drafts.append(draft)
-    seen = _seen(attachment, paths, fold.states, found)
-    parts: dict[int, list[FileChange]] = {}
+            draft = draft if applying is fact else replace(draft, fact=applying)
+        result.drafts.append(draft)
+    # what does not apply was seen at different moments, so the disk is asked once more
+    seen = _seen(attachment, paths, fold.states, result)
+    by_owner: dict[int, list[FileChange]] = {}
     for path, state in seen.items():
         if state != fold.states.get(path):
             number, change = said.get(path, (OTHERS, None))
             owner = number if change is not None and change.after == state else OTHERS
-            parts.setdefault(owner, []).append(FileChange(path, fold.states.get(path), state))
-    for owner, part in in_applicable_order(parts):
-        found.drafts.append(
+            by_owner.setdefault(owner, []).append(FileChange(path, fold.states.get(path), state))
+    for owner, part in in_applicable_order(by_owner):
+        result.drafts.append(
             outside_draft(part, survivors=others)
             if owner == OTHERS
             else _part_of(drafts[owner], part)
         )
-    found.lost = [
+    result.lost = [
         path
         for path, (number, change) in said.items()
         if seen.get(path) != change.after and _is_owned(drafts[number])
     ]
-    return found
+    return result
 
 
-def append_found(
+def append_or_fit(
     attachment: Attachment,
     drafts: Sequence[Draft],
     entries: dict[str, IndexEntry | None],
     others: Iterable[Candidate] = (),
 ) -> Sequence[Event]:
-    """Append what a look found, or what is there now; the entries are then of that."""
+    """Append drafts of what a look found; where they do not apply, drafts of what is there now.
+
+    `entries`, which are for the index, are then changed to what is there now.
+    """
     try:
         return attachment.stored.log.append(drafts)
     except DoesNotApply:
-        found = fitted(attachment, drafts, others)
-        entries.update(found.entries)
-        return attachment.stored.log.append(found.drafts)
+        result = fitted(attachment, drafts, others)
+        entries.update(result.entries)
+        return attachment.stored.log.append(result.drafts)
 
 
 def append_batch(
-    attachment: Attachment, found: Batch, among: Sequence[Candidate]
+    attachment: Attachment, batch: Batch, among: Sequence[Candidate]
 ) -> Sequence[Event]:
-    """Append what a look between calls found, of the candidates or from outside."""
-    drafts = attributed_drafts(attachment, found, among)
-    return append_found(attachment, drafts, found.entries, among)
+    """Append a batch of a look between calls, as changes of the candidates or from outside."""
+    drafts = attributed_drafts(attachment, batch, among)
+    return append_or_fit(attachment, drafts, batch.entries, among)
 
 
 def _is_owned(draft: Draft) -> bool:
+    """Whether a draft is of changes that a call made."""
     return isinstance(draft.fact, FilesChanged) and draft.fact.origin != "outside"
 
 
 def _part_of(draft: Draft, changes: Sequence[FileChange]) -> Draft:
+    """The draft with these changes in the place of its own."""
     assert isinstance(draft.fact, FilesChanged)
     return replace(draft, fact=_narrowed(draft.fact, changes))
 
 
 def _narrowed(fact: FilesChanged, changes: Sequence[FileChange]) -> FilesChanged:
+    """The fact with these changes only, and with what it says of their paths."""
     paths = {change.path for change in changes}
     return replace(
         fact,
         changes=tuple(changes),
         moves=moves_among(changes, fact.moves),
         arrived=tuple(path for path in fact.arrived if path in paths),
-        intention=None,  # which is told of as a whole only
+        intention=None,  # a fact names its intention only where exactly that happened
     )
 
 
 class _Trial(TreeFold):
-    """A tree that takes of each fact what applies."""
+    """A fold of the tree that follows of each fact only the changes that apply."""
 
     def __init__(self, states: Mapping[str, FileState], untracked: Iterable[str]) -> None:
         super().__init__(states, untracked)
         self._unfit: set[str] = set()
 
-    def kept(self, fact: FilesChanged) -> FilesChanged:
-        """Follow the part of the fact that applies, and return it."""
+    def follow_applying(self, fact: FilesChanged) -> FilesChanged:
+        """Follow the changes of the fact that apply, and return the fact with these only.
+
+        Leaving out one change may make another one not apply, so it is tried until all do.
+        """
         while fact.changes:
             self._unfit = set()
             try:
@@ -157,17 +173,18 @@ class _Trial(TreeFold):
 
 
 class _DoesNotFitError(Exception):
-    pass
+    """Ends an attempt to follow a fact, so that the fold takes back what it followed of it."""
 
 
 def _seen(
-    attachment: Attachment, paths: Iterable[str], tree: Mapping[str, FileState], found: Fitted
+    attachment: Attachment, paths: Iterable[str], tree: Mapping[str, FileState], result: Fitted
 ) -> dict[str, FileState | None]:
-    """What is at the paths, in the folders above, and below those that are none any more.
+    """The states now at the paths, of the folders above them, and below folders that are gone.
 
-    The outermost come first: in what is no folder is nothing, whatever comes there meanwhile.
+    The outermost come first. In a folder that was seen to be gone everything counts as absent, also
+    where somebody makes it anew meanwhile: the states fit together then.
     """
-    look = Preconditions(attachment)
+    preconditions = Preconditions(attachment)
     seen: dict[str, FileState | None] = {}
     gone: set[str] = set()
     for path in sorted({*paths, *(above for one in paths for above in parents(one))}):
@@ -178,31 +195,33 @@ def _seen(
         if above and not is_directory(folder):
             state = None
         else:
-            state = _look(look, path, tree.get(path), found)
+            state = _state_now(preconditions, path, tree.get(path), result)
         seen[path] = state
         if not is_directory(state):
-            found.entries.setdefault(path, None if state is None else _STALE_ENTRY)
+            result.entries.setdefault(path, None if state is None else _STALE_INDEX_ENTRY)
             if not is_opaque(state):
                 gone.add(path)
     for path in tree:
         if path not in seen and not gone.isdisjoint(parents(path)):
-            seen[path] = found.entries[path] = None
+            seen[path] = result.entries[path] = None
     return seen
 
 
-_STALE_ENTRY = IndexEntry(STALE, None)
+_STALE_INDEX_ENTRY = IndexEntry(STALE, None)
 
 
-def _look(
-    look: Preconditions, path: str, recorded: FileState | None, found: Fitted
+def _state_now(
+    preconditions: Preconditions, path: str, recorded: FileState | None, result: Fitted
 ) -> FileState | None:
-    """The state of a path, or the recorded one where it cannot be seen or is not recorded."""
+    """The state of a path now, or the recorded one where it cannot be read or is out of scope."""
     try:
-        state = look.at(path)
+        state = preconditions.state_now(path)
     except AuditError:
-        found.entries[path] = _STALE_ENTRY
+        result.entries[path] = _STALE_INDEX_ENTRY
         return recorded
-    if not look.is_recorded(path, state or recorded):
+    if not preconditions.is_recorded(path, state or recorded):
         return recorded
-    found.entries[path] = None if state is None else look.entries.get(path, _STALE_ENTRY)
+    result.entries[path] = (
+        None if state is None else preconditions.entries.get(path, _STALE_INDEX_ENTRY)
+    )
     return state

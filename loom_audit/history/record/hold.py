@@ -1,4 +1,4 @@
-"""Holding a session: from then on none of its calls runs, until it is released."""
+"""Holds and releases sessions: while a session is held, none of its calls runs."""
 
 from loom_audit.errors import ApprovalDenied, Conflict
 from loom_audit.history.ground.attachment import Attachment, StoredLog
@@ -10,10 +10,11 @@ from loom_audit.ports import EventFilter
 
 
 def hold(writer: Writer, reason: str = "", *, label: str = "") -> SessionHold:
-    """Hold the writer's session, and those within it: by what it is held, once when told twice.
+    """Hold the writer's session, and with it the sessions within it.
 
-    `label` is a name beside the actor's. NotFound for a session that is not on record, Conflict
-    for one that has ended.
+    Returns the hold: who holds the session, why and since when. A session that is held already is
+    not held a second time; its first hold is returned. `label` is a name beside the actor's.
+    NotFound for a session that is not on record, Conflict for one that has ended.
     """
     attachment, session = writer.attachment, writer.session
     with attachment.exclusive():
@@ -25,26 +26,27 @@ def hold(writer: Writer, reason: str = "", *, label: str = "") -> SessionHold:
                     hint="What has ended makes no calls. `loom-audit session` lists those that "
                     "are open.",
                 )
-            writer.record(SessionHeld(_named(writer, label), reason))
-        _keep_all(attachment, session)
+            writer.record(SessionHeld(_labelled_actor(writer, label), reason))
+        # after the log, which alone says that the session is held
+        _keep_holds_for_hooks(attachment, session)
         held = attachment.hold(session)
         assert held is not None
         return held
 
 
 def release(writer: Writer, reason: str = "", *, label: str = "") -> bool:
-    """End the hold of the writer's session: whether it was held.
+    """End the hold of the writer's session; returns whether the session was held itself.
 
-    `label` as for `hold`. NotFound for a session that is not on record, Conflict for one that is
-    held with the one that contains it.
+    `label` is a name beside the actor's. NotFound for a session that is not on record. Conflict,
+    with its own hold ended, for one that is still held with a session that contains it.
     """
     attachment, session = writer.attachment, writer.session
     with attachment.exclusive():
         attachment.stored.reading.session(session)
         was = attachment.session_state(session).hold is not None
         if was:
-            writer.record(SessionReleased(_named(writer, label), reason))
-        _keep_all(attachment, session)
+            writer.record(SessionReleased(_labelled_actor(writer, label), reason))
+        _keep_holds_for_hooks(attachment, session)
         above = attachment.hold(session)
         if above is not None:
             raise Conflict(
@@ -54,46 +56,56 @@ def release(writer: Writer, reason: str = "", *, label: str = "") -> bool:
         return was
 
 
-def _named(writer: Writer, label: str) -> str:
+def _labelled_actor(writer: Writer, label: str) -> str:
+    """The writer's actor, with the label in brackets if there is one."""
     return f"{writer.actor} ({label})" if label else writer.actor
 
 
-def keep_held(attachment: Attachment, session: str) -> SessionHold | None:
-    """Let hooks that no process of ours answers know that a session is held, when it is."""
+def keep_hold_for_hooks(attachment: Attachment, session: str) -> SessionHold | None:
+    """Write down for hooks that a session is held, if it is; returns the hold.
+
+    A hook that no process of ours answers reads it there, and denies calls by itself.
+    """
     held = attachment.hold(session)
     if held is not None:
         attachment.stored.holds.keep(session, held.refusal)
     return held
 
 
-def _keep_all(attachment: Attachment, session: str) -> None:
-    """The same of a session and those that are open, some of which may be within it, or not."""
+def _keep_holds_for_hooks(attachment: Attachment, session: str) -> None:
+    """Bring what hooks read up to date, for this session and for all that are open.
+
+    Any open session may be within this one, and so be held or released with it.
+    """
     still_open = {one.id for one in attachment.stored.tables.open_sessions()}
     for one in sorted({session, *still_open}):
-        if keep_held(attachment, one) is None:
+        if keep_hold_for_hooks(attachment, one) is None:
             attachment.stored.holds.discard(one)
 
 
-def deny_if_held(writer: Writer, request: CallRequested) -> None:
-    """Put a call of a held session on record as denied, and raise ApprovalDenied."""
+def deny_if_on_hold(writer: Writer, request: CallRequested) -> None:
+    """Put a call on record as denied if its session is held, and raise ApprovalDenied then."""
     attachment = writer.attachment
-    held = keep_held(attachment, writer.session)
+    held = keep_hold_for_hooks(attachment, writer.session)
     if held is None:
+        # a process that was killed between the release and this may have left the file there
         if attachment.session_state(writer.session).released:
-            attachment.stored.holds.discard(writer.session)  # which a kill may have left there
+            attachment.stored.holds.discard(writer.session)
         return
-    with OpenCall.asked(writer, request) as call:
+    with OpenCall.from_request(writer, request) as call:
         deny(call, held)
 
 
-def deny(call: OpenCall, held: SessionHold) -> None:
-    """Decide that a call does not run because its session is held. ApprovalDenied."""
-    call.add_decision("denied", by=held.by, reason=held.text)
-    raise ApprovalDenied(held.refusal, details={"by": held.by, "held": held.seq})
+def deny(call: OpenCall, session_hold: SessionHold) -> None:
+    """Record that a call was denied because its session is held; always raises ApprovalDenied."""
+    call.add_decision("denied", by=session_hold.by, reason=session_hold.text)
+    raise ApprovalDenied(
+        session_hold.refusal, details={"by": session_hold.by, "held": session_hold.seq}
+    )
 
 
 def check_not_denied(stored: StoredLog, call: Call) -> None:
-    """ApprovalDenied, again, for a call that was not let run."""
+    """ApprovalDenied for a call that is on record as denied, with the reason of then."""
     if call.status == "denied" and (decided := denial(stored, call)) is not None:
         raise ApprovalDenied(
             decided.reason or f"{call.tool} was denied", details={"by": decided.by}
@@ -101,7 +113,7 @@ def check_not_denied(stored: StoredLog, call: Call) -> None:
 
 
 def denial(stored: StoredLog, call: Call) -> CallDecided | None:
-    """The decision that a finished call was not to run; None where there was none."""
+    """The decision by which a finished call was denied; None where there was none."""
     decided = EventFilter(call.requested, call.seq, (CallDecided.kind,), call.session, call.call_id)
     facts = (event.fact for event in stored.log.read(decided))
     denied = (one for one in facts if isinstance(one, CallDecided) and one.decision == "denied")

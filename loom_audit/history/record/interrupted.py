@@ -1,4 +1,8 @@
-"""What calls did whose process ended before they did."""
+"""Finds out what calls did whose process ended before they did, and puts it on record.
+
+An intention on record and the states on disk tell it: a path is as it was before, as it was
+intended, or as somebody else made it.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +18,7 @@ from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import outside_draft
 from loom_audit.history.look.observation import observe
 from loom_audit.history.record.call_record import CallRecord
-from loom_audit.history.record.carrying_out import Seen, as_left_out, settled_seen
+from loom_audit.history.record.carrying_out import Seen, as_left_out, seen_with_groups
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import OPENED, ChangeIntended, FilesChanged, OpenedFolder
@@ -26,39 +30,44 @@ from loom_audit.model.records import Call
 from loom_audit.ports import IndexEntry
 
 PathOutcome = Literal["happened", "did not happen", "unknown"]
+"""What came of an intended change of a path; "unknown" where somebody else changed the path."""
+
 SOURCE = "recovery"
+"""The source of the events that recovery records about a call."""
 
 
 class Comparison(Struct, frozen=True):
-    """A call's intended changes against disk: what came of each path.
+    """The intended changes of a call compared with the disk.
 
-    `made` and `foreign` lead from the log's tree to the disk, where those two differ; `moves` are
-    the intended ones of which both ends were made. `left` lead from the disk to what was intended.
-    `unrecorded` are paths out of scope, `unseen` those that cannot be looked at, each with why.
+    `outcomes` says by path what came of each change. `made` and `by_others` are the changes from
+    the log's tree to the disk where those two differ: those that the call intended, and others.
+    `remaining` are the changes from the disk to what was intended. `moves` are the intended moves
+    of which both ends were made. `entries` are for the index. `unrecorded` are the paths that are
+    out of scope; `unseen` has the paths that cannot be looked at, each with the reason.
     """
 
     made: tuple[FileChange, ...]
-    foreign: tuple[FileChange, ...]
+    by_others: tuple[FileChange, ...]
     outcomes: Mapping[str, PathOutcome]
     entries: Mapping[str, IndexEntry | None]
     moves: tuple[Move, ...] = ()
-    left: tuple[FileChange, ...] = ()
+    remaining: tuple[FileChange, ...] = ()
     unrecorded: tuple[str, ...] = ()
     unseen: Mapping[str, str] = MappingProxyType({})
 
     @property
     def unknown(self) -> list[str]:
-        """The paths that are neither as they were nor as they were meant to be."""
+        """The paths that are in neither the state before their change nor the intended one."""
         return [path for path, outcome in self.outcomes.items() if outcome == "unknown"]
 
 
 def writer_of(attachment: Attachment, call: Call) -> Writer:
-    """What recovery records about a call is recorded as its session's and actor's."""
+    """A writer by which recovery records events of a call: of its session and actor."""
     return Writer(attachment, call.session, call.actor, SOURCE)
 
 
 def intended(stored: StoredLog, call: Call) -> tuple[tuple[FileChange, ...], tuple[Move, ...]]:
-    """The changes that a call intended, the last one per path, and the moves among them."""
+    """The changes that a call intended, for each path the last one, and the moves among them."""
     changes: dict[str, FileChange] = {}
     moves: list[Move] = []
     for fact in intentions(stored, call):
@@ -68,9 +77,10 @@ def intended(stored: StoredLog, call: Call) -> tuple[tuple[FileChange, ...], tup
 
 
 def intentions(stored: StoredLog, call: Call, *, first: bool = False) -> Iterator[ChangeIntended]:
-    """What a call said that it would do, in order; `first` without what it says when it goes on.
+    """The intentions of a call in the order of the log.
 
-    Read from the log alone, where no event may be missing since its request.
+    With `first` those are left out that were recorded when an interrupted undo was finished. They
+    are read from the log alone, in which no event since the request may be missing: Corrupt.
     """
 
     def is_wanted(envelope: Mapping[str, Any]) -> bool:
@@ -84,13 +94,15 @@ def intentions(stored: StoredLog, call: Call, *, first: bool = False) -> Iterato
 
 
 def close_opened(attachment: Attachment, call: Call) -> bool:
-    """Close the folders that a call, which does not go on, had opened; the lock is held.
+    """Close the folders that an interrupted call had opened; the lock is held.
 
-    Each gets the mode that it had, or, once that is on record, the one that it was to have. One
-    that the call meant to be open stays so. False where it had opened none.
+    Each gets the mode that it had before, or the intended one where that is on record already. A
+    folder that was intended to have the open mode keeps it. Returns whether the call had opened
+    any.
     """
     after = {change.path: change.after for change in intended(attachment.stored, call)[0]}
-    folders = _opened(attachment.stored, call)
+    folders = _opened_folders(attachment.stored, call)
+    # the innermost first: a folder above that is closed would forbid the way to the others
     for path, one in sorted(folders.items(), reverse=True):
         wanted, recorded = after.get(path), attachment.stored.reading.state(path)
         closed = is_directory(wanted) and (wanted == recorded or recorded is None)
@@ -100,25 +112,25 @@ def close_opened(attachment: Attachment, call: Call) -> bool:
     return bool(folders)
 
 
-def _opened(stored: StoredLog, call: Call) -> dict[str, OpenedFolder]:
-    """The folders that a call said that it opens, as they were before, by path."""
+def _opened_folders(stored: StoredLog, call: Call) -> dict[str, OpenedFolder]:
+    """The folders that the intentions of a call open, by path, as they were before."""
     return {one.path: one for fact in intentions(stored, call) for one in fact.opened}
 
 
 def compare_with_disk(attachment: Attachment, call: Call, *, keep: bool = True) -> Comparison:
-    """Compare a call's intended changes with disk; the lock is held.
+    """Compare the intended changes of a call with the disk; the lock is held.
 
-    Without `keep` nothing is stored, and folders that it had opened may be open.
+    Without `keep` no content is stored, and folders that the call had opened may still be open.
     """
     made: list[FileChange] = []
-    foreign: list[FileChange] = []
-    left: list[FileChange] = []
+    by_others: list[FileChange] = []
+    remaining: list[FileChange] = []
     outcomes: dict[str, PathOutcome] = {}
     entries: dict[str, IndexEntry | None] = {}
     changes, moves = intended(attachment.stored, call)
     unrecorded: list[str] = []
     is_recorded = Preconditions(attachment).is_recorded
-    opened = _opened(attachment.stored, call)
+    opened = _opened_folders(attachment.stored, call)
     seen, unseen = _look_at(attachment, changes, keep=keep)
     for change in changes:
         if change.path in unseen:
@@ -128,13 +140,14 @@ def compare_with_disk(attachment: Attachment, call: Call, *, keep: bool = True) 
         change = as_left_out(change, now)
         recorded = attachment.stored.reading.state(change.path)
         outcome = _outcome(change, now)
+        # the open mode of a folder is of the call's own making, and no change of somebody else
         if outcome == "unknown" and change.path in opened and _is_left_open(change, now):
             outcome = "did not happen"
         outcomes[change.path] = outcome
-        # equal states, of which the intended ones say which folder it is
+        # where states are equal the intended one is taken: it has the identity of the folder
         if now != change.after:
             there = change.before if now == change.before else now
-            left.append(FileChange(change.path, there, change.after))
+            remaining.append(FileChange(change.path, there, change.after))
         if not is_recorded(change.path, now or recorded):
             unrecorded.append(change.path)
             continue
@@ -142,18 +155,19 @@ def compare_with_disk(attachment: Attachment, call: Call, *, keep: bool = True) 
         if now != recorded:
             was = change.before if recorded == change.before else recorded
             found = FileChange(change.path, was, now)
-            (made if outcome == "happened" else foreign).append(found)
-    around = _around(attachment, [*made, *foreign], keep=keep)
-    foreign += around.drift
+            (made if outcome == "happened" else by_others).append(found)
+    # what somebody did above and below these paths: without it the changes would not apply
+    around = _looked_around(attachment, [*made, *by_others], keep=keep)
+    by_others += around.drift
     entries.update({one.path: around.entries.get(one.path) for one in around.drift})
     listed = moves_among(made, moves)
     return Comparison(
         tuple(made),
-        tuple(foreign),
+        tuple(by_others),
         outcomes,
         entries,
         listed,
-        tuple(left),
+        tuple(remaining),
         tuple(unrecorded),
         unseen,
     )
@@ -162,9 +176,10 @@ def compare_with_disk(attachment: Attachment, call: Call, *, keep: bool = True) 
 def _look_at(
     attachment: Attachment, changes: Sequence[FileChange], *, keep: bool
 ) -> tuple[Seen, Mapping[str, str]]:
-    """What is at the changes' paths, stored where it is to be kept, and why others cannot be seen.
+    """What is at the paths of the changes, and for paths that cannot be looked at the reason.
 
-    What is made in a folder that is opened for it counts as absent until it is opened.
+    With `keep` the contents are stored. Where a path is to be made in a folder that the changes
+    open, and that folder is still closed, the path counts as absent.
     """
     found: dict[str, tuple[FileState | None, IndexEntry | None]] = {}
     unseen: dict[str, str] = {}
@@ -176,14 +191,18 @@ def _look_at(
         except (InvalidPath, TooLarge) as error:
             unseen[change.path] = error.message
     wanted = {change.path: change.after for change in changes}
-    seen = settled_seen(attachment, found, wanted)
+    seen = seen_with_groups(attachment, found, wanted)
     closed = {one for one in seen_when_opened(changes) if unseen.get(one) == UNREADABLE}
     unseen = {path: why for path, why in unseen.items() if path not in closed}
     return {**seen, **dict.fromkeys(closed, (None, None))}, unseen
 
 
 def _outcome(change: FileChange, now: FileState | None) -> PathOutcome:
-    """What came of a change; of names of one file some may be changed, so that they are apart."""
+    """What came of a change, by the state that is at its path now.
+
+    An interruption may leave some names of one file changed and others not, so that they are two
+    files. Their groups then differ from both states, so states without a group are compared, too.
+    """
     for before, after in (
         (change.before, change.after),
         (without_group(change.before), without_group(change.after)),
@@ -196,23 +215,23 @@ def _outcome(change: FileChange, now: FileState | None) -> PathOutcome:
     return "unknown"
 
 
-def add_outcome(record: CallRecord, call: Call, found: Comparison) -> None:
-    """Collect what a comparison found, as the call's or from outside."""
-    record.entries.update(found.entries)
-    record.lower_coverage(*(f"outside the scope: {path}" for path in found.unrecorded[:10]))
-    _add(record, call, found.made, found.foreign, found.moves)
+def add_outcome(record: CallRecord, call: Call, comparison: Comparison) -> None:
+    """Let what a comparison gave wait for the call's next commit: its own changes and others."""
+    record.entries.update(comparison.entries)
+    record.lower_coverage(*(f"outside the scope: {path}" for path in comparison.unrecorded[:10]))
+    _add(record, call, comparison.made, comparison.by_others, comparison.moves)
 
 
 def _add(
     record: CallRecord,
     call: Call,
     made: Sequence[FileChange],
-    foreign: Sequence[FileChange],
+    by_others: Sequence[FileChange],
     moves: Sequence[Move],
 ) -> None:
-    """Collect changes that a call made and others, each where it applies."""
+    """Let a call's changes and those of others wait, in an order in which each applies."""
     origin: Origin = "undo" if is_undo(call) else "tool"
-    for own, part in in_applicable_order({True: made, False: foreign}):
+    for own, part in in_applicable_order({True: made, False: by_others}):
         if own and part:
             fact = FilesChanged((*part,), origin, call.call_id, moves_among(part, moves))
             record.add_changes(fact)
@@ -220,10 +239,10 @@ def _add(
             record.add_drafts([outside_draft(part)])
 
 
-def _around(
+def _looked_around(
     attachment: Attachment, changes: Sequence[FileChange], *, keep: bool = True
 ) -> Preconditions:
-    """What is above and below these paths, as far as it follows from them; in its drift."""
+    """The preconditions of these paths; their drift is what others did above and below them."""
     seen = Preconditions(attachment, keep=keep)
     for change in changes:
         seen.look(change.path)
@@ -233,18 +252,20 @@ def _around(
 
 
 def record_interrupted(attachment: Attachment, open_calls: Iterable[Call]) -> None:
-    """Put on record, as theirs, what calls whose process is gone made of what they intended.
+    """Put on record which of their intended changes interrupted calls have made, as their own.
 
-    The lock is held. A look would find it as somebody else's; the calls stay open.
+    The lock is held, and the calls stay open. It comes before every look, which would take these
+    changes for somebody else's.
     """
-    for call in _interrupted(attachment, open_calls):
+    for call in _interrupted_calls(attachment, open_calls):
         close_opened(attachment, call)
         found = compare_with_disk(attachment, call)
+        # what others did at the other paths is left to the next look
         if found.made:
             record = CallRecord(writer_of(attachment, call), call.call_id)
             made = {change.path for change in found.made}
             record.entries.update({p: entry for p, entry in found.entries.items() if p in made})
-            around = _around(attachment, found.made)
+            around = _looked_around(attachment, found.made)
             record.entries.update({one.path: around.entries.get(one.path) for one in around.drift})
             _add(record, call, found.made, around.drift, found.moves)
             record.commit_and_index()
@@ -253,12 +274,15 @@ def record_interrupted(attachment: Attachment, open_calls: Iterable[Call]) -> No
 def without_interrupted(
     attachment: Attachment, drift: Iterable[FileChange]
 ) -> tuple[list[FileChange], list[FileChange]]:
-    """A drift without what interrupted calls made of what they intended, and that."""
+    """A drift in two lists: changes of others, and those that interrupted calls had intended.
+
+    Nothing is stored. Folders that such calls opened and left open are in the second list.
+    """
     begun: dict[str, FileChange] = {}
     opened: set[str] = set()
-    for call in _interrupted(attachment, attachment.stored.tables.open_calls()):
+    for call in _interrupted_calls(attachment, attachment.stored.tables.open_calls()):
         begun.update((change.path, change) for change in intended(attachment.stored, call)[0])
-        opened.update(_opened(attachment.stored, call))
+        opened.update(_opened_folders(attachment.stored, call))
     rest: list[FileChange] = []
     theirs: list[FileChange] = []
     for change in drift:
@@ -271,12 +295,16 @@ def without_interrupted(
 
 
 def half_moves(attachment: Attachment, call: Call) -> tuple[Move, ...]:
-    """The moves that a call intended and of which nothing is at either path now."""
+    """The moves that a call intended and of which nothing is at the old or the new path now.
+
+    A crash between the deletion at the one and the creation at the other leaves that; the content
+    is in the store.
+    """
     changes, moves = intended(attachment.stored, call)
     there = {change.path for change in changes if change.after is not None}
 
     def is_absent(path: str) -> bool:
-        with suppress(AuditError):  # what lies where nobody may look may be there
+        with suppress(AuditError):  # where nobody may look, it may be there
             return attachment.on_disk.workspace.stamp(path) is None
         return False
 
@@ -288,22 +316,25 @@ def half_moves(attachment: Attachment, call: Call) -> tuple[Move, ...]:
 
 
 def _is_opening(change: FileChange, meant: FileChange | None) -> bool:
-    """Whether a folder of those that were opened differs only in that, from what it is or will be.
+    """Whether a change is nothing but the opening of a folder by a call.
 
-    `meant` is the call's change of it.
+    `meant` is the change of the folder that the call intended, None where it intended none.
     """
     was = change.before if is_directory(change.before) or meant is None else meant.after
     return was is not None and change.after == replace(was, mode=was.mode | OPENED)
 
 
 def _is_left_open(change: FileChange, now: FileState | None) -> bool:
-    """Whether a folder is as it was or as it was meant to be, but for being open."""
+    """Whether a folder has the state before its change, or the intended one, with the open mode."""
     sides = [side for side in (change.before, change.after) if side and is_directory(side)]
     return any(now == replace(side, mode=side.mode | OPENED) for side in sides)
 
 
-def _interrupted(attachment: Attachment, open_calls: Iterable[Call]) -> list[Call]:
-    """Those of the open calls of processes that are gone, as far as they say what they change."""
+def _interrupted_calls(attachment: Attachment, open_calls: Iterable[Call]) -> list[Call]:
+    """The open calls of effect write whose process is gone.
+
+    A call whose finish this process could not record is not among them: this process closes it.
+    """
     return [
         call
         for call in open_calls

@@ -1,4 +1,4 @@
-"""The looks at the workspace before and after what changes files by itself, such as a command."""
+"""Takes the looks at the workspace before and after a call that changes files by itself."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from loom_audit.history.look.capture import scan
 from loom_audit.history.look.doers import Candidate, Told
 from loom_audit.history.look.survivors import LeftRunning, Running, Window
 from loom_audit.history.look.timing import look_between, look_made
-from loom_audit.history.record.call_record import LATE, CallRecord
+from loom_audit.history.record.call_record import LOOKED_AT_LATE, CallRecord
 from loom_audit.history.record.interrupted import SOURCE, record_interrupted
 from loom_audit.history.record.watching import note_command, note_unchecked
 from loom_audit.model.events import FilesChanged
@@ -29,14 +29,14 @@ from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, Stamp
 
 NOT_SETTLED = "what it left running was not settled"
-"""Processes came and went; what was left may be none of those that were seen."""
+"""Why coverage is partial where processes came and went, so that some may not have been seen."""
 
 
 class Before(Struct, frozen=True):
     """What was seen before a block of code that changes files by itself.
 
-    `mode` is the stamp of the workspace's own folder, `others` the calls that were open and
-    whether their processes ran.
+    `mode` is the stamp of the workspace's own folder. `others` are the calls that were open then,
+    each with whether the process of its session was running.
     """
 
     mode: Stamp | None
@@ -44,62 +44,71 @@ class Before(Struct, frozen=True):
 
 
 def look_before_block(record: CallRecord, *, watched: bool) -> Before:
-    """Take the look before a block of ours; the lock is held.
+    """Take the look before a block of code that this process runs; the lock is held.
 
-    It is `watched` when a runner ends what it starts.
+    The block is `watched` when a runner runs it, which knows what the block leaves running.
     """
     attachment = record.attachment
     note_command(attachment)
     others = look_before(record)
     alive = {one: attachment.is_session_alive(one.session) for one in others}
     mode = attachment.on_disk.workspace.stamp("")
+    # nobody else knows afterwards which processes the block has started
     if not watched:
         Running(attachment).begin_block(record.key)
     return Before(mode, alive)
 
 
-def look_after_block(record: CallRecord, before: Before, left: Iterable[str]) -> None:
-    """Take the look after it; the lock is held.
+def look_after_block(record: CallRecord, before: Before, tasks: Iterable[str]) -> None:
+    """Take the look after a block of code that this process ran; the lock is held.
 
-    The tasks that are `left` go on, and when it was not watched whatever else it started: they
-    stay candidates.
+    These tasks go on running, and, where no runner watched the block, all else that it started and
+    that still runs. For what they change the call stays a candidate.
     """
     attachment = record.attachment
-    going_on = Running(attachment).left_running_by_block(record.key, left)
+    # asked before the look: a process that changed files after a look, and ended before somebody
+    # asked for it, would not be known
+    going_on = Running(attachment).left_running_by_block(record.key, tasks)
     look_after(record, before.others)
     if attachment.on_disk.workspace.stamp("") not in (before.mode, None):
         record.lower_coverage("the workspace's own mode changed")
-    keep_going_on(record, going_on)
+    note_left_running(record, going_on)
 
 
-def keep_going_on(record: CallRecord, left: LeftRunning) -> None:
-    """Let what a call leaves running stay a candidate, and say so, and where it is not settled.
+def note_left_running(record: CallRecord, left_running: LeftRunning) -> None:
+    """Let a call stay a candidate for what its processes and threads change after its end.
 
-    The lock is held.
+    Coverage says what they are, at most five of them, and where not all of them may be known. The
+    request of the call is on record, and the lock is held.
     """
-    if not left.settled:
+    if not left_running.settled:
         record.lower_coverage(NOT_SETTLED)
-    if left.tasks:
+    if left_running.tasks:
         attachment = record.attachment
         requested = attachment.stored.reading.call(*record.key).requested
-        Running(attachment).add(requested, left.tasks)
-        named = ", ".join(attachment.on_disk.processes.title(task) for task in [*left.tasks][:5])
+        Running(attachment).add(requested, left_running.tasks)
+        named = ", ".join(
+            attachment.on_disk.processes.title(task) for task in [*left_running.tasks][:5]
+        )
         record.lower_coverage(f"left running: {named}")
 
 
 def look_before(record: CallRecord, *, within: int | None = None) -> list[Candidate]:
-    """Store the request, and what was changed before it by other calls; the lock is held.
+    """Store the request of a call, and before it what others have changed; the lock is held.
 
-    The call is `within` the one of this request, if there is one. The calls that were open.
+    `within` is the seq of the request of the call that contains this one, if there is one. Returns
+    the other open calls, which are candidates for what the call's look at its end finds.
     """
     open_calls = record.attachment.stored.tables.open_calls()
     others = candidates(record.attachment, open_calls, besides=record.key)
     window = Window.begin(record.attachment)
     record_interrupted(record.attachment, open_calls)
     for batch in scan(record.attachment):
+        # asked for each batch anew: what changed during the look was changed by what ran then
         among = window.with_survivors(others)
         if not batch.last:
-            record.commit_foreign(batch, among)
+            record.commit_changes_of_others(batch, among)
+    # the last batch and the request are stored in one commit: most looks have one batch
     attachment, here = record.attachment, record.writer.session
     look = look_between(attachment, among, alive_session=here, within=within)
     record.add_drafts(attributed_drafts(attachment, batch, among, look))
@@ -118,12 +127,12 @@ def look_after(
     heard: Callable[[], bool] = lambda: False,
     told: Mapping[int, Told] = MappingProxyType({}),
 ) -> None:
-    """Collect what changed as this call's, shared with the others; the lock is held.
+    """Collect what changed as changes of this call, shared with others; the lock is held.
 
-    `others` were open at the look before it: whether their processes were still running. `late`
-    says, once it was made, that the look did not come directly after the call; then `told` counts:
-    what clients told of the ends of calls, by their requests. The call's client is `heard` where it
-    is there at this moment.
+    `others` are the calls that were open at the look before, each with whether its process was
+    running. `late`, asked once the look was made, says whether that did not follow directly after
+    the call. Then `told` counts: what clients reported of the ends of calls, by the seqs of their
+    requests. `heard` says whether the client of the call is reporting at this moment.
     """
     attachment = record.attachment
     open_now = {call.requested: call for call in attachment.stored.tables.open_calls()}
@@ -132,7 +141,9 @@ def look_after(
     now = candidates_with(
         attachment, own, open_now.values(), request=record.request, foreign=foreign, told=told
     )
+    # one whose process had ended before the look before this call has changed nothing since
     now = [one for one in now if others.get(one, True)]
+    # one that ran then may have, where it is still open or nobody looked at its end
     for one in (one for one, alive in others.items() if alive and one not in now):
         still = one if one.requested in open_now else ended_unseen(attachment.stored, one)
         now += [still] if still else []
@@ -141,6 +152,7 @@ def look_after(
         record.lower_coverage("the workspace's own folder was deleted")
     note_unchecked(attachment.process, own.requested)
     record.lower_coverage(*found.reasons)
+    # last, since the look itself may have put changes of this call on record
     _add_changes_recorded_by_others(record, own)
 
 
@@ -152,8 +164,13 @@ def collect_changes(
     late: Callable[[], bool],
     heard: Callable[[], bool] = lambda: False,
 ) -> WholeLook:
-    """Scan, and collect what changed as that of these candidates; the lock is held."""
+    """Scan, and collect what changed as changes of these candidates; the lock is held.
+
+    Every batch but the last is committed; the last one waits for the record's next commit. Returns
+    what holds of the look as a whole.
+    """
     window = Window.begin(record.attachment)
+    # interrupted calls have an intention on record: the scan must not give their changes to others
     record_interrupted(record.attachment, open_calls)
     for batch in scan(record.attachment, after_the_fact=True):
         _collect(record, batch, window.with_survivors(among), late=late(), heard=heard())
@@ -165,33 +182,34 @@ def collect_changes(
 
 
 def _collect(
-    record: CallRecord, found: Batch, among: Sequence[Candidate], *, late: bool, heard: bool
+    record: CallRecord, batch: Batch, among: Sequence[Candidate], *, late: bool, heard: bool
 ) -> None:
-    """Collect what the look after a call found, as the call's and as that of others."""
+    """Collect a batch of the look after a call, by the calls that may have made each change."""
     own = record.key
+    # what several calls may have made is listed under the first: under this one, where it may have
     ordered = sorted(among, key=lambda one: (one.key != own, one.is_survivor, one.requested))
     if late:
-        record.lower_coverage(LATE)
+        record.lower_coverage(LOOKED_AT_LATE)
     here = record.writer.session if heard else ""
     look = look_made(record.attachment, ordered, late=late, alive_session=here, goes_on=not late)
-    for doers, drafts in attributed(record.attachment, found, ordered, look):
+    for doers, drafts in attributed(record.attachment, batch, ordered, look):
         fact = drafts[0].fact
         if not doers.outside and doers.among[0].key == own and isinstance(fact, FilesChanged):
             record.add_changes(fact)
         else:
             record.add_drafts(drafts)
-    record.entries.update(found.entries)
+    record.entries.update(batch.entries)
 
 
 def _add_changes_recorded_by_others(record: CallRecord, own: Call) -> None:
-    """Count what the looks of other calls recorded as this call's changes.
+    """Count the changes that looks of other calls recorded as this call's, or as shared with it.
 
-    As the log says it: coverage must not be raised by who alters the tables.
+    They are read from the log: somebody who altered the tables could raise the coverage otherwise.
     """
     log = record.attachment.stored.log
     after, head = own.requested, log.head()
     while after < head:
-        # one by one, since each may have as many changes as a batch takes
+        # one event at a time, since each may hold a whole batch of changes
         found = [*log.read(EventFilter(after=after, kinds=(FilesChanged.kind,), limit=1))]
         if not found:
             break
@@ -207,20 +225,23 @@ def _add_changes_recorded_by_others(record: CallRecord, own: Call) -> None:
         record.lower_coverage("shared with other commands")
 
 
-def record_found_changes(
+def look_after_interrupted(
     attachment: Attachment,
     calls: Sequence[Call],
     told: Mapping[int, Told] = MappingProxyType({}),
 ) -> None:
-    """Record what changed on disk since the interrupted calls began; the lock is held.
+    """Record what changed on disk since these interrupted calls began; the lock is held.
 
-    The look comes late: what is not told or named, and dated, is no call's.
+    The look comes late. A change is therefore a call's only where the call, or what its client
+    reported, names the path, and the time of the change fits; anything else is from outside or
+    shared. `told` is what is known of the ends of the calls, by the seqs of their requests.
     """
     ended = {call.requested for call in calls}
     open_calls = attachment.stored.tables.open_calls()
     acting = acting_calls(attachment, open_calls)
     running = [one for one in acting if one.requested not in ended]
     among = innermost(attachment.stored, [*calls, *running], told=told)
+    # only changes of the first are added to its record; those of the others name their own calls
     owner = among[0]
     writer = Writer(attachment, owner.session, owner.actor, SOURCE)
     record = CallRecord(writer, owner.call_id)

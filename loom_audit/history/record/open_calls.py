@@ -1,4 +1,4 @@
-"""Says of an open call that is in the way: which it is, since when, and how it ends."""
+"""Finds open calls that are in the way of taking something back, and says how each can end."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,9 +20,10 @@ from loom_audit.ports import EventLog
 
 
 def check_open(log: EventLog, calls: Sequence[Call], sessions: Sequence[Session] = ()) -> None:
-    """Corrupt unless the log has that these began where they are listed, and not that they ended.
+    """Corrupt unless the log says that these calls and sessions began and have not ended.
 
-    A session begins with its first event, whatever that is, and may begin again.
+    They have to begin at the event that the tables list for them. A session begins with its first
+    event, of whatever kind, and may begin again after it ended.
     """
     begun = {(call.session, call.call_id): call.requested for call in calls}
     opened = {session.id: session.started for session in sessions}
@@ -44,6 +45,7 @@ def check_open(log: EventLog, calls: Sequence[Call], sessions: Sequence[Session]
 
     listed = [*begun.items(), *opened.items()]
     first = min((seq for _, seq in listed), default=log.head() + 1)
+    # `look` sees every envelope of the stretch, and asks for none to be decoded
     for _ in log.stretch(max(first, 1) - 1, log.head(), look):
         pass
     if ended := [seq for key, seq in listed if key not in still_open]:
@@ -53,7 +55,8 @@ def check_open(log: EventLog, calls: Sequence[Call], sessions: Sequence[Session]
 def calls_in_the_way(attachment: Attachment) -> list[Call]:
     """The open calls that may change files while something is taken back, oldest first.
 
-    Not those whose process has ended, nor those that only contain others.
+    Calls whose process has ended are not among them, nor calls that contain others: these change
+    files by the calls in them.
     """
     return [
         call
@@ -65,7 +68,7 @@ def calls_in_the_way(attachment: Attachment) -> list[Call]:
 
 
 def open_call_error(attachment: Attachment, calls: Sequence[Call]) -> Conflict:
-    """The refusal because of these open calls; it names the first of them."""
+    """The error for an operation that these open calls prevent; it names the first of them."""
     call = calls[0]
     more = f" and {len(calls) - 1} more" if len(calls) > 1 else ""
     which = f"call {call.requested}, open since {call.at:%Y-%m-%d %H:%M:%S} UTC"

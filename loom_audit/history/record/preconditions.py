@@ -1,4 +1,4 @@
-"""What is on disk before a step of changes, as far as the changes depend on it."""
+"""Reads what is on disk before a step of changes, at every path on which the changes depend."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,21 +25,23 @@ from loom_audit.model.plans.links import groups_in, names_by_group, sources, who
 from loom_audit.ports import IndexEntry, OnProgress, Replacement, Stamp
 
 ROOT = FileState("directory", None, 0o755, 0)
+"""The state of the workspace's own folder, which is not recorded and always taken as there."""
 
 
 class Preconditions:
-    """The states of paths before a change, read under the workspace lock.
+    """The states of paths before a step, each read once, under the workspace lock.
 
-    A state that is not the log's is listed as drift, and with `keep` its content is stored. A path
-    at which something is that is not a file is an error, or with `overlooks_special` absent.
-    `report` is told how far the changes are when there are many.
+    A state that is not the log's is listed as `drift`, which goes on record before the step; with
+    `keep` its content is stored. A pipe, socket or device at a path is an error, or, with
+    `overlooks_special`, counts as absent. `entries` are for the index, `contents` the new contents
+    by their hash. `progress` is told now and then how far the step is, when it has many changes.
     """
 
     def __init__(self, attachment: Attachment, *, keep: bool = True) -> None:
         self.attachment = attachment
         self._keep = keep
         self.overlooks_special = False
-        self.report: OnProgress | None = None
+        self.progress: OnProgress | None = None
         self.entries: dict[str, IndexEntry | None] = {}
         self.drift: list[FileChange] = []
         self._states: dict[str, FileState | None] = {"": ROOT}
@@ -50,15 +52,22 @@ class Preconditions:
         self._stamps: Mapping[str, Stamp | None] = {}
 
     def expect_paths(self, paths: Sequence[str]) -> None:
-        """Prepare for these paths to be looked at now."""
+        """Read the stamps of these paths together, since all of them are looked at next.
+
+        For many paths the recorded tree is read once as well.
+        """
         self._recorded_state = recorded_state_lookup(self.attachment.stored, len(paths))
-        with suppress(PermissionDenied):  # they are asked for one by one
+        # one path that may not be looked at fails all; each is then asked about by itself
+        with suppress(PermissionDenied):
             self._stamps = dict(
                 zip(paths, self.attachment.on_disk.workspace.stamps(paths), strict=True)
             )
 
     def look(self, path: str) -> FileState | None:
-        """The state of a path on disk, None when absent."""
+        """The state of a path on disk, None when absent; what differs from the log is drift.
+
+        InvalidPath, PermissionDenied, TooLarge where the path cannot be looked at.
+        """
         if path not in self._states:
             recorded = self._recorded_state(path)
             state = self._observe(path, recorded)
@@ -67,8 +76,8 @@ class Preconditions:
             self._states[path] = state
         return self._states[path]
 
-    def at(self, path: str) -> FileState | None:
-        """The state of just this path on disk now; nothing is listed as drift."""
+    def state_now(self, path: str) -> FileState | None:
+        """The state of this path on disk now, read anew; nothing is listed as drift."""
         return self._observe(path, self._recorded_state(path))
 
     def _observe(self, path: str, recorded: FileState | None) -> FileState | None:
@@ -80,6 +89,7 @@ class Preconditions:
         if stamp is None and special_kind(self.attachment.on_disk.workspace.stamp(path)):
             return None
         entry = self.attachment.on_disk.index.get(path)
+        # the stamp with which the recorded content was read: the file need not be read again
         if (
             recorded is not None
             and entry is not None
@@ -94,9 +104,10 @@ class Preconditions:
         return state
 
     def _add_drift(self, path: str, recorded: FileState | None, state: FileState | None) -> None:
-        """List what is not as the log has it, with what follows from it above and below.
+        """List a state that is not the log's as drift, with what follows from it above and below.
 
-        What is new lies in folders that may be new too, and with a folder all in it is gone.
+        A new path may lie in folders that are new as well. With a folder that is gone, all that was
+        recorded in it is gone. Without these the drift would not apply to the log's tree.
         """
         self.drift.append(FileChange(path, recorded, state))
         if state is not None and recorded is None:
@@ -106,14 +117,17 @@ class Preconditions:
             self.look_below(path)
 
     def look_below(self, path: str) -> None:
-        """Look at all that is on record below a path, so that what is gone is on record first."""
+        """Look at every recorded path below this one; those that are gone become drift."""
         below = path + "/"
         for inside in self.attachment.stored.reading.tree():
             if inside.startswith(below):
                 self.look(inside)
 
-    def whole(self, changes: Sequence[FileChange]) -> Sequence[FileChange]:
-        """The changes with all names of every file that they change. Conflict when they differ."""
+    def with_all_names(self, changes: Sequence[FileChange]) -> Sequence[FileChange]:
+        """The changes, with the same change of every other name of each file that they change.
+
+        Conflict when the names of one file would get different contents.
+        """
         groups = groups_in(changes)
         if not groups:
             return changes
@@ -129,12 +143,15 @@ class Preconditions:
         return found
 
     def count_names(self, groups: Collection[int]) -> dict[int, int]:
-        """How many names each of these groups has in the workspace now."""
+        """How many names in the workspace each of these groups of hard links has on record."""
         tree = self.attachment.stored.reading.tree() if groups else {}
         return {group: len(names) for group, names in names_by_group(tree, groups).items()}
 
     def put(self, content: bytes, *, similar_to: BlobId | None) -> BlobId:
-        """Store a content that is about to be written; without `keep` only hash it."""
+        """Store a content that is about to be written; without `keep` only hash it.
+
+        It may be stored as the difference to `similar_to`.
+        """
         if self._keep:
             blob = self.attachment.stored.blobs.put(content, similar_to=similar_to)
         else:
@@ -145,9 +162,10 @@ class Preconditions:
     def replacements(
         self, changes: Sequence[FileChange], moves: Sequence[Move] = ()
     ) -> list[Replacement]:
-        """The changes with their contents; what `put` was given is not read back from the store.
+        """The changes as steps with their contents, links behind the files they are names of.
 
-        What is moved takes its attributes along.
+        Contents that `put` was given are not read back from the store. What is moved keeps the
+        attributes of its old path.
         """
         wanted = [change.after for change in changes]
         prefetch = Prefetch(self.attachment.stored.blobs, wanted, self.contents)
@@ -166,7 +184,7 @@ class Preconditions:
         return sorted(steps, key=lambda step: step.link is not None)
 
     def is_recorded(self, path: str, state: FileState | None) -> bool:
-        """Whether the path is in scope and not on another mount, so that it is recorded."""
+        """Whether a path with this state is recorded: in scope, and not on another mount."""
         kind = state.kind if state is not None else "file"
         if not self.attachment.scope.holds(path, kind) or (kind == "opaque" and is_remade(path)):
             return False
@@ -176,5 +194,5 @@ class Preconditions:
         return not self._mounted[above]
 
     def recorded_among(self, changes: Iterable[FileChange]) -> list[FileChange]:
-        """Those of the changes whose paths are recorded."""
+        """The changes whose paths are recorded."""
         return [one for one in changes if self.is_recorded(one.path, one.after or one.before)]

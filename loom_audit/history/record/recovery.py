@@ -1,6 +1,7 @@
-"""Recovery after a crash: closes calls whose process has ended.
+"""Recovery after a crash: closes calls and sessions whose process has ended.
 
-Of the workspace it removes temporaries, once what is in them is in the store, and nothing else.
+It changes no file of the workspace. It removes temporaries once their content is in the store, and
+closes the folders that an interrupted call had opened.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,7 +23,7 @@ from loom_audit.history.record.interrupted import (
     intentions,
     record_interrupted,
 )
-from loom_audit.history.record.looks import record_found_changes
+from loom_audit.history.record.looks import look_after_interrupted
 from loom_audit.history.record.open_calls import check_open
 from loom_audit.history.record.temporaries import remove_temporaries
 from loom_audit.model.coverage import Status
@@ -34,15 +35,19 @@ from loom_audit.model.records import Call, Session
 GONE = "the process that made this call ended before the call did"
 UNANSWERED = "the process that asked whether this call may run ended before it had an answer"
 OVERDUE = "nobody reported the end of this call in time"
+"""What the result of a call that recovery closed gives as its error."""
+
 WORKSPACE_GONE = "the workspace is gone"
+"""Why nothing could be seen of what a call changed, in its coverage."""
 
 
 class RecoveredCall(Struct, frozen=True):
-    """A call that recovery closed, and the outcome for each path it intended to change.
+    """A call that recovery closed, and what came of each path that it intended to change.
 
     `waiting` is true for an undo or a rollback that waits for a person to decide. `halves` are
-    moves that were interrupted between both ends: what was moved is in the store. `kept` is what
-    stays as it is when the undo is finished, or stayed so: somebody changed it since.
+    moves that were interrupted when nothing was at either end: the content is in the store. `kept`
+    are the paths that stay as they are when an undo is finished, each with the reason: somebody
+    has changed them since.
     """
 
     call: Call
@@ -53,47 +58,58 @@ class RecoveredCall(Struct, frozen=True):
 
 
 def interrupted_calls(attachment: Attachment) -> list[Call]:
-    """Open calls whose process has ended, oldest first."""
-    return _ended(attachment)[0]
+    """The open calls whose process has ended, oldest first."""
+    return _ended_calls_and_sessions(attachment)[0]
 
 
 def recover(
     attachment: Attachment, *, abandon: bool = False, sparing: str = ""
 ) -> Sequence[RecoveredCall]:
-    """Close every call whose process has ended, recording what is on disk now.
+    """Close every call and session whose process has ended, and record what is on disk now.
 
-    An undo, redo, revert or rollback is left open for a person to decide, or closed with
-    `abandon`. The session `sparing`, of which somebody reports just now, is left as it is.
+    An undo, redo, revert or rollback stays open until a person decides, unless `abandon` closes it.
+    The session `sparing`, about which somebody reports just now, is left as it is. Returns the
+    calls that were closed and those that wait. Corrupt where the log has one of them as ended, or
+    not as begun.
     """
-    if not any(_ended(attachment, sparing)):
+    if not any(_ended_calls_and_sessions(attachment, sparing)):
         return []
     with attachment.exclusive():
-        calls, sessions = _ended(attachment, sparing)
+        # once more, under the lock: another process may have recovered them meanwhile
+        calls, sessions = _ended_calls_and_sessions(attachment, sparing)
+        # the tables only suggest which are open, and a wrong finish could not be taken back
         check_open(attachment.stored.log, calls, sessions)
         waiting = [] if abandon else [call for call in calls if is_undo(call)]
         ended = [call for call in calls if call not in waiting]
         closed = close_calls(attachment, ended)
         kept = {call.session for call in waiting}
         gone = [one for one in sessions if one.id not in kept]
+        # an undo without an intention may have left temporaries that none names. Sessions end last:
+        # should recovery be killed before that, the next one finds them and searches everywhere
         begun = all(any(True for _ in intentions(attachment.stored, call)) for call in waiting)
         remove_temporaries(attachment, calls, everywhere=bool(ended or gone or not begun))
         _end_sessions(attachment.stored, gone)
-        left = [
+        undecided = [
             RecoveredCall(call, waiting=True, halves=half_moves(attachment, call))
             for call in waiting
         ]
-        return sorted([*closed, *left], key=lambda one: one.call.requested)
+        return sorted([*closed, *undecided], key=lambda one: one.call.requested)
 
 
 def recover_all(attachment: Attachment) -> None:
-    """As `recover`. Conflict where an undo waits for a person to decide."""
+    """Recover as `recover` does; Conflict where an undo waits for a person to decide."""
     for one in recover(attachment):
         if one.waiting:
             raise decision_needed(one.call)
 
 
-def _ended(attachment: Attachment, sparing: str = "") -> tuple[list[Call], list[Session]]:
-    """The open calls and sessions whose processes have ended, without those of one session."""
+def _ended_calls_and_sessions(
+    attachment: Attachment, sparing: str = ""
+) -> tuple[list[Call], list[Session]]:
+    """The open calls and sessions whose process has ended, but for the session `sparing`.
+
+    An undo is running as long as its lock is held, whatever its session does.
+    """
     is_alive = cache(attachment.is_session_alive)
     calls = [
         call
@@ -113,12 +129,16 @@ def close_calls(
 ) -> list[RecoveredCall]:
     """Close open calls whose end nobody will report, with what is on disk now; the lock is held.
 
-    `why` is the reason, when it is another than that their process has ended. Where the workspace
-    is gone they are closed unseen for such a reason; else NoWorkspace, as it may come back.
+    `why` is the reason where it is another than that their process has ended. Where the workspace
+    is gone, calls are closed for such a reason without a look. Without one NoWorkspace is raised,
+    since the workspace may come back.
     """
-    if len(calls) > 1:  # what one of them made is not somebody else's to another
+    # all of their own changes first: what one call made would be somebody else's to another, when
+    # they are closed one after the other
+    if len(calls) > 1:
         with suppress(NoWorkspace):
             record_interrupted(attachment, calls)
+    # a call that waits for an answer has not run, so it is no candidate
     asking = {call.requested for call in calls if is_waiting(attachment.stored.log, call)}
     acting = [
         call
@@ -126,10 +146,11 @@ def close_calls(
         if call.requested not in asking and changes_by_itself(attachment.stored, call)
     ]
     unseen = ""
+    # one look for all of them, while all are still open and so share what it finds
     try:
         if acting:
             Running(attachment).recall_looks(acting)
-            record_found_changes(attachment, acting)
+            look_after_interrupted(attachment, acting)
     except NoWorkspace:
         if not why:
             raise
@@ -137,9 +158,9 @@ def close_calls(
     closed = []
     for call in calls:
         ran = call.requested not in asking
-        status, reason = _end_of(attachment, call, why)
+        status, reason = _status_and_reason(attachment, call, why)
         halves = () if unseen else half_moves(attachment, call)
-        found = close_interrupted(
+        comparison = close_interrupted(
             attachment,
             call,
             reason if ran else UNANSWERED,
@@ -149,12 +170,16 @@ def close_calls(
         )
         Running(attachment).discard_look(call)
         finished = attachment.stored.reading.call(call.session, call.call_id)
-        outcomes = tuple(found.outcomes.items())
+        outcomes = tuple(comparison.outcomes.items())
         closed.append(RecoveredCall(finished, outcomes, halves=halves))
     return closed
 
 
-def _end_of(attachment: Attachment, call: Call, why: str) -> tuple[Status, str]:
+def _status_and_reason(attachment: Attachment, call: Call, why: str) -> tuple[Status, str]:
+    """The status of a call that is closed, and the message of its error.
+
+    The status is "unknown" unless the process of the call is known to have ended.
+    """
     if why:
         return "unknown", why
     lease = attachment.lease(call.session)
@@ -164,7 +189,7 @@ def _end_of(attachment: Attachment, call: Call, why: str) -> tuple[Status, str]:
 
 
 def decision_needed(call: Call) -> Conflict:
-    """The error for an operation that an interrupted undo prevents until a person decides."""
+    """The error for an operation that has to wait until a person decides on an interrupted undo."""
     return Conflict(
         f"an interrupted {call.tool} waits for a decision",
         hint="Run `loom-audit recover --continue` or `loom-audit recover --abandon`.",
@@ -173,5 +198,6 @@ def decision_needed(call: Call) -> Conflict:
 
 
 def _end_sessions(stored: StoredLog, sessions: Collection[Session]) -> None:
+    """Put on record, in one commit, that sessions ended as their process did."""
     fact = SessionEnded("interrupted")
     stored.log.append([Draft(fact, s.id, s.actor, source=SOURCE) for s in sessions])

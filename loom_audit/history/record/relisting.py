@@ -1,4 +1,7 @@
-"""A whole listing of what is on disk, from which trees begin anew after what cannot have been."""
+"""Lists anew all that is on disk, where the log has changes that contradict each other.
+
+From such a listing on trees begin anew.
+"""
 
 from collections.abc import Sequence
 
@@ -16,17 +19,20 @@ from loom_audit.model.events import OUTSIDE, CoverageLowered, Draft, Event, Tree
 from loom_audit.ports import OnProgress
 
 LISTED_ANEW = "the tree was listed anew meanwhile: what it changed is not known"
+"""Why the coverage is none of a call that was open while the tree was listed anew."""
 
 
 @without_gc()
 def relist(
-    attachment: Attachment, proven: ProvenLog, *, actor: str, report: OnProgress | None = None
+    attachment: Attachment, proven: ProvenLog, *, actor: str, progress: OnProgress | None = None
 ) -> Event:
-    """Put all that is on disk on record as from outside; the event from which trees begin anew.
+    """Put all that is on disk on record as a whole listing; returns its last event.
 
-    Conflict where every change on record applies, so that nothing is to be listed anew, and while
-    a call that changes files is open. Listed in parts: until the last is on record nothing has
-    changed, and after an interruption it is done again.
+    From that event on trees begin anew. `progress` is told now and then how many paths were read.
+    The listing is recorded in parts: until the last one is on record trees are as before, and after
+    an interruption the listing is done again from its start. Conflict where every change on record
+    applies, so that nothing is to be listed anew, and while a call that changes files is open.
+    AuditUnavailable when the store's disk is nearly full.
     """
     with attachment.exclusive():
         if not VerifiedTree(proven, attachment.stored.tables).fold(may_be_broken=True).broken:
@@ -37,18 +43,21 @@ def relist(
             )
         if busy := calls_in_the_way(attachment):
             raise open_call_error(attachment, busy)
-        for part, found in enumerate(scan_whole(attachment, report), 1):
+        for part, batch in enumerate(scan_whole(attachment, progress), 1):
             check_free_space(attachment.stored, "the listing stopped", "")
-            untracked = tuple(found.look.untracked) if found.last else ()
-            fact = TreeRelisted(tuple(found.changes), part, found.last, untracked)
+            untracked = tuple(batch.look.untracked) if batch.last else ()
+            fact = TreeRelisted(tuple(batch.changes), part, batch.last, untracked)
             events = attachment.stored.log.append([Draft(fact, "", actor)])
-            entries = {**found.entries, **untracked_entries(attachment, untracked)}
+            entries = {**batch.entries, **untracked_entries(attachment, untracked)}
             update_index(attachment, entries, events)
         return events[-1]
 
 
 def lower_coverage(stored: StoredLog, numbers: Sequence[int]) -> None:
-    """Say of calls that ended after a whole listing that what they changed is not known."""
+    """Put on record that it is not known what these calls changed; nothing for none.
+
+    `numbers` are the seqs of the finishes of calls that ended after a whole listing.
+    """
     if numbers:
         lowered = CoverageLowered(tuple(numbers), Coverage("none", (LISTED_ANEW,)))
         stored.log.append([Draft(lowered, "", OUTSIDE)])

@@ -1,8 +1,9 @@
-"""The watch of a workspace, from a session's second command on, and the look that checks it.
+"""Begins and ends the watch of a workspace, and checks at its end what it has missed.
 
-A look with a watch is of what the kernel tells of. What the last one told and the index has not
-followed, because it could not be recorded, is looked at once more. At a session's end one look at
-everything finds what the kernel did not tell: any of the calls in between may have done it.
+From the second command of a session on the kernel tells which paths may have changed, and looks are
+of these paths only. What the kernel told at the last look and the index has not followed, because
+it could not be recorded, is looked at once more. At the session's end one look at everything finds
+what the kernel did not tell: any of the calls in between may have done it.
 """
 
 from loom_audit.errors import AuditError, AuditUnavailable
@@ -18,11 +19,11 @@ from loom_audit.history.record.fitted import append_batch
 from loom_audit.ports import StampedPaths, Watch
 
 WATCHED_FROM = 2
-"""The command of a session before which the watch begins: most have only one."""
+"""The number of the command before which a session's watch begins: most sessions have only one."""
 
 
 def note_command(attachment: Attachment) -> None:
-    """Begin to watch before the second command; the lock is held."""
+    """Count a command, and begin the watch before the second; the lock is held."""
     seen = attachment.process.last_seen
     seen.commands += 1
     if seen.commands == WATCHED_FROM and seen.watch is None:
@@ -30,7 +31,7 @@ def note_command(attachment: Attachment) -> None:
 
 
 def why_everything(process: ProcessState) -> str:
-    """Why the last look was of everything; "" when it was of what the kernel told of only."""
+    """Why the last look was of everything; "" where it was only of what the kernel told."""
     watch = process.last_seen.watch
     if watch is None:
         return "a session's first command is looked at so"
@@ -38,18 +39,18 @@ def why_everything(process: ProcessState) -> str:
 
 
 def note_unchecked(process: ProcessState, requested: int) -> None:
-    """Keep in mind that the look after a call was not of everything, if it was not."""
+    """Remember a call, by the seq of its request, if the look after it was not of everything."""
     watch = process.last_seen.watch
     if watch is not None and not watch.why_whole:
         process.last_seen.unchecked.add(requested)
 
 
 def end_watch(attachment: Attachment) -> None:
-    """Look at everything, if looks were made that were not of everything, and watch no more.
+    """End the watch, after a look at everything if looks were made that were not of everything.
 
     What the kernel did not tell is put on record as from outside, with the calls since the last
-    look at everything as candidates, and their coverage is lowered; also where that look fails.
-    AuditUnavailable.
+    look at everything as candidates; their coverage is lowered by a later fact, also where that
+    look fails. AuditUnavailable where nothing can be recorded.
     """
     seen = attachment.process.last_seen
     if seen.watch is None:
@@ -57,20 +58,23 @@ def end_watch(attachment: Attachment) -> None:
     with attachment.exclusive():
         seen.commands = 0
         try:
+            # first what the kernel tells of since the last look: it was not missed. That look may
+            # turn out to be of everything, and then nothing is unchecked any more
             if seen.unchecked:
                 record_drift(attachment)
             if seen.unchecked:
-                _check(attachment)
+                _look_at_everything(attachment)
         except AuditUnavailable:
             raise
         except AuditError as error:
             why = f"not looked at in the end: {error.message}"
             attachment.stored.log.append([lowered_draft(unchecked(attachment), why)])
         finally:
-            _stop(attachment.process)
+            _stop_watching(attachment.process)
 
 
-def _stop(process: ProcessState) -> None:
+def _stop_watching(process: ProcessState) -> None:
+    """Close the watch, and forget what only a watch needs."""
     seen = process.last_seen
     if seen.watch is not None:
         seen.watch.close()
@@ -79,8 +83,11 @@ def _stop(process: ProcessState) -> None:
     seen.unchecked.clear()
 
 
-def _check(attachment: Attachment) -> None:
-    """Look at everything, and tell what was missed from what happens meanwhile."""
+def _look_at_everything(attachment: Attachment) -> None:
+    """Look at everything, and record what the kernel had not told as missed.
+
+    The watch goes on meanwhile, without narrowing the look: what changes now, it still tells of.
+    """
     watch, attachment.process.last_seen.watch = attachment.process.last_seen.watch, None
     among = candidates(attachment)
     window = Window.begin(attachment)
@@ -95,9 +102,9 @@ def _check(attachment: Attachment) -> None:
     window.end()
 
 
-def _missed(watch: Watch | None, found: Batch) -> set[str]:
-    """Where something was found of which the kernel has told nothing, not even now."""
-    if watch is None or not found.changes:
+def _missed(watch: Watch | None, batch: Batch) -> set[str]:
+    """The changed paths of which the kernel has told nothing, also not since the look began."""
+    if watch is None or not batch.changes:
         return set()
     watch.read()
-    return {one.path for one in found.changes if not watch.happened_at(one.path)}
+    return {one.path for one in batch.changes if not watch.happened_at(one.path)}

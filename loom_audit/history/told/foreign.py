@@ -28,8 +28,13 @@ from loom_audit.history.look.survivors import Running
 from loom_audit.history.look.timing import keep_clock
 from loom_audit.history.record.call import OpenCall, exclusive
 from loom_audit.history.record.call_record import NOT_SEEN_BEFORE
-from loom_audit.history.record.hold import check_not_denied, denial, deny_if_held, keep_held
-from loom_audit.history.record.looks import keep_going_on, look_after, look_before
+from loom_audit.history.record.hold import (
+    check_not_denied,
+    denial,
+    deny_if_on_hold,
+    keep_hold_for_hooks,
+)
+from loom_audit.history.record.looks import look_after, look_before, note_left_running
 from loom_audit.history.record.recovery import (
     WORKSPACE_GONE,
     close_calls,
@@ -93,7 +98,7 @@ def start_session(writer: Writer, started: SessionStarted) -> None:
         if known is None or known.ended is not None or attachment.lease(session) != started.lease:
             writer.record(started)
         keep_clock(attachment.on_disk, session)
-        keep_held(attachment, session)  # one that began in a session that is held
+        keep_hold_for_hooks(attachment, session)  # one that began in a session that is held
 
 
 def _check_free(attachment: Attachment, known: Session, started: SessionStarted) -> None:
@@ -145,10 +150,10 @@ def begin(
         check_session_open(attachment, writer.session)
         _check_container(attachment.stored, request)
         if not (gone := not reporter.waits()):  # else the client may run it, and tells what it did
-            deny_if_held(replace(writer, source=CLIENT), request)
+            deny_if_on_hold(replace(writer, source=CLIENT), request)
         looks = look and request.effect in ("write", "execute") and not gone
         source = CLIENT if looks or request.effect in ("read", "network") else CLIENT_UNSEEN
-        call = OpenCall.asked(replace(writer, source=source), request)
+        call = OpenCall.from_request(replace(writer, source=source), request)
         if looks:
             if watched:
                 note_command(attachment)
@@ -300,7 +305,7 @@ def _look_at_end(
     left = running.left_running_by_client(call, reporter.asking, goes_on=goes_on)
     _look(ending, call, reporter, look=look)
     running.add_hooks(call.requested, left.hooks)
-    keep_going_on(ending.record, left)
+    note_left_running(ending.record, left)
     if goes_on and not left.tasks:
         running.add_client(call.requested)
 

@@ -29,7 +29,7 @@ from loom_audit.history.ground.client_ids import new_id_made
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import CLIENT_HOOKS, request_event
 from loom_audit.history.look.doers import Told
-from loom_audit.history.record.hold import deny_if_held
+from loom_audit.history.record.hold import deny_if_on_hold
 from loom_audit.history.told import foreign
 from loom_audit.history.told.client_hooks import HooksBeside
 from loom_audit.history.told.copied import Connected, is_beyond, is_copied
@@ -259,7 +259,7 @@ class Ingest:
                 self._finish(ended_id, ended)
         writer = replace(self.writer, occurred_at=report.at)
         if is_served(report.tool):
-            deny_if_held(writer, self._request(safe_id(report.call_id) or new_id_made(), report))
+            deny_if_on_hold(writer, self._request(safe_id(report.call_id) or new_id_made(), report))
             return
         call_id = safe_id(report.call_id) or self._unnamed.add(report.tool, report.arguments)
         if self._find(call_id) is not None:

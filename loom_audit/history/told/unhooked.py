@@ -66,7 +66,7 @@ def _announce(writer: Writer, request: CallRequested) -> bool:
     _go_on(writer)
     check_session_open(writer.attachment, writer.session)
     told_of = replace(writer, source=CLIENT_UNSEEN)
-    OpenCall.asked(told_of, replace(request, within=None)).announce()
+    OpenCall.from_request(told_of, replace(request, within=None)).announce()
     return True
 
 

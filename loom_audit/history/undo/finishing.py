@@ -65,7 +65,7 @@ def _do_rest(
     """Carry out what is left but what stays, and finish the call; what is kept."""
     stays = {note.path for note in notes}
     kept = (*notes, *_taken_away(attachment, call, found, stays))
-    left = [change for change in found.left if change.path not in stays]
+    left = [change for change in found.remaining if change.path not in stays]
     _, moves = intended(attachment.stored, call)
     *_, last = begun = [*intentions(attachment.stored, call, first=True)]
     said = [f"continued by {actor} after an interruption"]

@@ -49,7 +49,7 @@ def would_stay(attachment: Attachment, call: Call) -> tuple[Note, ...]:
 
 def _needs_a_look(found: Comparison) -> bool:
     """Whether what is left depends on paths that the call says nothing of."""
-    return any(one.before is None or _goes(one) for one in found.left)
+    return any(one.before is None or _goes(one) for one in found.remaining)
 
 
 def _goes(change: FileChange) -> bool:
@@ -69,7 +69,7 @@ class _Rest:
     ) -> None:
         self.attachment = attachment
         self.changes = changes
-        self.left = {change.path: change for change in found.left}
+        self.left = {change.path: change for change in found.remaining}
         self.stays: dict[str, str] = {}
         self._now = {path: change.before for path, change in self.left.items()}
         self._folders = opaque_moves(changes.values(), moves)

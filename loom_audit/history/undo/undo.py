@@ -115,13 +115,13 @@ class Undo:
             with OpenCall(writer, plan.verb, arguments, "write", call_id=call_id) as call:
                 *before, last = plan.stages or (plan.changes,)
                 for stage in before:  # what they take back is not taken back before the last
-                    call.apply(stage, moves=moves_among(stage, plan.moves), report=report)
+                    call.apply(stage, moves=moves_among(stage, plan.moves), progress=report)
                 call.apply(
                     last,
                     moves=moves_among(last, plan.moves),
                     reverts=plan.reverts,
                     final=True,
-                    report=report,
+                    progress=report,
                 )
                 call.result["output"] = _summary(plan, left_open)
         except AuditError as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 from loom_audit import AuditedWorkspace, open_store
 from loom_audit.history.look.doers import UNKNOWN
-from loom_audit.history.record.call_record import LATE
+from loom_audit.history.record.call_record import LOOKED_AT_LATE
 from loom_audit.model.events import CallFinished, FilesChanged
 from tests.crash.programs.faults import (
     Stem,
@@ -98,7 +98,7 @@ def check_candidates(
     for call in calls:
         ended = ends[call.seq or 0].status  # until a report came of how it did end
         assert (ended, call.coverage.level) == ("interrupted", "partial"), call
-        assert LATE in call.coverage.reasons and paths.isdisjoint(call.paths), call
+        assert LOOKED_AT_LATE in call.coverage.reasons and paths.isdisjoint(call.paths), call
         kept = workspace.plan_revert([call.seq or 0])
         assert paths.isdisjoint(change.path for change in kept.changes)
         chosen = workspace.plan_revert([call.seq or 0], choices=dict.fromkeys(paths, "old"))

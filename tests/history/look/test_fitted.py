@@ -13,7 +13,7 @@ from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.capture import scan
 from loom_audit.history.look.change_index import update_index
 from loom_audit.history.record.drift import record_drift
-from loom_audit.history.record.fitted import append_found, fitted
+from loom_audit.history.record.fitted import append_or_fit, fitted
 from loom_audit.model.events import Draft, FilesChanged
 from loom_audit.model.files import FileChange
 from tests.history.record.test_continuity import assert_whole, impossible, upheave
@@ -149,7 +149,7 @@ def test_what_somebody_does_meanwhile_makes_no_impossible_record(
             except DoesNotApply:
                 refused += 1
                 entries = {one.path: found.entries[one.path] for one in said}
-                update_index(attachment, entries, append_found(attachment, drafts, entries))
+                update_index(attachment, entries, append_or_fit(attachment, drafts, entries))
                 tree, disk = workspace.timeline.tree(), tree_of(root)
                 assert all((one.path in tree) == (one.path.encode() in disk) for one in said)
             assert impossible(workspace) == []

@@ -23,7 +23,7 @@ LINE = b"a late line\n"
 def found(workspace: AuditedWorkspace) -> dict[str, bytes]:
     """What is on record as found, by path."""
     facts = [e.fact for e in workspace.log.read() if isinstance(e.fact, ContentFound)]
-    assert {fact.reason for fact in facts} <= {carrying_out.LATE}
+    assert {fact.reason for fact in facts} <= {carrying_out.WRITTEN_LATE}
     return {f.path: workspace.blobs.get(f.state.blob) for f in facts if f.state.blob}
 
 
@@ -167,7 +167,7 @@ def test_what_cannot_be_recorded_stays_under_its_temporary_name(
 
     monkeypatch.setattr(Step, "look_for_results", write_then)
     with monkeypatch.context() as patched:
-        patched.setattr(carrying_out, "_record", refuse)
+        patched.setattr(carrying_out, "_record_late_content", refuse)
         call("write_file", path="a.txt", content="ours\n")
     (left,) = temporaries(root)
     assert (root / left).read_bytes() == b"one\ntwo\nthree\n" + LINE
