@@ -261,7 +261,7 @@ class AuditedWorkspace:
         from loom_audit.history.look.capture import look_once
         from loom_audit.history.record.interrupted import half_moves, without_interrupted
         from loom_audit.history.record.recovery import interrupted_calls
-        from loom_audit.history.undo.left_alone import would_stay
+        from loom_audit.history.undo.kept_when_finished import would_be_kept
 
         with self.attachment.exclusive_if_possible():
             found = look_once(self._checked, anew=rehash)
@@ -272,7 +272,7 @@ class AuditedWorkspace:
                 note
                 for call in interrupted
                 if is_undo(call)
-                for note in would_stay(self.attachment, call)
+                for note in would_be_kept(self.attachment, call)
             ]
         return Status(
             self.log.head(),
@@ -411,7 +411,7 @@ class AuditedWorkspace:
         recover(self.attachment)
         session = self._session_for(plan, actor or self.actor, visit)
         result = self._undo.carry_out(
-            plan, session, call_id=new_id(), label=label, held=held, report=report
+            plan, session, call_id=new_id(), label=label, leave_open=held, progress=report
         )
         self.adapters.keep_head(self.head())
         return result

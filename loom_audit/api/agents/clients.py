@@ -129,7 +129,7 @@ class Hooks:
             # the end of a call goes on record also when its session has ended
             if begins and not (known and read.moment == "after"):
                 conversation.go_on(None if known else self._client_of(hook))
-            conversation.hear(read, waits)
+            conversation.take_hook(read, waits)
             if read.moment == "before":
                 decided = self._decide(conversation, read, waits)
                 if isinstance(decided, Question) and not why:  # of another workspace's path
@@ -160,7 +160,7 @@ class Hooks:
         """
         failed = self._read_gone()
         for key, conversation in list(self._conversations.items()):
-            lately = not last and monotonic() - conversation.heard < QUIET
+            lately = not last and monotonic() - conversation.last_hook < QUIET
             try:
                 if not lately and conversation.has_gone:
                     with self._lock(conversation.about.parent or key[1]):

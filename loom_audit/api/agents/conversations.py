@@ -1,4 +1,9 @@
-"""One session of a client: what its hooks and its transcript tell, and the workspaces it is in."""
+"""Hands what the hooks and the transcript of one session tell to the workspaces that it is about.
+
+A hook comes while its client waits, so the transcript is waited for only as long as a person does
+not notice. What it tells later is read by the next hook, by `settle` of `clients.py`, or by `undo`,
+`rollback` and `hold`, which ask it before they do anything.
+"""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +42,7 @@ from loom_audit.errors import (
     StorageFailed,
 )
 from loom_audit.history.told.ingest import Ingest
-from loom_audit.history.told.reported import started, told_twice
+from loom_audit.history.told.reported import merged_session, started
 from loom_audit.history.told.unread_transcripts import transcript_name
 from loom_audit.model.events import LEASE_SECONDS, Lease
 from loom_audit.model.values import nearest_json
@@ -81,7 +86,11 @@ def _request_in(container: Container | None, workspace: AuditedWorkspace) -> int
 
 
 class Conversation:
-    """What is known of one session while this process runs; one caller at a time uses it."""
+    """One session of a client as this process knows it; one caller at a time uses it.
+
+    `open_file` opens a transcript, `asking` gives the ids of the processes that only report, and
+    `container` is the call of ours that runs the client, None for none.
+    """
 
     def __init__(
         self,
@@ -96,8 +105,9 @@ class Conversation:
         self.session = session
         self.pid: int | None = None
         self.about = SessionTold(session)
-        """What is told of the session itself, with the directory in which it was heard first."""
-        self.heard = monotonic()
+        """What is told of the session itself, with the directory of its first hook."""
+        self.last_hook = monotonic()
+        """When the last hook of the session came, in seconds of the monotonic clock."""
         self.is_busy = True
         self.prompts = True
         self.ingests: dict[str, Ingest] = {}
@@ -110,9 +120,9 @@ class Conversation:
         self._reader = client.transcript()
         self._file: TranscriptFile | None = None
         self._path = ""
-        self._kept: Sequence[object] = ()
+        self._kept_source: Sequence[object] = ()
         self._leased: Lease | None = None
-        self._in_vain = 0
+        self._vain_waits = 0
         self._due: float | None = None
         self._stopped = False
         self._is_there = _nobody
@@ -120,7 +130,7 @@ class Conversation:
     # --- which workspaces -----------------------------------------------------------------
 
     def find_home(self, cwd: str, known: Iterable[AuditedWorkspace] = ()) -> bool:
-        """Whether the session is of a workspace: that of its directory, or where it is `known`."""
+        """Whether the session is of a workspace: of one of the `known` ones, or that of `cwd`."""
         for workspace in known:
             ingest = self._ingest(workspace)
             self._home = self._home or ingest
@@ -173,7 +183,7 @@ class Conversation:
         return any(ingest.is_open for ingest in self.ingests.values())
 
     def go_on(self, pid: int | None) -> None:
-        """Let the session begin, go on where it has ended, or under another process."""
+        """Put on record that the session begins, or goes on: after its end, or in process `pid`."""
         changed = pid is not None and pid != self.pid
         self.pid = pid if changed else self.pid
         if self._home is not None and (changed or not self._home.is_open):
@@ -181,12 +191,13 @@ class Conversation:
 
     # --- what is told ---------------------------------------------------------------------
 
-    def hear(self, hook: Hook, is_there: Callable[[], bool] = lambda: True) -> None:
-        """Take in what a hook tells; `is_there` says whether the hook still waits.
+    def take_hook(self, hook: Hook, is_there: Callable[[], bool] = lambda: True) -> None:
+        """Put on record what a hook tells, with what the transcript tells by then.
 
-        ApprovalDenied for a call of a session that is held.
+        `is_there` says whether the hook still waits for our answer. ApprovalDenied for a call of a
+        session that is held.
         """
-        self.heard, self.is_busy, self._is_there = monotonic(), True, is_there
+        self.last_hook, self.is_busy, self._is_there = monotonic(), True, is_there
         self._open_transcript(hook)
         if hook.moment == "before":
             self._catch_up(self._until_asked(hook))
@@ -195,9 +206,9 @@ class Conversation:
         if hook.moment == "end":
             self._read_to_the_end()
         for report in hook.reports:
-            self.take(report, heard=True)
+            self.take(report, by_hook=True)
         stopped = hook.moment == "stop" and self.has_open_calls
-        if stopped or (hook.moment == "after" and self._is_half_told):
+        if stopped or (hook.moment == "after" and self._awaits_outcomes):
             self.read(waits=not stopped)  # how a call ended may stand there already
             self._stopped = stopped
             self._due = monotonic() + OUTCOME_WAIT
@@ -213,22 +224,26 @@ class Conversation:
         return self._home.attachment.on_disk.processes.is_alive(self._leased) is False
 
     def end(self) -> None:
-        """Put on record that the session is over, though nobody tells."""
+        """Put on record that the session is over since its client has ended, which no hook told."""
         self.read()
         self._read_to_the_end()
-        self.take(SessionOver(self.session, reason="its client has ended"), heard=True)
+        self.take(SessionOver(self.session, reason="its client has ended"), by_hook=True)
 
     def read_gone(self) -> None:
-        """Put on record what the transcript of a client that is gone tells."""
+        """Put all on record that the transcript of a client which has ended tells, and close it."""
         try:
             self.read()
             for ingest in [*self.ingests.values()]:
-                ingest.add_asked()
+                ingest.record_transcript()
         finally:
             self.close_file()
 
     def read_alone(self) -> None:
-        """Put on record what the transcript tells; the session ends unless its client runs."""
+        """Put on record what the transcript tells of a session whose hooks failed, and close it.
+
+        A session that was not open begins for that, and ends again; one whose client has ended
+        ends.
+        """
         was_open = self.is_open
         try:
             if not was_open:
@@ -248,8 +263,12 @@ class Conversation:
         lease = attachment.lease(self.session)
         return lease is not None and attachment.on_disk.processes.is_alive(lease) is False
 
-    def take(self, report: Report, *, heard: bool) -> None:
-        """Hand one report to the workspaces that it is about."""
+    def take(self, report: Report, *, by_hook: bool) -> None:
+        """Hand one report to the workspaces that it is about.
+
+        `by_hook` says that a hook tells it, else the transcript. ApprovalDenied for a call of a
+        session that is held.
+        """
         match report:
             case PromptTold() | MessageTold() if not self.prompts:
                 pass
@@ -257,23 +276,26 @@ class Conversation:
                 self.learn(report)
             case CallBegan():
                 for ingest, told in self._owners(report):
-                    ingest.apply(told, heard=heard)
+                    ingest.apply(told, by_hook=by_hook)
             case CallEnded():
                 ended = self._with_paths(report)
                 all_of_it = [*self.ingests.values()]
                 one_only = len(all_of_it) == 1  # as usual; then no look into the log is needed
                 knowing = all_of_it if one_only else [one for one in all_of_it if one.knows(ended)]
                 for ingest in knowing or filter(None, [self._home]):
-                    ingest.apply(ended, heard=heard)
+                    ingest.apply(ended, by_hook=by_hook)
             case _:
                 everywhere = isinstance(report, TurnEnded | BackgroundEnded)
                 to = self.ingests.values() if everywhere else filter(None, [self._home])
                 for ingest in to:
-                    ingest.apply(report, heard=heard)
+                    ingest.apply(report, by_hook=by_hook)
 
     def learn(self, told: SessionTold) -> None:
-        """Keep what is told of the session itself, for when it is begun in a workspace."""
-        self.about = replace(told_twice(told, self.about), cwd=self.about.cwd)
+        """Remember what is told of the session itself, for when it begins in a workspace.
+
+        Its directory stays that of its first hook.
+        """
+        self.about = replace(merged_session(told, self.about), cwd=self.about.cwd)
 
     def _owners(self, told: CallBegan) -> Iterator[tuple[Ingest, CallBegan]]:
         """The call as each workspace sees it that holds one of its paths, or its directory."""
@@ -287,22 +309,23 @@ class Conversation:
                 yield self._home, told
             return
         owned: dict[str, tuple[AuditedWorkspace, list[str]]] = {}
-        beyond = False
+        elsewhere = False
         for path in (os.path.join(cwd, path) for path in told.paths):
             owner = self._owner_of(path)
             if owner is None:
-                beyond = True
+                elsewhere = True
             else:
                 owned.setdefault(owner.id, (owner, []))[1].append(path)
         if not owned and self._home is not None:
             yield self._home, replace(told, paths=())
         for owner, paths in owned.values():
             ingest = self._begin_in(owner)
-            if beyond:
-                ingest.note_beyond(told.call_id)
+            if elsewhere:
+                ingest.note_elsewhere(told.call_id)
             yield ingest, replace(told, paths=_inside(owner, paths))
 
     def _with_paths(self, told: CallEnded) -> CallEnded:
+        """The end of a call with absolute paths, and arguments that JSON can hold."""
         files = tuple(
             replace(one, path=os.path.join(self.about.cwd, one.path))
             for one in told.files
@@ -315,18 +338,19 @@ class Conversation:
     # --- the transcript -------------------------------------------------------------------
 
     def _open_transcript(self, hook: Hook) -> None:
+        """Read the transcript that a hook names from now on, and keep its name on the machine."""
         if self._home is None or not hook.transcript:
             return
         if hook.transcript != self._path:
             self.close_file()
             self.follow_file(hook.transcript)
-        # for who reads it without us: the file, how to read it, and what of it to keep
+        # for processes that read it when this one is gone: which client, which file, prompts or not
         told = [self.client.name, hook.transcript, self.prompts]
-        if hook.moment != "session" and told == self._kept:
+        if hook.moment != "session" and told == self._kept_source:
             return
         with suppress(AuditError):
             self._home.attachment.on_disk.looks.keep(transcript_name(self.session), told)
-            self._kept = told
+            self._kept_source = told
 
     def follow_file(self, path: str) -> None:
         """Read this file from now on as the session's transcript."""
@@ -335,9 +359,12 @@ class Conversation:
         self._file = self._open_file(path)
 
     def read(self, *, calls_only: bool = False, waits: bool = False) -> None:
-        """Take in what the transcript says by now, and record the calls whose end it tells.
+        """Read what the transcript has by now, and put the calls on record whose end it tells.
 
-        Where it `waits`, not yet those after which a hook is about to come.
+        With `waits` not the calls after which a hook may come still, and with `calls_only` no
+        texts. Where nothing can be recorded now the transcript is read from its beginning next
+        time, so that nothing of it is lost; the error is raised: AuditUnavailable, Corrupt,
+        NoWorkspace, OSError, StorageFailed.
         """
         if self._file is None:
             return
@@ -346,15 +373,15 @@ class Conversation:
                 for report in self._reader.read(line) if line.strip() else ():
                     text = isinstance(report, PromptTold | MessageTold)
                     if report.session == self.session and not (text and calls_only):
-                        self.take(report, heard=False)
+                        self.take(report, by_hook=False)
             for ingest in self.ingests.values():
                 ingest.record_ended(waits=waits)
         except (AuditUnavailable, Corrupt, NoWorkspace, OSError, StorageFailed):
-            self._begin_again()  # nothing of it is lost where it cannot be recorded now
+            self._begin_again()
             raise
 
     def _begin_again(self) -> None:
-        """Read the transcript from its beginning, with nothing in mind that is not on record."""
+        """Read the transcript from its beginning, and forget what was told and is not on record."""
         known, home = [*self._workspaces.values()], self._home
         self.close_file()
         self.ingests.clear()
@@ -366,22 +393,25 @@ class Conversation:
             self.follow_file(self._path)
 
     def _catch_up(self, done: Callable[[], bool]) -> None:
-        """Read the transcript until that is so, for a moment at most."""
+        """Read the transcript until it is `done`, for `TRANSCRIPT_WAIT` seconds at most.
+
+        After some vain waits not at all: a client that writes later would be slowed at every call.
+        """
         self.read()
         until = monotonic() + TRANSCRIPT_WAIT
-        if done() or self._file is None or self._in_vain >= SILENT_AFTER:
+        if done() or self._file is None or self._vain_waits >= SILENT_AFTER:
             return
         while not done():
             left = until - monotonic()
             if left <= 0:
-                self._in_vain += 1
+                self._vain_waits += 1
                 return
             if self._file.wait(left):
                 self.read()
-        self._in_vain = 0
+        self._vain_waits = 0
 
     def _read_to_the_end(self) -> None:
-        """Read until the client writes no more: it tells the last calls late, and nobody later."""
+        """Read until the client writes no more, since it tells its last calls late."""
         until = monotonic() + TRANSCRIPT_WAIT
         while self._file is not None and (left := until - monotonic()) > 0:
             if not self._file.wait(min(left, QUIET_WAIT)):
@@ -391,7 +421,7 @@ class Conversation:
     def _until_asked(self, hook: Hook) -> Callable[[], bool]:
         ids = [one.call_id for one in hook.reports if isinstance(one, CallBegan) and one.call_id]
         return lambda: all(
-            any(ingest.is_asked(id) for ingest in self.ingests.values()) for id in ids
+            any(ingest.has_request(id) for ingest in self.ingests.values()) for id in ids
         )
 
     def _all_told(self) -> bool:
@@ -403,17 +433,17 @@ class Conversation:
         return any(ingest.open_calls for ingest in self.ingests.values())
 
     @property
-    def _is_half_told(self) -> bool:
-        return any(ingest.half_told for ingest in self.ingests.values())
+    def _awaits_outcomes(self) -> bool:
+        return any(ingest.awaits_outcomes for ingest in self.ingests.values())
 
     def record_known(self) -> None:
-        """Put on record what is known by now, and what nobody will tell in time."""
+        """Put on record what is known by now, and close calls whose outcome nobody told in time."""
         self.read(waits=True)
         if self._due is not None and monotonic() >= self._due:
             for ingest in self.ingests.values():
-                ingest.close(half_told=not self._stopped)
+                ingest.close(ended_only=not self._stopped)
             self._due = None
-        over = [ingest.hooks.look() for ingest in self.ingests.values()]
+        over = [ingest.other_hooks.look() for ingest in self.ingests.values()]
         self.is_busy = self._due is not None or self.has_open_calls or not all(over)
 
     def close_file(self) -> None:

@@ -19,7 +19,7 @@ from loom_audit.clients.reports import CallBegan, CallEnded
 from loom_audit.errors import AuditError, Conflict, NotFound
 from loom_audit.history.ground.writer import new_id
 from loom_audit.history.record.call import OpenCall
-from loom_audit.history.told.told_files import FILE_MODE, ToldTree
+from loom_audit.history.told.reported_tree import FILE_MODE, ReportedTree
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.records import Call
 from loom_audit.wiring.commands import open_runner
@@ -139,7 +139,7 @@ def _told_in(file: Path, client: str, root: str, target: str) -> Iterator[Versio
     """The versions of a file that one transcript tells."""
     contents = _Contents()
     states: dict[str, FileState] = {}
-    tree = ToldTree(contents, root, states)
+    tree = ReportedTree(contents, root, states)
     wanted = tree.relative(target, root)
     if wanted is None:
         return

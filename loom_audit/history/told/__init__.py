@@ -1,1 +1,1 @@
-"""What other programs report of their calls: hooks, transcripts, imports."""
+"""Puts on record what other programs report: calls of agents, by their hooks or in transcripts."""

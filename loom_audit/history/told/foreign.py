@@ -1,6 +1,8 @@
-"""Calls of other programs: begun by a report, ended by another, maybe in another process.
+"""Puts the sessions of other programs on record: a report begins a call, another one ends it.
 
-Nothing is held between the two. While a call is open its session's lease says who ends it.
+The two may come to different processes, so everything that the end needs is in the log or kept
+beside the index. While a call is open, the lease of its session says by which process it lives:
+recovery ends it once that process is gone.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -56,16 +58,20 @@ from loom_audit.model.records import Call, Session
 from loom_audit.ports import EventFilter
 
 RAN_DENIED = "ran though it was denied"
+"""The reason of the coverage of a call whose client never had the denial: its hook was ended."""
+
 ENDED_BY_HAND = "the session was ended before the end of this call was reported"
+"""The reason of the coverage of a call that was open when somebody ended its session."""
 
 
 class Reporter(Struct, frozen=True):
-    """The client that reports of its calls, as far as looks at the workspace have to know of it.
+    """What a look at the workspace has to know of the client that reports a call.
 
-    `asking` gives the ids of the processes that only report. `is_there` says whether the client
-    still waits until its report is taken in; for a report that is not `at_hand`, which is one of a
-    transcript, no client waits. `told` gives what was told of the ends of calls by now, by their
-    requests; it counts where the client may have gone on.
+    `asking` gives the ids of the processes that only report: a call did not start them. `is_there`
+    says whether the client still waits for our answer to its hook; a report is `at_hand` when that
+    hook tells it, and not a transcript. `told` gives what the client told of the ends of calls by
+    now, by the seqs of their requests: who made a change is decided by it where the client may have
+    gone on before the look.
     """
 
     asking: Callable[[], Collection[int]] = tuple
@@ -74,19 +80,20 @@ class Reporter(Struct, frozen=True):
     at_hand: bool = True
 
     def waits(self) -> bool:
-        """Whether the client does nothing until its report is taken in."""
+        """Whether the client does nothing until its report is on record: then a look is in time."""
         return self.at_hand and self.is_there()
 
 
-_ITSELF = Reporter()
-"""A program that reports by calling us, and waits for it."""
+_CALLER = Reporter()
+"""A program that reports by calling our Python functions, and waits until they return."""
 
 
 def start_session(writer: Writer, started: SessionStarted) -> None:
-    """Put a session with a lease on record, or that it goes on under another lease.
+    """Put on record that a session with a lease begins, or that it goes on under another lease.
 
-    Calls that another process of it left open are closed when that one has ended. Conflict for
-    a session of ours, and for one that is open and whose process runs and is another.
+    A session that is open under this lease stays as it is. Calls that another process of the
+    client left open are closed once that process has ended. Conflict for a session of ours, and for
+    one that is open and whose process is another one that still runs.
     """
     attachment, session = writer.attachment, writer.session
     same = attachment.lease(session) == started.lease
@@ -98,10 +105,11 @@ def start_session(writer: Writer, started: SessionStarted) -> None:
         if known is None or known.ended is not None or attachment.lease(session) != started.lease:
             writer.record(started)
         keep_clock(attachment.on_disk, session)
-        keep_hold_for_hooks(attachment, session)  # one that began in a session that is held
+        keep_hold_for_hooks(attachment, session)  # it may have begun within a session that is held
 
 
 def _check_free(attachment: Attachment, known: Session, started: SessionStarted) -> None:
+    """Conflict for a session of ours, and for one that another running process reports."""
     lease = attachment.lease(known.id)
     if lease is None:
         raise Conflict(
@@ -124,21 +132,24 @@ def begin(
     *,
     look: bool,
     watched: bool = False,
-    reporter: Reporter = _ITSELF,
+    reporter: Reporter = _CALLER,
 ) -> Event:
-    """Put a call on record as requested, with a look at what others changed before it.
+    """Put the request of a call on record, after a `look` at what others changed before it.
 
-    No look is taken where the client does not wait: the call may have begun. Where the workspace is
-    `watched` this process stays, and the kernel tells it from the second look on where to look.
+    Only a call that may change files by itself is looked at (`write`, `execute`), and only while
+    the client waits: else the call may have begun already. `watched` says that this process stays:
+    the kernel then tells it, from the second look on, which folders it has to look at.
 
-    The event of its request, again when it was begun like this before. Conflict when it was begun
-    otherwise, or the session is not open; NotFound without a session. InvalidArguments when
-    `within` is not the request of a call. ApprovalDenied, with the reason, while the session is
-    held: the call is then on record as denied, and has that answer also when it is told again.
+    Returns the event of the request; the one on record when the call was begun with the same
+    before. Conflict when it was begun with something else, or the session is not an open one of
+    another program; NotFound without a session. InvalidArguments when `within` is not the request
+    of a call. ApprovalDenied, with the reason, while the session is held: the call is then on
+    record as denied, and gets that answer also when it is told again.
     """
     attachment = writer.attachment
     if request.tool in UNDO_TOOLS and request.effect == "write":
-        request = replace(request, effect="execute")  # it is not taken for ours
+        # a call of such a name that writes is taken for our own undo, so it must not write
+        request = replace(request, effect="execute")
     recover(attachment, sparing=writer.session)
     with exclusive(attachment):
         known = find_call(attachment.stored, writer.session, request.call_id)
@@ -149,7 +160,8 @@ def begin(
             return event
         check_session_open(attachment, writer.session)
         _check_container(attachment.stored, request)
-        if not (gone := not reporter.waits()):  # else the client may run it, and tells what it did
+        # a client that waits no more may run the call whatever is denied, and tells what it did
+        if not (gone := not reporter.waits()):
             deny_if_on_hold(replace(writer, source=CLIENT), request)
         looks = look and request.effect in ("write", "execute") and not gone
         source = CLIENT if looks or request.effect in ("read", "network") else CLIENT_UNSEEN
@@ -177,19 +189,22 @@ def end(
     unseen: str = "",
     goes_on: bool = False,
     inferred: bool = False,
-    reporter: Reporter = _ITSELF,
+    reporter: Reporter = _CALLER,
 ) -> Event:
-    """Finish a call with what it changed, as a look finds it where the workspace is not gone.
+    """Put the finish of a call on record, after a `look` at what it changed.
 
-    A report of a call that is finished becomes a `call.reported`, once; its status takes the place
-    of one that was `inferred`. `duration` is in microseconds, by default from the begin to now.
-    `reasons` are asked for after the look and lower the coverage; `unseen` is why nothing of the
-    call was seen. A call that `goes_on` left something running, whatever its status. The event.
-    NotFound for a call that was not begun; Conflict for one that no other program reports.
+    Of a call that has its finish already a `call.reported` is put on record, once; its status takes
+    the place of one that was `inferred`, which means that nobody had told it. `duration` is in
+    microseconds, by default from the begin to now. `reasons` lower the coverage, and are asked for
+    after the look, since they compare with what is on disk then; `unseen` is why nothing at all was
+    seen of the call. A call that `goes_on` left something running, whatever its status.
+
+    Returns the event of the finish or of the report. NotFound for a call that was not begun;
+    Conflict for one that no other program reports.
     """
     attachment = writer.attachment
     writer = replace(writer, source=CLIENT)
-    with suppress(NoWorkspace):  # the calls of others are closed when it is back
+    with suppress(NoWorkspace):  # calls of processes that are gone are closed once it is back
         recover(attachment, sparing=writer.session)
     with exclusive(attachment):
         call = find_call(attachment.stored, writer.session, call_id)
@@ -212,8 +227,8 @@ def end(
             ending.record.add_changed_paths(files)
         elif changes_by_itself(attachment.stored, call):
             if status == "denied":
-                # it did not run: what is found is not its doing, however late it is found, and
-                # what was started meanwhile is the client's own
+                # it did not run: what the look finds is no doing of it, however late the look is,
+                # and what was started meanwhile is the client's own
                 before = ending.record.coverage
                 _look(ending, call, reporter, look=look)
                 ending.record.coverage = before
@@ -232,7 +247,10 @@ def end(
 
 
 def let_run(writer: Writer, call: Call) -> None:
-    """Look again, once a call may run that had to wait: until now it changed nothing."""
+    """Look at the workspace once more, since a call that had to wait for an answer may run now.
+
+    What changed while it waited is then on record as that of others.
+    """
     if call.effect not in ("write", "execute"):
         return
     attachment = writer.attachment
@@ -243,7 +261,10 @@ def let_run(writer: Writer, call: Call) -> None:
 
 
 def end_background(writer: Writer, call_id: str, result: Mapping[str, Any]) -> Event:
-    """Put on record that what a call left running has ended, once. NotFound, Conflict."""
+    """Put on record, once, that what a call left running has ended; the event.
+
+    `result` is told by the client. NotFound for a call that is not on record or has not ended.
+    """
     call = find_call(writer.attachment.stored, writer.session, call_id)
     if call is None or call.seq is None:
         raise NotFound(
@@ -257,8 +278,9 @@ def end_background(writer: Writer, call_id: str, result: Mapping[str, Any]) -> E
 def end_session(writer: Writer) -> Event:
     """Put the end of a session on record, and close the calls that are open in it.
 
-    The event; the one on record when it has ended already. Conflict while a process of ours is
-    recording it. NotFound.
+    Returns the event of the end; the one on record when the session has ended already. Conflict
+    while a process of ours records the session, and while an undo in it waits to be finished or
+    left; NotFound for a session that is not on record.
     """
     attachment = writer.attachment
     with exclusive(attachment):
@@ -283,7 +305,12 @@ def end_session(writer: Writer) -> Event:
 
 
 def look_at_end(writer: Writer, call_id: str, reporter: Reporter, *, goes_on: bool) -> None:
-    """Look at what a call changed that has ended, where its client tells later how it did."""
+    """Record what a call changed that has ended, of which the client tells later how it ended.
+
+    The look must not wait for that: whatever others change meanwhile would be taken for the call's.
+    Its coverage is kept in this process until the finish. Nothing is done for a call that changes
+    no files by itself, or was looked at before.
+    """
     attachment = writer.attachment
     with exclusive(attachment):
         call = find_call(attachment.stored, writer.session, call_id)
@@ -300,7 +327,10 @@ def look_at_end(writer: Writer, call_id: str, reporter: Reporter, *, goes_on: bo
 def _look_at_end(
     ending: OpenCall, call: Call, reporter: Reporter, *, goes_on: bool, look: bool = True
 ) -> None:
-    """Record what a call changed, how far that is known, and what the call left running."""
+    """Record what a call changed, how completely that is known, and what the call left running.
+
+    What it left running is asked for before the look, since a process may end during the look.
+    """
     running = Running(ending.record.attachment)
     left = running.left_running_by_client(call, reporter.asking, goes_on=goes_on)
     _look(ending, call, reporter, look=look)
@@ -311,7 +341,7 @@ def _look_at_end(
 
 
 def _look(ending: OpenCall, call: Call, reporter: Reporter, *, look: bool) -> None:
-    """Record what a call changed, and how far that is known."""
+    """Record what a call changed, and how completely that is known."""
     record, attachment = ending.record, ending.record.attachment
     running = Running(attachment)
     running.recall_looks([call])
@@ -335,7 +365,11 @@ def _look(ending: OpenCall, call: Call, reporter: Reporter, *, look: bool) -> No
 
 
 def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any]) -> Event:
-    """Put on record what was reported about a finished call, unless it is there already."""
+    """Put a report of a finished call on record, unless its finish or a report says the same.
+
+    The report takes the place of the status of the finish where nobody had told that status, or
+    where the client proves that a call ran which was denied.
+    """
     assert call.seq is not None
     if status != "running":
         Running(writer.attachment).end_client(call.requested)
@@ -346,7 +380,7 @@ def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any
         fact = event.fact
         if isinstance(fact, CallFinished | CallReported) and fact.call_id == call.call_id:
             said = fact.result if isinstance(fact.result, Mapping) else {}
-            if (fact.status, _as_told(said)) == (status, _as_told(result)):
+            if (fact.status, _without_our_fields(said)) == (status, _without_our_fields(result)):
                 return event
             if isinstance(fact, CallFinished):
                 denied = (
@@ -363,24 +397,28 @@ def _report(writer: Writer, call: Call, status: Status, result: Mapping[str, Any
         return writer.record(report)[0]
     if not _has_run(status, result):
         return writer.record(replace(report, replaces=None, inferred=""))[0]
-    # a denial that the client never had, as its hook was ended: nobody looked
+    # the client never had the denial, since its hook was ended: nobody looked at what the call did
     lowered = CoverageLowered((call.seq,), Coverage("none", (RAN_DENIED,)))
     return writer.record(report, lowered)[0]
 
 
 def _has_run(status: Status, result: Mapping[str, Any]) -> bool:
-    """Whether what is told of a call leaves no doubt that it ran."""
+    """Whether what the client tells of a call leaves no doubt that it ran."""
     data = result.get("data")
     exited = isinstance(data, Mapping) and "exit_code" in data
     return exited or status in ("ok", "running", "timeout")
 
 
-def _as_told(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A result without what we add to it."""
+def _without_our_fields(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A result as the client told it, without the changed files that we add to it."""
     return {name: value for name, value in result.items() if name != "files_changed"}
 
 
 def _begun_before(stored: StoredLog, call: Call, request: CallRequested) -> Event:
+    """The event of the request of a call that is on record; Conflict where it differs from this.
+
+    Without `names`: no program tells them, they are read from the text of the command here.
+    """
     event, fact = request_event(stored, call)
     if replace(fact, names=None) != replace(request, names=None):
         raise Conflict(
@@ -392,7 +430,7 @@ def _begun_before(stored: StoredLog, call: Call, request: CallRequested) -> Even
 
 
 def _check_foreign(attachment: Attachment, call: Call) -> None:
-    """Conflict for a call that we make: also an undo, on record in the session it takes back."""
+    """Conflict for a call of ours, also for an undo in a session of another program."""
     if is_undo(call) or attachment.lease(call.session) is None:
         raise Conflict(
             f"call {call.call_id} is not one that another program reports",
@@ -401,7 +439,7 @@ def _check_foreign(attachment: Attachment, call: Call) -> None:
 
 
 def check_session_open(attachment: Attachment, session: str) -> None:
-    """Conflict for a session of ours, and for one that has ended."""
+    """Conflict for a session of ours, and for one that has ended; NotFound without a session."""
     found = attachment.stored.reading.session(session)
     if attachment.lease(session) is None:
         raise Conflict(
@@ -413,6 +451,7 @@ def check_session_open(attachment: Attachment, session: str) -> None:
 
 
 def _check_container(stored: StoredLog, request: CallRequested) -> None:
+    """InvalidArguments where `within` is not the seq of the request of a call."""
     if request.within is None:
         return
     with suppress(NotFound):

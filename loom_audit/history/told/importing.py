@@ -1,7 +1,8 @@
-"""Transcripts of other programs put on record, in a log of their own.
+"""Imports transcripts of other programs: puts them on record in a log of their own.
 
-Every event has an id that follows from what is told, so that it is on record once however often a
-transcript is imported. Nothing of what is told is looked for on disk.
+The log is of no folder, so nothing of what is told is looked for on disk, and the calls have ended
+long since: they need no lifecycle. Every event has an id that follows from what is told. So it is
+on record once, however often the transcript is imported: again after a crash, or when it has grown.
 """
 
 from collections import OrderedDict
@@ -25,15 +26,15 @@ from loom_audit.clients.reports import (
 from loom_audit.errors import Conflict, NotFound
 from loom_audit.history.told.reported import (
     MAX_ID,
-    begun_of,
+    begin_from_end,
+    merged_session,
     requested,
     safe_id,
     started,
     text_fact,
-    told_twice,
     tool_name,
 )
-from loom_audit.history.told.told_files import ToldChanges, ToldTree
+from loom_audit.history.told.reported_tree import ReportedChanges, ReportedTree
 from loom_audit.model.coverage import FULL, Coverage, Status
 from loom_audit.model.events import (
     OUTSIDE,
@@ -51,25 +52,38 @@ from loom_audit.ports import BlobStore, EventFilter, EventLog, Projections
 
 SOURCE = "import"
 AT_ONCE = 256
-"""Events of one transaction."""
+"""Events after which a transaction ends, about: a report may make a few more."""
 
 STAGED = 8 << 20
-"""Bytes of lines and contents after which one ends earlier."""
+"""Bytes of lines and contents after which a transaction ends earlier, so that memory is bounded."""
 
 REMEMBERED = 10_000
-"""Calls that ended, many more than one transaction has; others are looked for in the log."""
+"""Ended calls that are remembered, so that memory is bounded; others are looked for in the log.
+
+It has to be more than one transaction has, whose calls the log does not have yet.
+"""
 
 Key = tuple[str, str]
 """The ids of a session and of a call in it, as the log holds them."""
 
 _DEEPEST = 60
+"""Levels of lists and objects in arguments and results; what lies deeper is left out."""
+
 _LONGEST_OUTPUT = 1 << 20
+"""Characters of an output; of a longer one the middle is left out."""
+
 _NAMED = 5
+"""Paths that a reason of the coverage lists."""
+
 _NAMELESS = sha256().hexdigest()[:32]
+"""The id on record of a session or a call to which the client gives none."""
 
 
 class Target(Struct, frozen=True):
-    """The log that is imported into, what is derived from it, and the folder it is of."""
+    """The log that a transcript is imported into, with its tables and the store's contents.
+
+    `root` is the folder that the transcript names, which need not exist here.
+    """
 
     log: EventLog
     blobs: BlobStore
@@ -78,95 +92,112 @@ class Target(Struct, frozen=True):
 
 
 class Importing:
-    """One transcript on its way into a log: give it the reports in order, then `finish`."""
+    """The import of one transcript: give it the reports in order by `take`, then `finish` it."""
 
     def __init__(self, target: Target, client: str, session: str) -> None:
-        """`session` is the file's, for what a damaged transcript does not say."""
+        """`session` is the id that the file stands for, for damaged lines that name no session."""
         self._target = target
         self._client = client
         self._fallback = session
         self._actor = f"agent:{client}"
-        self._again = target.log.head() > 2
-        """Whether a call that is not known here may be on record."""
+        self._may_be_on_record = target.log.head() > 2  # a new log begins with two events
+        """Whether calls that are not remembered here may be on record: then the log is asked."""
         states = dict(target.projections.tree())
-        self._tree = ToldTree(target.blobs, target.root, states)
+        self._tree = ReportedTree(target.blobs, target.root, states)
         self._drafts: list[Draft] = []
         self._read = 0
-        """Bytes of lines since the last transaction."""
-        self._untold: dict[str, SessionTold] = {}
-        """Sessions that nothing was told of but that they are."""
-        self._told: dict[str, int] = {}
-        """How much was told of each session."""
+        """Bytes of lines that were read since the last transaction."""
+        self._empty_sessions: dict[str, SessionTold] = {}
+        """The sessions that were told, and nothing that happened in them, which begin later."""
+        self._reports: dict[str, int] = {}
+        """How many reports there were of each session that has begun."""
         self._open: dict[Key, CallBegan] = {}
-        """Calls whose end was not told yet, without their arguments."""
+        """The calls whose end was not told yet, without their arguments."""
         self._ended = OrderedDict[Key, int]()
-        """The last calls that ended, and how often their end was told since."""
+        """The calls that ended last, and how often their end was told once more."""
         self.calls = 0
-        """Calls that were not on record before."""
+        """How many calls this import has put on record that were not there before."""
 
     def take(self, reports: Iterable[Report], size: int) -> None:
-        """Put on record what a line of `size` bytes tells, unless it is on record already."""
+        """Put on record what a line of `size` bytes tells, unless it is there.
+
+        It is durable once its transaction has ended, at the latest when `finish` returns.
+        AuditUnavailable where the log cannot be written.
+        """
         self._read += size
         for report in reports:
             if isinstance(report, SessionTold):
-                self._session_told(report)
+                self._learn_session(report)
                 continue
-            session = self._name(report.session)
-            if session not in self._told:
+            session = self._session_id(report.session)
+            if session not in self._reports:
                 self._start(session)
-            self._told[session] += 1
+            self._reports[session] += 1
             if isinstance(report, CallBegan):
-                self._began(report)
+                self._begin(report)
             elif isinstance(report, CallEnded):
                 self._end(report)
             elif isinstance(report, PromptTold | MessageTold):
-                self._say(session, report)
+                self._add_text(session, report)
             self._flush_many()
 
     def finish(self) -> Sequence[str]:
-        """End calls and sessions, and make all durable; the sessions that were told of."""
+        """Put the ends of open calls and of sessions on record, and make everything durable.
+
+        Returns the ids of the sessions that were told. A call of which no end was told has the
+        status `unknown`.
+        """
         for key, begun in [*self._open.items()]:
             untold = CallEnded(*key, begun.tool, None, {"data": {}})
             why = Coverage("none", ("its end is not in the transcript",))
             self._finish(key, "open", begun, untold, why)
             self._flush_many()
-        for session in self._untold.copy():
+        for session in self._empty_sessions.copy():
             self._start(session)
-        for session, count in self._told.items():
+        for session, count in self._reports.items():
             self._add(session, SessionEnded(), ("ended", str(count)), None)
         self._flush()
-        return [*self._told]
+        return [*self._reports]
 
     # --- sessions -------------------------------------------------------------------------
 
-    def _session_told(self, report: SessionTold) -> None:
-        session = self._name(report.session)
-        if session not in self._told:
-            before = self._untold.get(session)
-            self._untold[session] = told_twice(before, report) if before else report
+    def _learn_session(self, report: SessionTold) -> None:
+        """Keep what is told of a session until the first report of something in it begins it.
+
+        A client tells what a session is in several records, some without its directory or title.
+        """
+        session = self._session_id(report.session)
+        if session not in self._reports:
+            before = self._empty_sessions.get(session)
+            self._empty_sessions[session] = merged_session(before, report) if before else report
 
     def _start(self, session: str) -> None:
-        told = self._untold.pop(session, None) or SessionTold(session)
-        self._told[session] = 0
+        told = self._empty_sessions.pop(session, None) or SessionTold(session)
+        self._reports[session] = 0
         self._add(session, started(self._client, told), ("session",), told.at)
 
-    def _say(self, session: str, report: PromptTold | MessageTold) -> None:
-        """Put a text on record; one name may stand for several, and the same be told twice."""
+    def _add_text(self, session: str, report: PromptTold | MessageTold) -> None:
+        """Put a prompt or a message on record.
+
+        Its event's id follows from the client's id of the text and from the text: a client may give
+        one id to several texts, and tell the same one twice.
+        """
         if isinstance(report, PromptTold):
             name, report = report.prompt_id, replace(report, prompt_id=report.prompt_id[:MAX_ID])
         else:
             name, report = report.message_id, replace(report, message_id=report.message_id[:MAX_ID])
-        fact, named = text_fact(report), name or f"{self._told[session]}"
+        fact, named = text_fact(report), name or f"{self._reports[session]}"
         self._add(session, fact, (fact.kind, named, fact.text), report.at)
 
     # --- calls ----------------------------------------------------------------------------
 
-    def _began(self, report: CallBegan) -> None:
-        key = (self._name(report.session), _id(report.call_id))
+    def _begin(self, report: CallBegan) -> None:
+        """Put the request of a call on record, unless it was told before."""
+        key = (self._session_id(report.session), _id(report.call_id))
         if key in self._open or key in self._ended:
             return
         self._open[key] = replace(report, arguments=None)
-        if self._again and self._is_known(key):
+        if self._may_be_on_record and self._is_on_record(key):
             return
         self.calls += 1
         paths = None
@@ -177,26 +208,28 @@ class Importing:
         self._add(key[0], requested(known, key[1], paths), ("call", key[1]), report.at)
 
     def _end(self, report: CallEnded) -> None:
-        key = (self._name(report.session), _id(report.call_id))
+        """Put the end of a call on record: what it changed and its finish, or another report."""
+        key = (self._session_id(report.session), _id(report.call_id))
         if key in self._ended:
-            self._report(key, report)
+            self._report_again(key, report)
             return
         reasons: tuple[str, ...] = ()
         if key not in self._open:
-            self._began(replace(begun_of(report), at=report.at))
+            self._begin(replace(begin_from_end(report), at=report.at))
             reasons = ("its request is not in the transcript",)
         begun = self._open[key]
-        if self._again and self._is_known(key, ended=True):
-            self._over(key)
+        if self._may_be_on_record and self._is_on_record(key, ended=True):
+            self._remember_ended(key)
             if self._target.projections.call(*key).status != (report.status or "unknown"):
-                self._report(key, report)
+                self._report_again(key, report)
             return
         changes = self._tree.follow(report.files, begun.cwd)
         self._record_changes(key, changes, report.at)
         coverage = _coverage(begun, report, changes).lowered(*reasons)
         self._finish(key, "end", begun, report, coverage, [one.path for one in changes.made])
 
-    def _record_changes(self, key: Key, changes: ToldChanges, at: datetime | None) -> None:
+    def _record_changes(self, key: Key, changes: ReportedChanges, at: datetime | None) -> None:
+        """Put on record what a call changed, and what must have been changed before it."""
         facts: list[tuple[str, Fact]] = []
         if changes.before:
             facts.append(("before", FilesChanged(tuple(changes.before), "outside")))
@@ -220,8 +253,13 @@ class Importing:
         coverage: Coverage,
         files: Sequence[str] = (),
     ) -> None:
-        self._over(key)
-        if what == "open" and self._again and self._is_known(key, ended=True):
+        """Put the finish of a call on record.
+
+        `what` is part of the event's id: "end" for an end that was told, "open" for one that was
+        not, so that a later import can put the told one on record.
+        """
+        self._remember_ended(key)
+        if what == "open" and self._may_be_on_record and self._is_on_record(key, ended=True):
             return
         duration = ended.duration
         if duration is None and ended.at is not None and begun.at is not None:
@@ -238,23 +276,24 @@ class Importing:
         )
         self._add(key[0], fact, (what, key[1]), ended.at)
 
-    def _over(self, key: Key) -> None:
-        """Know it as ended, and forget the one that ended longest ago."""
+    def _remember_ended(self, key: Key) -> None:
+        """Remember a call as ended, and forget the one that ended longest ago if there are many."""
         del self._open[key]
         self._ended[key] = 0
         if len(self._ended) > REMEMBERED:
             self._ended.popitem(last=False)
-            self._again = True
+            self._may_be_on_record = True
 
-    def _report(self, key: Key, report: CallEnded) -> None:
-        """What is told of a call that has ended already."""
+    def _report_again(self, key: Key, report: CallEnded) -> None:
+        """Put on record what is told of a call that has its finish already."""
         self._ended[key] += 1
         status = report.status or "unknown"
         result = _result(status, report.result)
         fact = CallReported(key[1], tool_name(report.tool), status, result)
         self._add(key[0], fact, ("reported", key[1], str(self._ended[key])), report.at)
 
-    def _is_known(self, key: Key, *, ended: bool = False) -> bool:
+    def _is_on_record(self, key: Key, *, ended: bool = False) -> bool:
+        """Whether the log has a call, and with `ended` its finish."""
         with suppress(NotFound):
             known = self._target.projections.call(*key)
             return not ended or known.seq is not None
@@ -262,33 +301,37 @@ class Importing:
 
     # --- writing --------------------------------------------------------------------------
 
-    def _name(self, session: str) -> str:
+    def _session_id(self, session: str) -> str:
+        """The id on record of a session: the file's, where the report names none."""
         return _id(session or self._fallback)
 
     def _draft(self, session: str, fact: Fact, what: tuple[str, ...], at: datetime | None) -> Draft:
+        """A fact with the event's id that follows from client, session and `what` the fact is."""
         text = "\0".join((self._client, session, *what))
         digits = sha256(text.encode("utf-8", "replace")).hexdigest()
-        id = f"{digits[:12]}5{digits[13:32]}"  # another version than ids that the log makes
+        # marked as a UUID of version 5, since the ids that the log makes are of version 7
+        id = f"{digits[:12]}5{digits[13:32]}"
         return Draft(fact, session, self._actor, id, at, SOURCE)
 
     def _add(self, session: str, fact: Fact, what: tuple[str, ...], at: datetime | None) -> None:
         self._drafts.append(self._draft(session, fact, what, at))
 
     def _flush_many(self) -> None:
-        """Make durable what is enough for a transaction."""
+        """Append what was gathered, once it is enough for a transaction."""
         if len(self._drafts) >= AT_ONCE or self._read + self._tree.staged >= STAGED:
             self._flush()
 
     def _flush(self) -> None:
+        """Append what was gathered, in one transaction, each event once."""
         drafts, self._drafts = self._drafts, []
         self._read = self._tree.staged = 0
         once: dict[str | None, Draft] = {}
-        for draft in drafts:  # what one transcript tells twice is on record once
+        for draft in drafts:  # a transcript may tell the same thing twice
             once.setdefault(draft.id, draft)
         self._append([*once.values()])
 
     def _append(self, drafts: Sequence[Draft]) -> None:
-        """Append what of this is not on record yet, at once."""
+        """Append those of the drafts that are not on record, in one transaction."""
         log = self._target.log
         try:
             log.append(drafts)
@@ -300,8 +343,11 @@ class Importing:
             log.append([draft for draft in drafts if draft.id not in known])
 
 
-def _coverage(begun: CallBegan, ended: CallEnded, changes: ToldChanges) -> Coverage:
-    """How completely the effects of a call are known; what a client tells is never looked at."""
+def _coverage(begun: CallBegan, ended: CallEnded, changes: ReportedChanges) -> Coverage:
+    """How completely the effects of a call are known, of which nothing was looked at.
+
+    `full` only for a call that cannot change anything.
+    """
     if begun.effect == "read":
         return FULL
     reasons = ["as its transcript tells it"]
@@ -318,7 +364,7 @@ def _coverage(begun: CallBegan, ended: CallEnded, changes: ToldChanges) -> Cover
 
 
 def _result(status: Status, told: Mapping[str, Any], files: Sequence[str] = ()) -> dict[str, Any]:
-    """A result as the log keeps it; of one that did not end well no success is told."""
+    """A result as the log keeps it; only status `ok` is a success."""
     output = told.get("output")
     text = output if isinstance(output, str) else ""
     if len(text) > _LONGEST_OUTPUT:
@@ -330,7 +376,10 @@ def _result(status: Status, told: Mapping[str, Any], files: Sequence[str] = ()) 
 
 
 def shallow(value: Any, depth: int = 0) -> Any:
-    """A JSON value without what lies deeper than the log keeps."""
+    """A JSON value in which `<left out>` stands for what lies deeper than 60 levels.
+
+    The log refuses what is nested too deeply, and one call must not stop an import.
+    """
     if depth > _DEEPEST:
         return "<left out>"
     if isinstance(value, list):
@@ -341,5 +390,5 @@ def shallow(value: Any, depth: int = 0) -> Any:
 
 
 def _id(id: str) -> str:
-    """An id as the log can hold it, also of what has none."""
+    """An id as the log can have it, also for a session or a call without one."""
     return safe_id(id) or _NAMELESS

@@ -1,4 +1,4 @@
-"""The facts that a client's reports are put on record as, by its hooks or from a transcript."""
+"""Makes the facts that a client's reports become, whether a hook or a transcript tells them."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -13,11 +13,15 @@ from loom_audit.model.events import CallRequested, Lease, SessionStarted
 from loom_audit.model.text.display import visible
 
 MAX_ID = 200
-"""Bytes of the id of a session or a call, or of a tool's name."""
+"""Bytes, as UTF-8, of the id of a session or a call, or of a tool's name."""
 
 
 def safe_id(id: str) -> str:
-    """An id or a name as a client gives it, as far as it can be one; else a name for it."""
+    """The client's own id or name where it is visible text of at most `MAX_ID` bytes.
+
+    Else a hash of it, 32 hexadecimal digits, so that one id always becomes the same one. "" stays
+    "".
+    """
     raw = id.encode("utf-8", "replace")
     if visible(id) == id and len(raw) <= MAX_ID:
         return id
@@ -25,12 +29,12 @@ def safe_id(id: str) -> str:
 
 
 def tool_name(tool: str) -> str:
-    """The name under which a client's tool is on record."""
+    """The name under which a client's tool is on record; `unknown` for one without a name."""
     return safe_id(tool) or "unknown"
 
 
-def told_twice(first: SessionTold, other: SessionTold) -> SessionTold:
-    """What is told of one session, as one; where both tell something the first holds."""
+def merged_session(first: SessionTold, other: SessionTold) -> SessionTold:
+    """Two reports of one session as one; of a field that both tell, that of `first` counts."""
     return SessionTold(
         session=first.session,
         at=first.at or other.at,
@@ -42,14 +46,17 @@ def told_twice(first: SessionTold, other: SessionTold) -> SessionTold:
     )
 
 
-def started(agent: str, told: SessionTold, lease: Lease | None = None) -> SessionStarted:
-    """That a session began, or goes on; under a lease where its client runs."""
+def started(agent: str, report: SessionTold, lease: Lease | None = None) -> SessionStarted:
+    """The fact that a session began or goes on.
+
+    `lease` is that of the client's process; None where the session is imported.
+    """
     return SessionStarted(
         agent=agent,
-        title=told.title,
-        parent=told.parent or None,
-        cwd=told.cwd,
-        version=told.version,
+        title=report.title,
+        parent=report.parent or None,
+        cwd=report.cwd,
+        version=report.version,
         lease=lease,
     )
 
@@ -60,7 +67,11 @@ def requested(
     paths: tuple[str, ...] | None,
     within: int | None = None,
 ) -> CallRequested:
-    """That a call was asked for; `paths` are those of the workspace that it can change."""
+    """The fact that a call was asked for.
+
+    `paths` are those of the workspace that the call can change, None for any; `within` is the seq
+    of the request of the call that contains it.
+    """
     return CallRequested(
         call_id=call_id,
         tool=tool_name(began.tool),
@@ -73,35 +84,44 @@ def requested(
 
 
 def text_fact(report: PromptTold | MessageTold) -> PromptSubmitted | MessageReceived:
-    """What a person told the agent, or what the agent said."""
+    """The fact that a person said something to the agent, or that the agent said something."""
     if isinstance(report, PromptTold):
         return PromptSubmitted(report.text, report.prompt_id)
     return MessageReceived("assistant", report.text, report.message_id)
 
 
-def begun_of(ended: CallEnded) -> CallBegan:
-    """A call of which only the end is told."""
+def begin_from_end(ended: CallEnded) -> CallBegan:
+    """The begin of a call of which only the end is told.
+
+    Its effect is not told either: `execute`, which may be anything.
+    """
     arguments = None if ended.arguments is UNSET else ended.arguments
     return CallBegan(ended.session, ended.call_id, ended.tool, arguments, "execute")
 
 
-def merged(heard: CallEnded | None, told: CallEnded) -> CallEnded:
-    """What a hook and the transcript say of one end; where they differ the latter holds."""
-    if heard is None:
-        return told
+def merged_end(by_hook: CallEnded | None, by_transcript: CallEnded) -> CallEnded:
+    """What a hook and the transcript tell of one end, as one report.
+
+    Where the two differ the transcript counts: of some clients only the transcript tells an exit
+    code, or that a person interrupted the call.
+    """
+    if by_hook is None:
+        return by_transcript
     return replace(
-        told,
-        status=told.status or heard.status,
-        result=joined(heard.result, told.result),
-        arguments=heard.arguments if told.arguments is UNSET else told.arguments,
-        duration=heard.duration if told.duration is None else told.duration,
-        files=heard.files or told.files,
-        background=heard.background or told.background,
+        by_transcript,
+        status=by_transcript.status or by_hook.status,
+        result=merged_result(by_hook.result, by_transcript.result),
+        arguments=(
+            by_hook.arguments if by_transcript.arguments is UNSET else by_transcript.arguments
+        ),
+        duration=by_hook.duration if by_transcript.duration is None else by_transcript.duration,
+        files=by_hook.files or by_transcript.files,
+        background=by_hook.background or by_transcript.background,
     )
 
 
-def joined(first: Mapping[str, Any], last: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Two results as one; of what both say the last holds."""
+def merged_result(first: Mapping[str, Any], last: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Two results of one call as one; of a field that both have, that of `last` counts."""
     told = {name: one for name, one in last.items() if one or name not in first}
     data = {**(first.get("data") or {}), **(last.get("data") or {})}
     return {**first, **told, **({"data": data} if data else {})}

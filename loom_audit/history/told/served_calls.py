@@ -1,4 +1,8 @@
-"""Calls of a client that our own MCP server carried out, and so has put on record itself."""
+"""Recognizes the calls of a client that our own MCP server carried out.
+
+The server has put them on record itself, in a session of its own within that of the client. The
+client's hooks and transcript tell of them once more.
+"""
 
 import re
 from collections.abc import Iterator
@@ -20,12 +24,12 @@ _OURS = re.compile(r"(?:mcp_{1,2})?loom[-_]audit_{1,2}(\w+)")
 
 
 def is_served(tool: str) -> bool:
-    """Whether a client's tool is one of our MCP server."""
+    """Whether a client's tool is one of our MCP server, by its name."""
     return _OURS.fullmatch(tool) is not None
 
 
 class ServedCalls:
-    """Which calls of a client's session are on record in the sessions of our server within it."""
+    """The calls on record in the sessions of our server within one session of a client."""
 
     def __init__(self, attachment: Attachment, session: str) -> None:
         self._attachment = attachment
@@ -33,26 +37,28 @@ class ServedCalls:
         self._session = session
         self._known: set[str] = set()
         self._taken = {True: set[int](), False: set[int]()}
+        """The calls on record that hooks (True) and the transcript (False) have told already."""
 
-    def has(self, began: CallBegan, *, heard: bool) -> bool:
-        """Whether this call is on record there: by the client's id, else one with its arguments.
+    def has(self, began: CallBegan, *, by_hook: bool) -> bool:
+        """Whether the server has put a call on record that a hook or the transcript tells.
 
-        One without the client's id is that of one call only, the oldest first; hooks (`heard`) and
-        the transcript each tell of all. Not one that is on record in the client's own session, as
-        those are that were denied before they got there.
+        It is the one of the client's id; where none has that id, the oldest of the same tool and
+        arguments that was not taken for another one. Hooks (`by_hook`) and the transcript each tell
+        all calls, so for each a call is taken once. False for a call that is on record in the
+        client's own session: it was denied before it came to the server.
         """
         name, call_id = _OURS.fullmatch(began.tool), safe_id(began.call_id)
         if name is None or (call_id and self._find(self._session, call_id)):
             return False
         if call_id in self._known:
             return True
-        found = self._match(call_id, name[1], began.arguments or {}, self._taken[heard])
+        found = self._match(call_id, name[1], began.arguments or {}, self._taken[by_hook])
         if found is None:
             return False
-        self._taken[heard].add(found.requested)
-        if call_id:  # both name it so
+        self._taken[by_hook].add(found.requested)
+        if call_id:  # hooks and transcript both tell it by this id
             self._known.add(call_id)
-            self._taken[not heard].add(found.requested)
+            self._taken[not by_hook].add(found.requested)
         return True
 
     def _match(self, call_id: str, tool: str, arguments: Any, taken: set[int]) -> Call | None:
@@ -60,13 +66,13 @@ class ServedCalls:
         for session in within if call_id else ():
             if found := self._find(session, call_id):
                 return found
-        listed = [
+        alike = [
             call
             for session in within
             for call in self._tables.calls(CallFilter(session=session, tool=tool))
             if call.requested not in taken and self._arguments(call) == arguments
         ]
-        return min(listed, key=lambda call: call.requested, default=None)
+        return min(alike, key=lambda call: call.requested, default=None)
 
     def _find(self, session: str, call_id: str) -> Call | None:
         with suppress(NotFound):
@@ -74,6 +80,7 @@ class ServedCalls:
         return None
 
     def _sessions(self) -> Iterator[str]:
+        """The sessions within that of the client."""
         for one in self._tables.sessions():
             if self._attachment.session_state(one.id).parent == self._session:
                 yield one.id

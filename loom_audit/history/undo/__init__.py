@@ -1,1 +1,1 @@
-"""Taking back: which calls, what that would do, and doing it."""
+"""Takes back calls: selects which, plans what that would change, and carries the plan out."""

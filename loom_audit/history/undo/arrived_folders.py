@@ -1,7 +1,8 @@
-"""Folders that arrived: which opaque entry a folder in scope was, by the log and by the disk.
+"""Adds renames to a plan, of folders that arrived: opaque entries that were moved into scope.
 
-Such a folder may be wanted again under the name that it had where it was not recorded, and only the
-folder itself can be. So what moves it renames it, however often it was moved since.
+A plan may need such a folder at a name that it had before, where its inside was not recorded. It
+cannot be made again there from what is on record: only the folder itself can come back. So every
+plan that moves it renames it as a whole, however often it was moved since.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,10 @@ from loom_audit.model.plans.whole_folders import whole_renames
 def with_arrived_folders(
     attachment: Attachment, arrivals: Arrivals, folders: FolderPlan, own: Plan
 ) -> Plan:
-    """A plan with that of moved folders, in which those that arrived are renamed as a whole."""
+    """A plan together with the plan for moved folders, in which arrived folders are renamed whole.
+
+    What is in such a folder and not on record moves along, and is listed as kept.
+    """
     plan = folders.added_to(own)
     found = renamed_whole(attachment, arrivals, folders.steps, plan, folders.there)
     if not found:
@@ -40,6 +44,7 @@ def with_arrived_folders(
 
 
 def _along_notes(attachment: Attachment, plan: Plan, tree: Tree) -> Iterator[Note]:
+    """Notes on what is not on record and moves along with a folder."""
     for move in whole_renames(plan):
         for path in unrecorded_in(attachment, tree, move.source) or ():
             yield Note(path, f"it is not on record; its folder is renamed, and it {MOVES_ALONG}")
@@ -52,9 +57,10 @@ def renamed_whole(
     plan: Plan,
     tree: Tree,
 ) -> dict[Move, str]:
-    """The folders that arrived and that a plan takes from one name to another; which each is.
+    """The arrived folders that a plan takes from one path to another: the rename and the identity.
 
-    `tree` is what is on disk. One with something in it that may not be moved is not among them.
+    `tree` is what is on disk. Without folders in which something may not be moved, and on systems
+    that cannot rename a folder as a whole.
     """
     left: dict[str, int] = {}
     made: set[str] = set()
@@ -86,26 +92,26 @@ def renamed_whole(
 def _can_be_renamed(
     attachment: Attachment, tree: Tree, move: Move, final: Mapping[str, FileState | None]
 ) -> bool:
-    """Whether what a rename takes along may be moved, and nothing else is wanted in its place."""
+    """Whether what a rename takes along may be moved, and the plan puts nothing in its place."""
     along = unrecorded_in(attachment, tree, move.source)
     if along is None:
         return False
     return all(final.get(move.target + path.removeprefix(move.source)) is None for path in along)
 
 
-def _is_along(path: str, found: Iterable[Move], tree: Tree) -> bool:
-    """Whether what is to be at the path is in a folder that is renamed already."""
+def _is_along(path: str, renames: Iterable[Move], tree: Tree) -> bool:
+    """Whether the folder for a path comes with a folder above it that is renamed already."""
     return any(
         is_directory(tree.get(move.source + path.removeprefix(move.target)))
-        for move in found
+        for move in renames
         if is_within(path, [move.target])
     )
 
 
 def unrecorded_in(attachment: Attachment, tree: Tree, folder: str) -> list[str] | None:
-    """What is in a folder and not in the tree, without caches, so that a rename takes it along.
+    """The paths in a folder that are not in the tree, but for caches: a rename takes them along.
 
-    None where something is in it that is to be recorded first, or nobody can look into it.
+    None where something in it has to be recorded first, or the folder cannot be read.
     """
     found: list[str] = []
     untracked = attachment.stored.reading.untracked()

@@ -1,4 +1,4 @@
-"""Finishing an undo that was interrupted: what is left of it is done, on record as its own."""
+"""Finishes an undo that was interrupted: does what was not done yet, on record as that undo's."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -21,7 +21,7 @@ from loom_audit.history.record.interrupted import (
 )
 from loom_audit.history.record.recovery import RecoveredCall, close_calls
 from loom_audit.history.record.temporaries import remove_temporaries
-from loom_audit.history.undo.left_alone import left_alone
+from loom_audit.history.undo.kept_when_finished import kept_when_finished
 from loom_audit.model.files import FileChange, Move, is_directory, moves_among
 from loom_audit.model.plans.lineage import PathStep, events_with_moves, trace_lineages
 from loom_audit.model.plans.planning import Note
@@ -29,28 +29,29 @@ from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.text.display import count_text, first_few, visible_path
 
 NAMED = 8
-"""Of the paths that stay as they are, in what is said of the call; its result lists them all."""
+"""Kept paths that the output of the call names; the data of its result lists all of them."""
 
 
 def finish(attachment: Attachment, timeline: Timeline, call: Call, actor: str) -> RecoveredCall:
-    """Do what is left of an interrupted undo; close one that had not begun.
+    """Do what an interrupted undo did not do yet; close one that had changed nothing.
 
-    What somebody changed since stays as it is, and what cannot be done without it; `kept` names
-    it. A call of which nothing is taken back then is not taken back.
+    What somebody changed since the interruption stays as it is, and so does what cannot be done
+    without changing that: `kept` of the result names each path with its reason. A call of which all
+    changes are kept so is not on record as taken back. `actor` is who decided to go on.
     """
     with attachment.exclusive():
         remove_temporaries(attachment, [call], everywhere=True)
         if not any(True for _ in intentions(attachment.stored, call)):
             return close_calls(attachment, [call])[0]
         close_opened(attachment, call)
-        found = compare_with_disk(attachment, call)
-        stays = left_alone(attachment, call, found)
+        comparison = compare_with_disk(attachment, call)
+        kept = kept_when_finished(attachment, call, comparison)
         record = CallRecord(writer_of(attachment, call), call.call_id)
-        add_outcome(record, call, found)
+        add_outcome(record, call, comparison)
         record.commit_and_index()
-    kept = _do_rest(attachment, timeline, call, actor, record.writer, found, stays)
+    kept = _do_rest(attachment, timeline, call, actor, record.writer, comparison, kept)
     finished = attachment.stored.reading.call(call.session, call.call_id)
-    return RecoveredCall(finished, tuple(found.outcomes.items()), kept=kept)
+    return RecoveredCall(finished, tuple(comparison.outcomes.items()), kept=kept)
 
 
 def _do_rest(
@@ -59,13 +60,16 @@ def _do_rest(
     call: Call,
     actor: str,
     writer: Writer,
-    found: Comparison,
+    comparison: Comparison,
     notes: Sequence[Note],
 ) -> tuple[Note, ...]:
-    """Carry out what is left but what stays, and finish the call; what is kept."""
-    stays = {note.path for note in notes}
-    kept = (*notes, *_taken_away(attachment, call, found, stays))
-    left = [change for change in found.remaining if change.path not in stays]
+    """Make the changes that are not made yet, but at the paths of the notes, and finish the call.
+
+    Returns the notes on all that is kept.
+    """
+    kept_paths = {note.path for note in notes}
+    kept = (*notes, *_taken_away(attachment, call, comparison, kept_paths))
+    left = [change for change in comparison.remaining if change.path not in kept_paths]
     _, moves = intended(attachment.stored, call)
     *_, last = begun = [*intentions(attachment.stored, call, first=True)]
     said = [f"continued by {actor} after an interruption"]
@@ -78,30 +82,31 @@ def _do_rest(
             named = first_few(kept, NAMED, lambda one: f"{visible_path(one.path)}: {one.reason}")
             said.append(f"{count_text(len(kept), 'path')} kept: {named}")
         resumed.result["output"] = "; ".join(said)
-        if not left and "happened" not in found.outcomes.values():
+        if not left and "happened" not in comparison.outcomes.values():
             message = f"nothing was taken back; {said[-1]}"
             error = {"code": "CONFLICT", "message": message, "hint": "Plan again."}
             resumed.finish("error", {**resumed.result, "success": False, "error": error})
             return kept
-        # what a stage before the last takes back is not taken back before that
+        # only the last stage takes calls back: before it no call is taken back as a whole
         reverts = last.reverts
-        if stays:
-            reverts = _counted(attachment, timeline, call, last.reverts, stays)
+        if kept_paths:
+            reverts = _without_kept_calls(attachment, timeline, call, last.reverts, kept_paths)
         resumed.apply(left, moves=moves_among(left, moves), reverts=reverts, final=True)
     return kept
 
 
 def _stages(arguments: object) -> int:
-    """In how many stages an undo of these arguments is carried out, each with an intention."""
+    """The number of stages in which an undo of these arguments is done, each with an intention."""
     return arguments.get("stages", 1) if isinstance(arguments, dict) else 1
 
 
 def _taken_away(
-    attachment: Attachment, call: Call, found: Comparison, stays: Collection[str]
+    attachment: Attachment, call: Call, comparison: Comparison, kept_paths: Collection[str]
 ) -> Iterator[Note]:
-    """Notes on what was taken away for a place that is somebody else's now, so that it is at none.
+    """Notes on the sources of moves that are gone, and whose target somebody changed since.
 
-    Or it came there, and was changed since: that cannot be told.
+    Either the move never came to its target, so that the file is at neither path, or it came there
+    and was changed since. Which of the two cannot be told from what is on disk.
     """
     changes, moves = intended(attachment.stored, call)
     by_path: dict[str, FileChange] = {change.path: change for change in changes}
@@ -109,8 +114,8 @@ def _taken_away(
         source, target = by_path.get(move.source), by_path.get(move.target)
         if source is None or target is None or is_directory(source.before):
             continue
-        gone = source.after is None and found.outcomes[move.source] == "happened"
-        if gone and move.target in stays:
+        gone = source.after is None and comparison.outcomes[move.source] == "happened"
+        if gone and move.target in kept_paths:
             yield _note_taken_away(move)
 
 
@@ -120,14 +125,17 @@ def _note_taken_away(move: Move) -> Note:
     return Note(move.source, why)
 
 
-def _counted(
+def _without_kept_calls(
     attachment: Attachment,
     timeline: Timeline,
     call: Call,
     reverts: Sequence[int],
-    stays: Collection[str],
+    kept_paths: Collection[str],
 ) -> tuple[int, ...]:
-    """Those of the numbers that are taken back: not one of which all that was to be done stays."""
+    """The numbers of calls that are taken back: without those of which all changes are kept.
+
+    A change of a call is followed through moves to the paths that the undo was to change.
+    """
     intended_paths = {change.path for change in intended(attachment.stored, call)[0]}
     steps = []
     for one in _changes_of(attachment.stored, call, reverts):
@@ -136,18 +144,18 @@ def _counted(
         steps.append(PathStep(one.seq, one.change, taken, number))
     facts = timeline.verified.files_changed(events_with_moves(steps))
     trace = trace_lineages(steps, {seq: fact.moves for seq, fact in facts.items()}, {})
-    left: set[int] = set()
+    kept: set[int] = set()
     done: set[int] = set()
     for lineage in trace.lineages:
         if paths := intended_paths.intersection(lineage.paths()):
-            (left if paths <= {*stays} else done).update(lineage.calls(taken=True))
-    return tuple(number for number in reverts if number not in left or number in done)
+            (kept if paths <= {*kept_paths} else done).update(lineage.calls(taken=True))
+    return tuple(number for number in reverts if number not in kept or number in done)
 
 
 def _changes_of(
     stored: StoredLog, call: Call, reverts: Collection[int]
 ) -> Iterator[RecordedChange]:
-    """All changes from the first of those taken back on to the undo, in log order."""
+    """The changes on record from the first one that is taken back up to the undo, in log order."""
     began = [*reverts]
     for number in reverts:
         with suppress(NotFound):  # an event of no call

@@ -1,4 +1,8 @@
-"""Makes a plan for a request: from the recorded changes it selects and what is on disk now."""
+"""Makes the plan for a request, from the recorded changes that it selects and what is on disk now.
+
+Which changes a plan needs is known only once it is made: a rename may bring in another path, and
+what cannot be changed may keep other paths as they are. So it is made again until nothing is added.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -17,7 +21,7 @@ from loom_audit.history.look.survivor_changes import SurvivorChanges
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.history.undo.arrived_folders import with_arrived_folders
-from loom_audit.history.undo.on_disk import ContentsOnDisk
+from loom_audit.history.undo.contents_on_disk import ContentsOnDisk
 from loom_audit.history.undo.scope_moves import FolderPlan, events_with_arrivals, plan_folders
 from loom_audit.history.undo.selection import (
     UNDO_AND_REDO,
@@ -66,14 +70,14 @@ from loom_audit.ports import CallFilter, EventFilter
 
 UNNAMED = "it would change with the plan, which says nothing of it"
 MOST_NAMED = 1_000
-"""Of the paths that an error names."""
+"""Paths that the details of an error list."""
 
 ALL_STEPS = 20_000
-"""In longer stretches of the log only the changes of the paths concerned are read."""
+"""Events; in a longer stretch of the log only the changes of the paths concerned are read."""
 
 
 class Planner:
-    """Makes plans for one workspace. Changes nothing: neither the log nor the workspace."""
+    """Makes plans for one workspace; changes neither the log nor the workspace."""
 
     def __init__(self, attachment: Attachment, timeline: Timeline) -> None:
         self.attachment = attachment
@@ -82,17 +86,17 @@ class Planner:
 
     @without_gc()
     def plan(self, request: PlanRequest) -> Plan:
-        """The plan for a request against the head and what is on disk now."""
+        """The plan for a request as of the log's head and the disk; raises what `select` does."""
         selection = select(request, self.attachment, self.timeline)
         with self.attachment.exclusive_if_possible():
             self._unreadable = set()
             return self._make_plan(request, selection)
 
     def renew(self, plan: Plan) -> Plan:
-        """The plan for the same request now, after drift was recorded.
+        """The plan for the same request as of now, once drift was recorded.
 
-        The same plan is returned when no later event can change it, no unrecorded path stands
-        where it creates something, and no folder it removes holds one.
+        The given plan where it still holds: no later event can change it, nothing unrecorded is at
+        a path that it creates, and no folder that it removes has something unrecorded in it.
         """
         with self.attachment.exclusive_if_possible():
             since = self.attachment.stored.log.read(EventFilter(after=plan.head))
@@ -121,22 +125,23 @@ class Planner:
         asked: PlanRequest,
         selection: Selection,
         more_paths: frozenset[str] = frozenset(),
-        whole: PlanRequest | None = None,
+        widened: PlanRequest | None = None,
     ) -> Plan:
-        """The plan, with the drift at the paths taken back and at `more_paths`.
+        """The plan, with the drift at the paths that are taken back and at `more_paths`.
 
-        `whole` is the request with each choice for one hard link repeated for the other links.
+        `widened` is the request in which a choice for one hard link stands for all links of the
+        file; None where that is not known yet.
         """
         candidates = self._selected_changes(selection)
-        request = whole or self._with_whole_choices(asked, (one.change for one in candidates))
+        request = widened or self._with_whole_choices(asked, (one.change for one in candidates))
         is_taken = selection.predicate(request, SurvivorChanges(self.attachment))
         selected = [one for one in candidates if is_taken(one)]
         touched = {one.change.path for one in selected} | more_paths
         among = may_be_changing(self.attachment)
         drift = self._find_drift(is_taken, touched, among, whole=selection.rollback or bool(among))
-        whole = self._with_whole_choices(request, drift.changes)
-        if whole != request:
-            return self._make_plan(asked, selection, more_paths, whole)
+        widened = self._with_whole_choices(request, drift.changes)
+        if widened != request:
+            return self._make_plan(asked, selection, more_paths, widened)
         recorded = candidates if selection.rollback else self._changes_from(candidates, touched)
         unrecorded = as_recorded(self.attachment, drift.changes, among)
         steps, moves, shared = self._steps(request, selection, recorded, unrecorded, is_taken)
@@ -162,12 +167,12 @@ class Planner:
         own = make()
         if not selection.rollback:
             unseen = self._unseen_paths(folders.added_to(own), touched)
-            if not unseen <= touched:
+            if not unseen <= touched:  # drift that bears on the plan, and is not in it
                 return self._make_plan(asked, selection, more_paths | unseen)
         plan = self._with_holds(own, make, selection, folders)
         plan = replace(
             plan,
-            # the point as a number: `head` moves when events are added
+            # the point as a number, since `head` is another event once one was appended
             request=replace(asked, targets=(selection.since,)) if selection.rollback else asked,
             calls=tuple(sorted(call.seq for call in selection.calls if call.seq)),
             irreversible=(
@@ -183,16 +188,15 @@ class Planner:
         return plan if self._takes_anything_back(plan, steps) else replace(plan, reverts=())
 
     def _unnamed_notes(self, plan: Plan, drift: FilesChanged) -> Iterator[Note]:
-        """Notes on what the plan would change and does not list, where nothing else blocks it."""
+        """Notes on paths that a plan would change and does not list, unless something blocks it."""
         if not plan.blocked:
             on_disk = apply(self.attachment.stored.reading.tree(), drift.changes)
             yield from (Note(path, UNNAMED) for path in unnamed_changes(plan, on_disk))
 
     def _takes_anything_back(self, plan: Plan, steps: Iterable[PathStep]) -> bool:
-        """Whether the plan takes back a call that is still in effect.
+        """Whether the plan takes back a call that is not taken back already.
 
-        A revert takes nothing back where later calls hide all changes: it can be made again once
-        these calls are taken back.
+        A revert does not where later calls hide all changes: it can be made again later.
         """
         if plan.verb == "revert" and not (plan.changes or set(plan.already) - hidden_paths(steps)):
             return False
@@ -201,7 +205,7 @@ class Planner:
     def _with_whole_choices(
         self, request: PlanRequest, changes: Iterable[FileChange]
     ) -> PlanRequest:
-        """Return the request with each choice for one hard link repeated for the other links."""
+        """The request in which a choice for one hard link stands for all links of the file."""
         if not request.choices:
             return request
         tree = self.attachment.stored.reading.tree()
@@ -210,9 +214,10 @@ class Planner:
     def _with_holds(
         self, own: Plan, make: Callable[..., Plan], selection: Selection, folders: FolderPlan
     ) -> Plan:
-        """Make the plan in which what cannot be changed stays and is listed.
+        """The plan in which what cannot be changed is kept or blocked, and listed.
 
-        `own` is the plan without holds, `make` makes one with them.
+        `own` is the plan without holds, and `make` makes one with holds. Made again until no hold
+        is added: what is held may be in the way of something else.
         """
         arrivals = Arrivals(self.attachment, self.timeline.verified.files_changed)
         joined = partial(with_arrived_folders, self.attachment, arrivals, folders)
@@ -250,7 +255,7 @@ class Planner:
     def _changes_from(
         self, candidates: Sequence[RecordedChange], touched: set[str]
     ) -> Iterator[RecordedChange]:
-        """All changes from the first of these on; in a long log only those of the touched paths."""
+        """All changes from the first candidate on; in a long log only at the touched paths."""
         head = self.attachment.stored.log.head()
         first = min((one.seq for one in candidates), default=head + 1)
         narrow = head - first > ALL_STEPS
@@ -266,7 +271,7 @@ class Planner:
         unrecorded: Sequence[RecordedChange],
         is_taken: Callable[[RecordedChange], bool],
     ) -> tuple[list[PathStep], Mapping[int, tuple[Move, ...]], tuple[Note, ...]]:
-        """The recorded changes as steps, their moves, and notes on shared changes that stay."""
+        """The changes as steps, their moves by seq, and notes on shared changes that stay."""
         steps: list[PathStep] = []
         shared: dict[str, Note] = {}
         calls = {call.requested for call in selection.calls}
@@ -313,11 +318,12 @@ class Planner:
         selected: Sequence[RecordedChange],
         steps: Sequence[PathStep],
     ) -> tuple[int, ...]:
+        """The numbers of calls and seqs of events that count as taken back once this is done."""
         if not selection.rollback:
             kept = {path for path, choice in request.choices.items() if choice == "current"}
             events = {one.seq for one in selected if one.change.path in kept}
-            # a call of which nothing is taken back is not reverted (shared, or undone), unless all
-            # of it is kept by choice
+            # a call of which no change is taken back is not taken back (its changes are shared, or
+            # undone already), unless a person chose to keep all of them
             selected_calls = {one.number for one in selected}
             by_choice = kept.issuperset(one.change.path for one in candidates)
             if request.verb in UNDO_AND_REDO and by_choice:
@@ -330,7 +336,7 @@ class Planner:
             return (*calls, *(seq for seq in selection.events if seq not in events))
         partly = {step.call for step in steps if step.call and not step.taken}
         whole = {one.number for one in selected if one.number} - partly
-        # a call requested before the point is taken back in part only
+        # of a call requested before the point only what it did since is taken back
         begun = CallFilter(after=selection.since, changed_only=True, limit=None)
         whole &= {call.seq for call in self.attachment.stored.reading.calls(begun)}
         return tuple(sorted(whole | self._undos_without_changes(request, selection, steps)))
@@ -356,10 +362,10 @@ class Planner:
         *,
         whole: bool,
     ) -> FilesChanged:
-        """All drift, when it is `whole` or there is some at the touched paths; else nothing.
+        """The drift of the whole workspace; none where only the touched paths matter and have none.
 
-        A touched file may have been renamed from outside, so the whole workspace is scanned.
-        It is hashed and nothing is stored, since the plan may only be looked at.
+        A touched file may have been renamed from outside, so that all is scanned. The files are
+        hashed and not stored, since the plan may only be looked at.
         """
         if not whole and not self._differing_paths(touched):
             return FilesChanged((), "outside")
@@ -374,7 +380,7 @@ class Planner:
         return FilesChanged(drift, "outside", moves=moves, arrived=found.arrived)
 
     def _look(self, paths: Iterable[str]) -> Sequence[FileChange]:
-        """How the paths differ on disk from the log; those that cannot be read are noted."""
+        """How the paths on disk differ from the log; notes those that cannot be read."""
         preconditions = Preconditions(self.attachment, keep=False)
         preconditions.overlooks_special = True
         for path in sorted(paths):
@@ -385,11 +391,11 @@ class Planner:
         return preconditions.drift
 
     def _differing_paths(self, paths: Iterable[str]) -> frozenset[str]:
-        """Those of the paths whose state on disk is not the log's."""
+        """The paths whose state on disk is not that of the log."""
         return frozenset(change.path for change in self._look(paths))
 
     def _unseen_paths(self, plan: Plan, touched: Collection[str]) -> frozenset[str]:
-        """What differs on disk at or above the paths of a plan, besides what was looked at."""
+        """The paths of a plan, and above them, that differ on disk and were not looked at yet."""
         concerned = {path for c in plan.changes for path in (c.path, *parents(c.path))}
         concerned |= self._paths_in_kept_folders(plan)
         return self._occupied_paths(plan) | self._differing_paths(concerned.difference(touched))
@@ -401,7 +407,7 @@ class Planner:
         return {path for path in tree if not kept.isdisjoint(parents(path))}
 
     def _holds(self, plan: Plan) -> dict[str, Hold]:
-        """What the plan would change and must not, because of what is on disk or the scope."""
+        """The paths that a plan would change and must not, because of the disk or the scope."""
         occupied = "something that is not recorded is in the way"
         holds = {path: Hold("blocked", occupied) for path in self._occupied_paths(plan)}
         going = {change.path for change in plan.changes if change.after is None}
@@ -423,7 +429,7 @@ class Planner:
         return holds
 
     def _hold_of_rest(self, change: FileChange, going: Collection[str]) -> Hold | None:
-        """Why a folder cannot go for what is in it besides what is `going`, if it cannot."""
+        """Why a folder cannot be removed: something in it is not `going`; None where it can."""
         if not is_directory(change.before) or is_directory(change.after):
             return None
         try:
@@ -437,18 +443,18 @@ class Planner:
         return Hold(status, f"holds {left[0]}, which stays")
 
     def _is_unreadable(self, change: FileChange) -> bool:
-        """Whether what is at the path is not known; of a folder that stays the mode is enough."""
+        """Whether what a change needs to know cannot be read: of a folder that stays, its mode."""
         stays = is_directory(change.before) and is_directory(change.after)
         path = change.path.rpartition("/")[0] if stays else change.path
         return is_within(path, self._unreadable)
 
     def _displaced_notes(self, plan: Plan) -> Iterator[Note]:
-        """Notes on what is not a file and makes room for what comes back."""
+        """Notes on sockets and the like that are renamed where a file comes back in their place."""
         for path, name in displaced_special_files(self.attachment.on_disk, plan.changes):
             yield Note(name, f"what is at {path} is not a file; {MOVED_THERE}")
 
     def _occupied_paths(self, plan: Plan) -> frozenset[str]:
-        """Paths that the plan would create and at which something unrecorded is."""
+        """The paths that a plan would create, and at which something is that is not recorded."""
         occupied: set[str] = set()
         for path in (change.path for change in plan.changes if change.before is None):
             try:
@@ -463,10 +469,9 @@ class Planner:
     def _left_out_holds(
         self, selection: Selection, plan: Plan, steps: Sequence[PathStep]
     ) -> dict[str, Hold]:
-        """The changes that are blocked because a left-out folder came or went.
+        """The changes that are blocked since a left-out folder appeared or vanished, by path.
 
-        A redo is never blocked by this: it takes back an undo, which does not move folders
-        that are left out.
+        A redo is never blocked so: it takes back an undo, which moves no left-out folder.
         """
         calls = self._calls_of(selection)
         paths = {step.change.path for step in steps}
@@ -475,7 +480,7 @@ class Planner:
         return {path: Hold("blocked", note.reason, note.calls) for path, note in notes.items()}
 
     def _calls_of(self, selection: Selection) -> Sequence[Call]:
-        """The calls that are taken back; of a rollback those whose coverage is not full."""
+        """The calls that are taken back; in a rollback those whose coverage is not full."""
         if not selection.rollback:
             return selection.calls
         across = CallFilter(ended_after=selection.since, partial_only=True, limit=None)

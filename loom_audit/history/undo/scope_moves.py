@@ -1,7 +1,8 @@
-"""Folders that were moved across the border of the scope, and what arrived: how a plan takes it.
+"""Plans to rename back folders that were moved into the scope or out of it.
 
-The inside of an opaque entry is not on record, so it can only be renamed back as a whole, and only
-when it is proven to be the same folder.
+Outside the scope such a folder is an opaque entry: its name and identity are on record, its inside
+is not. So it cannot be made again from the log. It is renamed back as a whole, and only when it is
+proven to be the same folder, with the same inside; else the plan blocks it and says why.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,8 +15,8 @@ from msgspec.structs import replace
 from loom_audit.errors import AuditError, PermissionDenied
 from loom_audit.history.ground.attachment import Attachment, OnDisk
 from loom_audit.history.look.observation import observe
+from loom_audit.history.undo.contents_on_disk import ContentsOnDisk
 from loom_audit.history.undo.moved_folders import MovedFolder, moved_folders
-from loom_audit.history.undo.on_disk import ContentsOnDisk
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import (
     FileChange,
@@ -37,14 +38,16 @@ from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import visible_path
 
 _CAPTURED = ("command", "outside", "undo")
-"""The origins of events that may say what arrived."""
+"""The origins of events that may have something that arrived: what a tool creates is new."""
 
 
 class FolderPlan(Struct, frozen=True):
-    """What is done with moved folders, and the steps and the tree for what is left to plan.
+    """The renames of moved folders, and what the plan for everything else starts from.
 
-    `inside` are changes in folders before they are renamed, and `renames` those of each rename;
-    `there` is what is on disk.
+    It starts from `steps`, without those of the folders, and from `tree`, as the renames leave it;
+    `there` is what is on disk. `inside` are changes in the folders that are made before they are
+    renamed, `renames` the renames with their changes. `blocked`, `kept` and `irreversible` are
+    notes.
     """
 
     steps: Sequence[PathStep]
@@ -57,9 +60,9 @@ class FolderPlan(Struct, frozen=True):
     irreversible: tuple[Note, ...] = ()
 
     def added_to(self, plan: Plan, whole: Mapping[Move, str] = MappingProxyType({})) -> Plan:
-        """The plan with these, and with more folders renamed as a whole, as far as that can be.
+        """A plan for everything else together with this one, and with more folders renamed whole.
 
-        `whole` says of each of those renames which folder it is.
+        `whole` are the renames to add as far as they are possible, each with the folder's identity.
         """
         work = Work(self.inside, self.renames, plan.changes)
         moves: tuple[Move, ...] = ()
@@ -69,7 +72,7 @@ class FolderPlan(Struct, frozen=True):
         changes = one_change_each(stages)
         changed = {change.path for change in changes}
         told = {note.path for note in (*self.blocked, *self.kept, *self.irreversible)}
-        # another folder takes the place of one that cannot come back
+        # a path has a change or a note: where another folder takes its place, the note has no path
         lost = [
             Note("", f"{note.path}: {note.reason}", note.calls) if note.path in changed else note
             for note in self.irreversible
@@ -86,7 +89,7 @@ class FolderPlan(Struct, frozen=True):
         )
 
     def _homeless(self, others: Sequence[FileChange]) -> Iterator[Note]:
-        """The renames into folders that are not there and do not come back."""
+        """Notes on renames into folders that are not there, and that the plan does not make."""
         made = {change.path for change in others if change.after is not None}
         for move, _ in self.renames:
             above = move.target.rpartition("/")[0]
@@ -105,11 +108,11 @@ def plan_folders(
     moves: Mapping[int, Sequence[Move]],
     drift: FilesChanged,
 ) -> FolderPlan:
-    """Plan to rename back the folders that taken steps moved across the border of the scope.
+    """Plan to rename back the folders that taken steps moved into the scope or out of it.
 
-    `facts` are those of the events in which an opaque entry changed, by seq, with its identities,
-    `moves` those of all events.
-    `drift` is what is known to lead from the log's tree to the disk; its steps come last.
+    `facts` are those of the events in which an opaque entry changed, with its identities, and
+    `moves` the moves of all events, both by seq. `drift` leads from the log's tree to what is on
+    disk; its steps are the last ones. A folder that cannot be renamed back is in a note.
     """
     tree = apply(attachment.stored.reading.tree(), drift.changes)
     folders = moved_folders(steps, facts, moves, drift, attachment.on_disk.workspace.identity)
@@ -158,6 +161,7 @@ def plan_folders(
 
 
 def _with_rename(plan: FolderPlan, one: MovedFolder, there: Tree) -> FolderPlan:
+    """The plan with the rename of one folder, in which `there` is on disk now."""
     leaves = {**one.leaves, one.now: replace(one.leaves[one.now], identity=one.identity)}
     comes = one.comes_back()
     tree = {path: state for path, state in plan.tree.items() if path not in there} | comes
@@ -172,7 +176,7 @@ def _with_rename(plan: FolderPlan, one: MovedFolder, there: Tree) -> FolderPlan:
 
 
 def _in_order(folders: Sequence[MovedFolder]) -> Iterator[MovedFolder]:
-    """The folders, each after those that have to be renamed before it."""
+    """The folders, each after those that must be renamed before it; in a circle, as they come."""
     waiting = list(folders)
     while waiting:
         ready = (one for one in waiting if not any(_is_first(o, one) for o in waiting if o != one))
@@ -182,13 +186,13 @@ def _in_order(folders: Sequence[MovedFolder]) -> Iterator[MovedFolder]:
 
 
 def _holder(one: MovedFolder, folders: Iterable[MovedFolder]) -> MovedFolder | None:
-    """The folder that this one was in when it was moved, and is in now."""
+    """The folder, moved later than this one, in which this one is now; None for none."""
     later = (other for other in folders if other.first > one.last and not other.came_back)
     return next((other for other in later if is_within(one.now, [other.was])), None)
 
 
 def _is_first(other: MovedFolder, one: MovedFolder) -> bool:
-    """Whether another folder is where this one was, is in it, or is to hold it."""
+    """Whether another folder goes first: it is in the way, in this one, or to hold this one."""
     return (
         other.now == one.was or is_within(other.now, [one.now]) or is_within(one.was, [other.was])
     )
@@ -201,7 +205,7 @@ def _obstacle(
     plan: FolderPlan,
     folders: Sequence[MovedFolder],
 ) -> str:
-    """Why a folder cannot be put where it was, "" when it can, after what is planned already."""
+    """Why a folder cannot be put where it was once the plan so far is done; "" when it can."""
     was = visible_path(one.was)
     free = is_within(one.was, [move.source for move, _ in plan.renames])
     stamp = None if free else on_disk.workspace.stamp(one.was)
@@ -225,7 +229,11 @@ def _obstacle_inside(
     steps: Sequence[PathStep],
     there: Tree,
 ) -> str:
-    """Why the inside cannot be brought back to what it was when the folder had been moved."""
+    """Why the inside of a folder cannot be taken back to what it was before the move, or "".
+
+    The inside is on record only while the folder is in scope. So it is taken back before the folder
+    is renamed, and only where all of it is known.
+    """
     if one.unsettled:
         return f"{visible_path(one.unsettled)} was changed by what is taken back too"
     inside = diff(there, one.leaves)
@@ -252,7 +260,7 @@ def _obstacle_inside(
 def _obstacle_to_proof(
     attachment: Attachment, request: PlanRequest, one: MovedFolder, tree: Tree
 ) -> str:
-    """Why it is not proven that the folder is the same and as it was, "" when it is."""
+    """Why it is not proven that a folder is the same one and as it was, "" when it is."""
     if tree[one.now].kind == "directory":
         for path, seen in attachment.on_disk.workspace.walk(attachment.scope, {}, one.now):
             if path not in tree and not isinstance(seen, str):
@@ -266,14 +274,17 @@ def _obstacle_to_proof(
 
 
 def _comes_back(folder: str, steps: Iterable[PathStep]) -> bool:
-    """Whether the folder was there before the first taken step at its path."""
+    """Whether taking back the steps makes a folder again: it was there before the first of them."""
     taken = (step.change for step in steps if step.taken and step.change.path == folder)
     first = next(taken, None)
     return first is not None and first.before is not None
 
 
 def _changed_inside(attachment: Attachment, one: MovedFolder) -> str:
-    """The first path on record before the move that is not in the opaque folder as it was."""
+    """The first path that is not in an opaque folder as it was before the move, "" for none.
+
+    Nothing changes in a folder unseen but where it is opaque, so it is looked at before it returns.
+    """
     for path, state in sorted(one.brings.items()):
         if path == one.was:
             continue
@@ -291,7 +302,7 @@ def _changed_inside(attachment: Attachment, one: MovedFolder) -> str:
 
 
 def _changed_mode(on_disk: OnDisk, request: PlanRequest, one: MovedFolder) -> str:
-    """That an opaque folder would not come back with the mode that it had in scope, or ""."""
+    """Why an opaque folder would not come back with the mode that it had in scope, or ""."""
     own = one.brings[one.was]
     if request.verb == "redo" or is_opaque(own):
         return ""
@@ -300,7 +311,7 @@ def _changed_mode(on_disk: OnDisk, request: PlanRequest, one: MovedFolder) -> st
 
 
 def _changed_elsewhere(one: MovedFolder) -> Iterator[Note]:
-    """What was changed in a folder that comes back, while it was where nothing is recorded."""
+    """Notes on what was changed in a folder while it was out of scope: it comes back so changed."""
     if is_opaque(one.brings[one.was]):
         return
     calls = tuple(sorted({call for call in one.calls if call is not None}))
@@ -312,7 +323,7 @@ def _changed_elsewhere(one: MovedFolder) -> Iterator[Note]:
 
 
 def _coming_along(attachment: Attachment, one: MovedFolder) -> Iterator[Note]:
-    """What is in the opaque folder, was not in it on record, and will be in scope."""
+    """Notes on what came into a folder while it was out of scope, and comes into scope with it."""
     scope = attachment.scope
     for path, state in sorted(one.brings.items()):
         if state.kind != "directory":
@@ -330,5 +341,5 @@ def _coming_along(attachment: Attachment, one: MovedFolder) -> Iterator[Note]:
 
 
 def events_with_arrivals(recorded: Iterable[RecordedChange]) -> set[int]:
-    """The events of which a created path may have had its content where it is not recorded."""
+    """The seqs of the events in which a created path may have been there before, out of scope."""
     return {one.seq for one in recorded if one.change.before is None and one.origin in _CAPTURED}

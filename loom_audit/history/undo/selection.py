@@ -1,7 +1,8 @@
-"""Selects what a request takes back: calls, events, or everything after a point."""
+"""Selects what a request takes back: calls, single events, or everything after a point."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct, field
 
@@ -24,11 +25,13 @@ from loom_audit.ports import CallFilter, EventFilter
 
 
 class Selection(Struct, frozen=True):
-    """What a request takes back: whole calls, single events, and for a rollback a point.
+    """What a request takes back: whole calls and single events, or in a rollback all after a point.
 
-    `taken_back_by` has the numbers of the calls that are taken back already, each with the call
-    that took it back, and `taken_back_paths` the paths where that was done, each with its number.
-    `running` are the requests of the open calls whose shared changes a rollback takes back, too.
+    `target` says it in words, `events` are the seqs of events that are of no call, and `since` is
+    the seq of the point. `taken_back_by` has the numbers of the selected calls and events that are
+    taken back already, each with the number of the call that did it, and `taken_back_paths` the
+    number and the path of each of their changes that was taken back then. `running` are the seqs of
+    the requests of open calls whose shared changes a rollback takes back too.
     """
 
     target: str
@@ -40,49 +43,84 @@ class Selection(Struct, frozen=True):
     taken_back_by: Mapping[int, int] = field(default_factory=dict)
     taken_back_paths: frozenset[tuple[int, str]] = frozenset()
     passed_over: tuple[Note, ...] = ()
-    """Notes on what calls may have done that are later than the call that an undo takes back."""
+    """Notes on what later calls may have done than the one that an undo takes back."""
 
     def predicate(
         self, request: PlanRequest, survivor_changes: SurvivorChanges
     ) -> Callable[[RecordedChange], bool]:
-        """A function that tells whether a recorded change is to be taken back."""
-        calls = {call.requested for call in self.calls}
+        """A function that tells whether a recorded change is to be taken back.
 
-        def owners(one: RecordedChange) -> Collection[int]:
-            """The calls with which a change is taken back; none where only a choice does."""
-            if UNKNOWN in one.causes or one.told_later:
-                return ()
-            if one.origin == "outside":
-                return survivor_changes.owners(one.change, one.causes)
-            is_own = one.requested is not None and one.requested not in one.causes
-            return [one.requested] if is_own and one.requested else one.causes
+        What may be somebody else's work is kept, unless a person chose to take it back.
+        `survivor_changes` says which ended call a change is of that was found later.
+        """
+        if self.rollback:
+            return partial(self._is_taken_by_rollback, request, survivor_changes)
+        calls = frozenset(call.requested for call in self.calls)
+        return partial(self._is_taken_with_calls, request, survivor_changes, calls)
 
-        def is_taken(one: RecordedChange) -> bool:
-            path = one.change.path
-            if self.rollback:
-                if one.seq <= self.since or not is_in_paths(request, path):
-                    return False
-                if one.origin == "outside" or UNKNOWN in one.causes:
-                    running = one.origin != "outside" and not self.running.isdisjoint(one.causes)
-                    return takes_back_outside(request, path) or running or bool(owners(one))
-                return one.origin != "baseline"
-            old = request.choices.get(path) == "old"
-            if not old and {(one.seq, path), (one.number, path)} & self.taken_back_paths:
+    def _is_taken_by_rollback(
+        self, request: PlanRequest, survivor_changes: SurvivorChanges, one: RecordedChange
+    ) -> bool:
+        """Whether a rollback takes a change back: that of a call after the point.
+
+        One from outside, or of which nobody saw who made it, where a call is known to own it, where
+        it is chosen, or where the rollback takes back what open calls may have done.
+        """
+        path = one.change.path
+        if one.seq <= self.since or not is_in_paths(request, path):
+            return False
+        if one.origin == "outside" or UNKNOWN in one.causes:
+            running = one.origin != "outside" and not self.running.isdisjoint(one.causes)
+            return (
+                takes_back_outside(request, path) or running or bool(_owners(one, survivor_changes))
+            )
+        return one.origin != "baseline"
+
+    def _is_taken_with_calls(
+        self,
+        request: PlanRequest,
+        survivor_changes: SurvivorChanges,
+        calls: frozenset[int],
+        one: RecordedChange,
+    ) -> bool:
+        """Whether a change is taken back with the selected events, or with these calls.
+
+        A shared one only where all calls that may have made it are taken back, or where the old
+        state of its path is chosen.
+        """
+        path = one.change.path
+        old = request.choices.get(path) == "old"
+        if not old and {(one.seq, path), (one.number, path)} & self.taken_back_paths:
+            return False
+        if one.seq in self.events:
+            return True
+        if one.causes or one.told_later:
+            if calls.isdisjoint((one.requested, *one.causes, *one.told_later)):
                 return False
-            if one.seq in self.events:
+            if old:
                 return True
-            if one.causes or one.told_later:
-                if calls.isdisjoint((one.requested, *one.causes, *one.told_later)):
-                    return False
-                # with candidates that are not all taken back, a person may have made the change
-                return old or (bool(owners(one)) and calls.issuperset(owners(one)))
-            return one.requested in calls
+            # a candidate that is not taken back may have made the change, as may a person
+            owners = _owners(one, survivor_changes)
+            return bool(owners) and calls.issuperset(owners)
+        return one.requested in calls
 
-        return is_taken
+
+def _owners(one: RecordedChange, survivor_changes: SurvivorChanges) -> Collection[int]:
+    """The calls whose taking back takes a change back; none where only a choice does."""
+    if UNKNOWN in one.causes or one.told_later:
+        return ()
+    if one.origin == "outside":
+        return survivor_changes.owners(one.change, one.causes)
+    is_own = one.requested is not None and one.requested not in one.causes
+    return [one.requested] if is_own and one.requested else one.causes
 
 
 def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> Selection:
-    """Select what the request names. NotFound, InvalidArguments; Conflict for an open call."""
+    """Select what a request names, or for an undo and a redo the newest call that can be meant.
+
+    NotFound where there is none, or the point lies before the end of the baseline; InvalidArguments
+    for a target that is no number, session or point; Conflict for a call that is open.
+    """
     if request.verb == "undo":
         call = newest_undoable(attachment, request.session)
         passed_over = may_have_done(attachment.stored, request.session, call.requested)
@@ -129,12 +167,16 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
 
 
 def _find_taken_back(numbers: Collection[int], attachment: Attachment) -> dict[int, int]:
-    """Those of the numbers that are taken back by something that is not among them."""
+    """The numbers that are taken back already, each with the number of the call that did it.
+
+    Without those that were taken back by a call which is itself to be taken back now.
+    """
     reverted = attachment.stored.tables.reverted()
     return {n: reverted[n] for n in numbers if n in reverted and reverted[n] not in numbers}
 
 
 def _find_named(target: int | str, attachment: Attachment) -> Iterable[Call | int]:
+    """The calls that a target names, or the seq of an event that is of no call."""
     text = str(target)
     if text.startswith("session:"):
         id = text.removeprefix("session:")
@@ -161,6 +203,7 @@ def _find_named(target: int | str, attachment: Attachment) -> Iterable[Call | in
 def _select_after_point(
     request: PlanRequest, attachment: Attachment, timeline: Timeline
 ) -> Selection:
+    """Select everything after the one point that a rollback names."""
     if len(request.targets) != 1:
         raise InvalidArguments(
             "rollback needs one point",
@@ -184,16 +227,18 @@ def _select_after_point(
 
 
 def takes_back_outside(request: PlanRequest, path: str) -> bool:
-    """Whether a rollback takes back what came from outside at a path."""
+    """Whether a rollback was asked to take back what came from outside at a path."""
     return is_in_paths(request, path) and (request.outside or request.choices.get(path) == "old")
 
 
 def as_recorded(
     attachment: Attachment, changes: Sequence[FileChange], among: Sequence[Candidate]
 ) -> list[RecordedChange]:
-    """Changes that are not on record yet as they will be: of these candidates, or from outside.
+    """Changes on disk that are not on record yet, as they will be recorded.
 
-    Those that only ended calls may have made are from outside, with these as causes.
+    They get the seq that the next event will have. A change is listed under the first of the
+    candidates that may have made it; from outside where only ended calls may have made it, with
+    those as its causes.
     """
     found = []
     head, now = attachment.stored.log.head(), attachment.stored.clock.now()
@@ -216,12 +261,12 @@ def as_recorded(
 
 
 def may_be_changing(attachment: Attachment) -> Sequence[Candidate]:
-    """The open calls that may have changed files until now, and what ended ones left running."""
+    """The open calls that may be changing files, and the ended ones that left something running."""
     return Window.begin(attachment).with_survivors(candidates(attachment))
 
 
 def is_in_paths(request: PlanRequest, path: str) -> bool:
-    """Whether a path is one the request is limited to, or below one."""
+    """Whether a path is one that a request is limited to, or below one; True without a limit."""
     return not request.paths or any(
         not p or path == p or path.startswith(p + "/") for p in request.paths
     )
@@ -235,9 +280,10 @@ UNDO_AND_REDO = frozenset({"undo", "redo"})
 
 
 def newest_undoable(attachment: Attachment, session: str | None) -> Call:
-    """The newest call with changes that is not taken back, of one session or of any. NotFound.
+    """The newest call with changes that is not taken back, of one session or of any; NotFound.
 
-    An undo or redo that did not come to its end is a call like any other.
+    Undos and redos are passed over, since undoing twice must go two calls back. One that did not
+    come to its end is a call like any other: it took no call back as a whole.
     """
 
     def is_wanted(call: Call) -> bool:
@@ -247,9 +293,9 @@ def newest_undoable(attachment: Attachment, session: str | None) -> Call:
 
 
 def newest_undo(attachment: Attachment, session: str | None) -> Call:
-    """The newest undo that came to its end and is not taken back, of one session or of any.
+    """The newest undo that came to its end and is not taken back; NotFound where there is none.
 
-    NotFound.
+    Of one session, or of any for None.
     """
 
     def is_wanted(call: Call) -> bool:
@@ -259,7 +305,10 @@ def newest_undo(attachment: Attachment, session: str | None) -> Call:
 
 
 def _begun_redos(stored: StoredLog, undo: Call) -> Iterator[Call]:
-    """The redos of an undo that did not come to their end and stand: a redo finishes them."""
+    """The redos of an undo that did not come to their end and are not taken back.
+
+    A new redo takes back the undo and these together.
+    """
     wanted = CallFilter(after=undo.requested, tool="redo", changed_only=True, limit=None)
     for call in stored.reading.calls(wanted):
         begun = _is_undo_by(call, "redo") and call.seq and not _is_whole(call)
@@ -272,8 +321,9 @@ def _begun_redos(stored: StoredLog, undo: Call) -> Iterator[Call]:
 def _newest(
     stored: StoredLog, session: str | None, wanted: Callable[[Call], bool], verb: str
 ) -> Call:
+    """The newest call that is wanted, changed something and is not taken back; NotFound."""
     before: int | None = None
-    size = 10
+    size = 10  # one is wanted, mostly among the newest; each page is twice as long as the last
     while page := stored.reading.calls(CallFilter(session=session, before=before, limit=size)):
         for call in page:
             acted = call.changed > 0 or (call.status == "ok" and call.reverts and is_undo(call))
@@ -292,13 +342,14 @@ def _newest(
 
 
 NAMED = 100
-"""Of paths and calls that a note or an error lists."""
+"""Paths that the details of an error list."""
 
 
 def may_have_done(stored: StoredLog, session: str | None, after: int = 0) -> tuple[Note, ...]:
-    """Notes on what is on record as from outside and may be of a call requested after an event.
+    """Notes on changes on record as from outside that calls requested after an event may have made.
 
-    No undo takes such a change back. Of the newest MOST_PASSED calls those count that have none.
+    No undo takes such a change back. The calls are those among the newest `MOST_PASSED` that have
+    no changes of their own: an undo passes over them.
     """
     wanted = CallFilter(after=after, session=session, limit=MOST_PASSED)
     passed = {
@@ -324,7 +375,10 @@ def may_have_done(stored: StoredLog, session: str | None, after: int = 0) -> tup
 
 
 MAY_HAVE = "on record as from outside, and maybe the call's"
+"""The reason of a note on a change that an undo does not take back."""
+
 MOST_PASSED = 1_000
+"""Calls that are looked through for such changes, the newest."""
 
 
 def _is_undo_by(call: Call, *verbs: str) -> bool:
@@ -332,14 +386,14 @@ def _is_undo_by(call: Call, *verbs: str) -> bool:
 
 
 def _is_whole(call: Call) -> bool:
-    """Whether a call that takes back came to its end: else it took back no call as a whole."""
+    """Whether an undo or redo came to its end; else it took back no call as a whole."""
     return call.status == "ok"
 
 
 def taken_back_notes(
     taken_back_by: Mapping[int, int], selected: Sequence[RecordedChange]
 ) -> Iterator[Note]:
-    """Notes on what is wholly taken back already: what is there now came later, and stays."""
+    """Notes on calls and events of which everything is taken back already."""
     left = {one.seq for one in selected} | {one.number for one in selected}
     for number, by in sorted(taken_back_by.items()):
         if number not in left:
@@ -347,7 +401,7 @@ def taken_back_notes(
 
 
 def uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
-    """Notes on effects of these calls that were not captured and cannot be taken back."""
+    """Notes on effects of these calls that were not captured, so that nothing takes them back."""
     notes = []
     for call in calls:
         number = call.seq or call.requested
@@ -362,9 +416,10 @@ def uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
 
 
 def shared_note(one: RecordedChange, calls: Collection[int], number: Callable[[int], int]) -> Note:
-    """Why a change that is shared stays: it may be that of the calls that are named.
+    """A note on why a shared change stays, with the numbers of the calls that may have made it.
 
-    `calls` are those taken back, by their requests; `number` tells the number of a call.
+    `calls` are those taken back, by the seqs of their requests; none in a rollback. `number` gives
+    the number of a call by the seq of its request.
     """
     path = one.change.path
     if one.told_later:

@@ -1,4 +1,7 @@
-"""Carrying out plans: undo, redo, revert and rollback are ordinary calls, on record."""
+"""Carries out plans: an undo, redo, revert or rollback is an ordinary call on record.
+
+So a crash in the middle of one leaves an intention, as of any call, and it can itself be undone.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,7 +20,7 @@ from loom_audit.history.record.interrupted import record_interrupted
 from loom_audit.history.record.open_calls import calls_in_the_way, check_open, open_call_error
 from loom_audit.history.record.recovery import RecoveredCall, decision_needed, recover
 from loom_audit.history.undo.finishing import finish
-from loom_audit.history.undo.left_alone import would_stay
+from loom_audit.history.undo.kept_when_finished import would_be_kept
 from loom_audit.history.undo.planner import Planner
 from loom_audit.model.files import moves_among
 from loom_audit.model.plans.planning import Note, Plan, is_equivalent
@@ -27,10 +30,10 @@ from loom_audit.ports import OnProgress
 
 
 class UndoResult(Struct, frozen=True):
-    """The call that carried out a plan, and the paths that are different now.
+    """The call that carried out a plan, and the paths that it changed.
 
-    `left_open` are calls of held sessions that went on meanwhile, and still do; `in_use` are paths
-    that they were writing all the while, which are as they left them.
+    `left_open` are calls of held sessions that were open meanwhile, and still are; `in_use` are
+    paths that those calls kept writing, so that they are as the calls wrote them.
     """
 
     call: Call
@@ -41,7 +44,7 @@ class UndoResult(Struct, frozen=True):
 
 
 class Undo:
-    """Carries out undos and redos; one at a time per workspace, across processes."""
+    """Carries out plans of one workspace: one at a time, by a lock that all processes share."""
 
     def __init__(self, attachment: Attachment, planner: Planner) -> None:
         self.attachment = attachment
@@ -55,19 +58,22 @@ class Undo:
         *,
         call_id: str,
         label: str = "",
-        held: bool = False,
-        report: OnProgress | None = None,
+        leave_open: bool = False,
+        progress: OnProgress | None = None,
     ) -> UndoResult:
-        """Carry out the plan in a session that begins when nothing speaks against it any more: if a
-        plan made now does the same.
+        """Carry out a plan as one call, if a plan for the same request made now does the same.
 
-        `label` is what the person calls themselves; it stands in the arguments of the call.
-        Conflict, with nothing changed, when it does not, when the plan is blocked or empty, when it
-        would keep everything without having been told to, while a call that changes files is open
-        in the workspace, and while an interrupted undo waits to be continued or abandoned. With
-        `held` open calls of held sessions are left open: what they changed until now is as the
-        request says, also where the plan did not know it yet, and what they change from then on is
-        theirs, and later than the undo.
+        `session` is entered only once nothing speaks against the plan, so that a refused plan
+        leaves no session on record. `label` is what the person who decided calls themselves; it
+        stands in the arguments of the call. With `leave_open` open calls of held sessions stay
+        open: what they changed until now is taken back or kept as the request says, also where the
+        plan did not know of it yet; what they change from then on is on record as later than the
+        undo. `progress` is told now and then how many of the changes are made.
+
+        Conflict, with nothing changed: when a plan made now does something else, when the plan is
+        blocked or empty, when it would keep everything without having been told to, while another
+        call that changes files is open in the workspace, and while an interrupted undo waits to be
+        continued or abandoned.
         """
         if plan.blocked:
             raise blocked_error(plan)
@@ -75,9 +81,9 @@ class Undo:
             raise _all_kept_error(plan)
         release = self.attachment.stored.lock.acquire(self.attachment.undo_lock)
         try:
-            left_open = self._left_open(held)
+            left_open = self._left_open(leave_open)
             with self.attachment.exclusive():
-                record_drift(self.attachment)  # the plan starts from what is there
+                record_drift(self.attachment)  # a plan is carried out from what is on record
             fresh = self.planner.renew(plan)
             if fresh.blocked:
                 raise blocked_error(fresh)
@@ -94,7 +100,7 @@ class Undo:
             if left_open:
                 more |= {"left_open": [call.requested for call in left_open]}
             with session as writer:
-                return self._do(fresh, writer, call_id, more, left_open, report)
+                return self._do(fresh, writer, call_id, more, left_open, progress)
         finally:
             release()
 
@@ -105,23 +111,27 @@ class Undo:
         call_id: str,
         more: Mapping[str, object],
         left_open: Sequence[Call],
-        report: OnProgress | None,
+        progress: OnProgress | None,
     ) -> UndoResult:
-        self.attachment.on_disk.workspace.make_again()
+        """Record and carry out a call that makes the changes of a plan.
+
+        An error says which paths are changed already, and how to take that back.
+        """
+        self.attachment.on_disk.workspace.make_again()  # a command may have deleted the root
         for content in plan.contents.values():
             self.attachment.stored.blobs.put(content)
         arguments = {**_arguments(plan), **more}
         try:
             with OpenCall(writer, plan.verb, arguments, "write", call_id=call_id) as call:
                 *before, last = plan.stages or (plan.changes,)
-                for stage in before:  # what they take back is not taken back before the last
-                    call.apply(stage, moves=moves_among(stage, plan.moves), progress=report)
+                for stage in before:  # only the last stage takes calls back, all as a whole
+                    call.apply(stage, moves=moves_among(stage, plan.moves), progress=progress)
                 call.apply(
                     last,
                     moves=moves_among(last, plan.moves),
                     reverts=plan.reverts,
                     final=True,
-                    progress=report,
+                    progress=progress,
                 )
                 call.result["output"] = _summary(plan, left_open)
         except AuditError as error:
@@ -134,10 +144,10 @@ class Undo:
         done = self.attachment.stored.reading.call(writer.session, call_id)
         return UndoResult(done, tuple(call.files_changed), plan, tuple(left_open))
 
-    def _left_open(self, held: bool) -> Sequence[Call]:
-        """The calls that are open all the while: with `held` those of sessions that are held.
+    def _left_open(self, leave_open: bool) -> Sequence[Call]:
+        """The open calls that stay open: with `leave_open` those of sessions that are held.
 
-        Conflict for the others, and for an undo that was interrupted.
+        Conflict for other open calls that change files, and for an undo that was interrupted.
         """
         waiting = self._open_undos()
         if waiting:
@@ -145,7 +155,7 @@ class Undo:
         with self.attachment.exclusive():
             # a call of one step holds the lock, so the open ones have several
             calls = calls_in_the_way(self.attachment)
-            busy = [c for c in calls if not held or self.attachment.hold(c.session) is None]
+            busy = [c for c in calls if not leave_open or self.attachment.hold(c.session) is None]
         if busy:
             raise open_call_error(self.attachment, busy)
         return calls
@@ -155,7 +165,12 @@ class Undo:
     def recover(
         self, mode: Literal["auto", "continue", "abandon"], *, actor: str
     ) -> Sequence[RecoveredCall]:
-        """Close interrupted calls; continue or abandon an interrupted undo when told to."""
+        """Close interrupted calls, and continue or abandon interrupted undos where `mode` says so.
+
+        With "auto" an interrupted undo waits for a decision; its result names what would be kept.
+        Returns the calls that were closed, continued or wait. `actor` is who decided. Corrupt where
+        the tables have a call as open that the log does not.
+        """
         if mode != "continue":
             found = recover(self.attachment, abandon=mode == "abandon")
             return [self._with_kept(one) if one.waiting else one for one in found]
@@ -163,7 +178,8 @@ class Undo:
         try:
             interrupted = self._open_undos()
             check_open(self.attachment.stored.log, interrupted)
-            if len(interrupted) > 1:  # what one made is not somebody else's to the other
+            # else each would take for somebody else's doing what another one has made
+            if len(interrupted) > 1:
                 with self.attachment.exclusive():
                     record_interrupted(self.attachment, interrupted)
             timeline = self.planner.timeline
@@ -174,17 +190,17 @@ class Undo:
         return [*reversed(done), *recover(self.attachment)]
 
     def _with_kept(self, one: RecoveredCall) -> RecoveredCall:
-        """The undo that waits, with what stays as it is when it is finished."""
+        """An undo that waits for a decision, with the notes on what finishing it would keep."""
         with self.attachment.exclusive():
-            return replace(one, kept=would_stay(self.attachment, one.call))
+            return replace(one, kept=would_be_kept(self.attachment, one.call))
 
     def _open_undos(self) -> list[Call]:
-        """The open undos; they are interrupted ones, since the undo lock is held."""
+        """The open undos, all of them interrupted: a running one would hold the undo lock."""
         return [call for call in self.attachment.stored.tables.open_calls() if is_undo(call)]
 
 
 def blocked_error(plan: Plan) -> Conflict:
-    """The error for a plan that needs choices first."""
+    """The Conflict for a plan that is blocked: it names the paths that need a choice."""
     return Conflict(
         first_few(plan.blocked, 1, _said),
         hint="Choose per path: keep current, take old, or write a merge with markers.",
@@ -198,7 +214,7 @@ def blocked_error(plan: Plan) -> Conflict:
 
 
 def _nothing_error(plan: Plan) -> Conflict:
-    """The error for a plan that would take nothing back and write nothing."""
+    """The Conflict for a plan that would take nothing back and write nothing."""
     return Conflict(
         f"{plan.verb} of {plan.target} would change nothing: there is nothing left to take back",
         hint="Nothing was changed, and nothing is recorded.",
@@ -206,7 +222,7 @@ def _nothing_error(plan: Plan) -> Conflict:
 
 
 def _all_kept_error(plan: Plan) -> Conflict:
-    """The error for a plan that keeps all that it is asked to take back."""
+    """The Conflict for a plan that would keep everything it was asked to take back."""
     return Conflict(
         f"nothing would be taken back: {first_few(plan.kept, 1, _said)}",
         hint="Choose per path: old takes it back all the same, current keeps it; the next undo "
@@ -220,6 +236,7 @@ def _said(note: Note) -> str:
 
 
 def _arguments(plan: Plan) -> dict[str, object]:
+    """The arguments of the call on record: the request, by which recovery can go on."""
     request = plan.request
     return {
         "target": plan.target,
@@ -233,6 +250,7 @@ def _arguments(plan: Plan) -> dict[str, object]:
 
 
 def _summary(plan: Plan, left_open: Sequence[Call]) -> str:
+    """The output of the call: how many paths it changed, merged and kept."""
     still = f"; still open: {first_few([c.requested for c in left_open], 8)}" if left_open else ""
     return (
         f"{plan.verb} of {plan.target}: {len(plan.changes)} changed "

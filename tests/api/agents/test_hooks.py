@@ -194,7 +194,7 @@ def test_a_session_that_cannot_be_settled_keeps_no_other_from_it(
         settle_well(self)
 
     # neither of the two hooks comes
-    monkeypatch.setattr("loom_audit.history.told.ingest._HOOK_SECONDS", 0.0)
+    monkeypatch.setattr("loom_audit.history.told.pending_calls._HOOK_SECONDS", 0.0)
     with monkeypatch.context() as failing:
         failing.setattr(Conversation, "record_known", settle_or_fail)
         (failed,) = hooks.settle()

@@ -16,7 +16,7 @@ from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.connect import carry_out, connecting, disconnecting, settings_file
 from loom_audit.api.agents.reading import read_transcripts
 from loom_audit.errors import AuditUnavailable
-from loom_audit.history.told.unhooked import announce_unseen
+from loom_audit.history.told.calls_without_hook import announce_unseen
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.events import CallRequested
 from loom_audit.sql.store.event_log import SqlEventLog

@@ -90,7 +90,7 @@ def nothing_is_waited_for() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("TRANSCRIPT_WAIT", "QUIET_WAIT", "OUTCOME_WAIT"):
             patch.setattr(f"loom_audit.api.agents.conversations.{name}", 0.0)
-        patch.setattr("loom_audit.history.told.ingest._HOOK_SECONDS", 0.0)
+        patch.setattr("loom_audit.history.told.pending_calls._HOOK_SECONDS", 0.0)
         yield
 
 

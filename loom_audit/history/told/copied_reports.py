@@ -1,4 +1,8 @@
-"""What a client tells that is older, or of another session: a resumed or forked one copies it."""
+"""Recognizes what a transcript tells that is not to go on record here.
+
+A session that was resumed or forked has the calls and texts of the earlier one copied into its own
+transcript. And a transcript goes back to times when the client was not connected.
+"""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -21,10 +25,10 @@ None where that is not known.
 """
 
 
-def is_beyond(writer: Writer, connected: Connected, at: datetime | None) -> bool:
-    """Whether what is told lies where the client did not run our hooks here.
+def was_without_hooks(writer: Writer, connected: Connected, at: datetime | None) -> bool:
+    """Whether something happened while the client did not run our hooks here; False without a time.
 
-    Where it is not known when it does, before the session was on record.
+    Where it is not known when the client ran them, they count from the session's start on record.
     """
     if at is None:
         return False
@@ -34,13 +38,13 @@ def is_beyond(writer: Writer, connected: Connected, at: datetime | None) -> bool
 
 
 def is_before_start(writer: Writer, at: datetime | None) -> bool:
-    """Whether what is told lies before the session was on record."""
+    """Whether something happened before the session was on record; False without a time."""
     started = writer.attachment.stored.reading.session(writer.session).started_at
     return at is not None and (started - at).total_seconds() > _EARLIER
 
 
 def is_copied(writer: Writer, began: CallBegan) -> bool:
-    """Whether the client told of this call in another session."""
+    """Whether a call is on record in another session of the same client, by its id and tool."""
     call_id = safe_id(began.call_id)
     wanted = EventFilter(kinds=(CallRequested.kind,), call_id=call_id)
     return bool(call_id) and any(
@@ -53,6 +57,6 @@ def is_copied(writer: Writer, began: CallBegan) -> bool:
 
 
 def is_known_text(writer: Writer, fact: PromptSubmitted | MessageReceived) -> bool:
-    """Whether this text is on record, with its id, in another session of the client."""
+    """Whether a text is on record with the same id, in whatever session of the same client."""
     texts = writer.attachment.stored.log.read(EventFilter(kinds=(fact.kind,)))
     return any(one.fact == fact and one.actor == writer.actor for one in texts)

@@ -1,8 +1,10 @@
-"""What a client tells of a call that is over: how it ended, and what it may have changed.
+"""Puts on record what a client tells of a call that has its finish already.
 
-A change that is on record as from outside, or as shared, stays as it is recorded: that the call may
-have made it is a fact of its own. It needs grounds: the client told just the content that is on
-record, or told the path and nothing of its content, and the time fits.
+It tells how the call ended, and which files it changed. A change of such a file that is on record
+as from outside, or as shared, stays as it is recorded, since nobody saw who made it: that the call
+may have made it is a fact of its own, `changes.attributed`. The fact needs grounds: either the
+client told the very content that is on record, or it told the path and no content, and the change
+was made while the call ran.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,8 +21,8 @@ from loom_audit.history.look.doers import A_TICK, Candidate, Look, Told
 from loom_audit.history.look.timing import look_made
 from loom_audit.history.record.call import exclusive
 from loom_audit.history.told import foreign
-from loom_audit.history.told.reported import joined, safe_id
-from loom_audit.history.told.told_calls import is_content, told_path
+from loom_audit.history.told.file_comparison import is_recorded_as_told, reported_path
+from loom_audit.history.told.reported import merged_result, safe_id
 from loom_audit.model.coverage import NOT_FAILED, Status
 from loom_audit.model.events import ChangesAttributed
 from loom_audit.model.records import Call, RecordedChange
@@ -30,20 +32,25 @@ from loom_audit.ports import EventFilter
 SAME_CONTENT = "the client told that it left this content"
 SAME_TIME = "the client told that it changed this path, which changed while it ran"
 _LOOKED_AT = 100
-"""Of a path so many changes are looked at, the newest."""
+"""Changes of a path that are looked at, the newest, so that a late report costs the same however
+often the path changed."""
 
 
-class _OnRecord(Struct, frozen=True):
-    """A call that is over, beside what is on record of the paths that it told."""
+class _EndedCall(Struct, frozen=True):
+    """A finished call, for finding changes on record that it may have made.
+
+    `candidate` is the call with what its client told, `look` how changes are dated, and `unseen`
+    whether no look was taken before the call.
+    """
 
     attachment: Attachment
     call: Call
-    one: Candidate
+    candidate: Candidate
     look: Look
     unseen: bool
 
-    def grounds(self, path: str, told: FileTold) -> tuple[RecordedChange, str] | None:
-        """The first change of a path that it may have made, and why; None where there is none."""
+    def grounds(self, path: str, file: FileTold) -> tuple[RecordedChange, str] | None:
+        """The first change of a path that the call may have made, and why; None for none."""
         found = self.attachment.stored.tables.history(path, limit=_LOOKED_AT)
         since = [one for one in reversed(found) if self._is_since(one)]
         own = self.call.requested
@@ -53,8 +60,8 @@ class _OnRecord(Struct, frozen=True):
             shared = change.origin == "command" and change.requested in change.causes
             if own in change.causes or not (shared or change.origin == "outside"):
                 continue
-            if told.after is not UNSET:
-                if is_content(self.attachment.stored.blobs, change.change.after, told):
+            if file.after is not UNSET:
+                if is_recorded_as_told(self.attachment.stored.blobs, change.change.after, file):
                     return change, SAME_CONTENT
             elif change == found[0] and self._ran_at(change):
                 return change, SAME_TIME
@@ -65,34 +72,48 @@ class _OnRecord(Struct, frozen=True):
         if not self.unseen:
             return change.seq > self.call.requested
         at = in_ns(change.at)
-        return self.one.begun is not None and at is not None and at >= self.one.begun - A_TICK
+        return (
+            self.candidate.begun is not None
+            and at is not None
+            and at >= self.candidate.begun - A_TICK
+        )
 
     def _ran_at(self, change: RecordedChange) -> bool:
-        """Whether the call is known to have run when what is there was changed last.
+        """Whether the call is known to have run when the path was changed last.
 
-        What changed again after the look is not what the look found.
+        False where that was after the change was put on record: the path changed again since.
         """
         at, looked = self.look.dates(change.change), in_ns(change.at)
         return (
-            at is not None and looked is not None and at <= looked and self.look.ran(self.one, at)
+            at is not None
+            and looked is not None
+            and at <= looked
+            and self.look.ran(self.candidate, at)
         )
 
 
-def report_late(writer: Writer, call: Call, told: CallEnded) -> None:
-    """Put on record what is told of a finished call where that says something else."""
-    paired = told.call_id and safe_id(told.call_id) != call.call_id
-    if told.status in (None, call.status) and not paired:
+def report_late(writer: Writer, call: Call, ended: CallEnded) -> None:
+    """Put a report of a finished call on record where it says something that its finish does not.
+
+    That is another status, or the client's own id of a call that was told without one.
+    """
+    paired = ended.call_id and safe_id(ended.call_id) != call.call_id
+    if ended.status in (None, call.status) and not paired:
         return
-    status: Status = told.status or "unknown"
-    result = joined(told.result, {"data": {"call_id": told.call_id}} if paired else {})
-    writer = replace(writer, occurred_at=told.at)
+    status: Status = ended.status or "unknown"
+    result = merged_result(ended.result, {"data": {"call_id": ended.call_id}} if paired else {})
+    writer = replace(writer, occurred_at=ended.at)
     foreign.end(writer, call.call_id, status, told_result(status, result), look=False)
 
 
-def attribute(writer: Writer, call_id: str, told: CallEnded) -> None:
-    """Put on record, once, that a finished call may have made changes that are nobody's alone."""
+def attribute(writer: Writer, call_id: str, ended: CallEnded) -> None:
+    """Put on record, once, that a call may have made changes that are on record as nobody's alone.
+
+    Those are changes from outside, or shared ones, of paths that the call declared or its client
+    told. Nothing is put on record of a call that failed or did not run.
+    """
     attachment = writer.attachment
-    if not told.ran or told.status not in (None, *NOT_FAILED):
+    if not ended.ran or ended.status not in (None, *NOT_FAILED):
         return
     try:
         call = attachment.stored.reading.call(writer.session, call_id)
@@ -104,37 +125,39 @@ def attribute(writer: Writer, call_id: str, told: CallEnded) -> None:
     declared = (request.paths or ()) if call.effect == "write" else ()
     files = {path: FileTold(path) for path in declared}
     files |= {
-        path: file for file in told.files if (path := told_path(attachment.on_disk.workspace, file))
+        path: file
+        for file in ended.files
+        if (path := reported_path(attachment.on_disk.workspace, file))
     }
     files = {path: file for path, file in files.items() if path not in call.paths}
     if not files:
         return
     with exclusive(attachment):
-        over = Told(over=in_ns(told.at), paths=frozenset(files))
+        over = Told(over=in_ns(ended.at), paths=frozenset(files))
         [one] = innermost(attachment.stored, [call], told={call.requested: over})
         look = look_made(attachment, [one], late=True, alive_session=writer.session)
-        beside = _OnRecord(attachment, call, one, look, event.source == CLIENT_UNSEEN)
-        facts = [*_facts(beside, files)]
+        ended_call = _EndedCall(attachment, call, one, look, event.source == CLIENT_UNSEEN)
+        facts = [*_facts(ended_call, files)]
         new = [*_unless_recorded(attachment.stored, call, facts)] if facts else []
         if new:
             writer.record(*new)
 
 
-def _facts(beside: _OnRecord, files: Mapping[str, FileTold]) -> Iterator[ChangesAttributed]:
-    """A fact for each event and grounds, with the paths in order."""
+def _facts(ended_call: _EndedCall, files: Mapping[str, FileTold]) -> Iterator[ChangesAttributed]:
+    """A fact for each event and each grounds, with its paths in order."""
     found: dict[tuple[int, str], list[str]] = {}
     for path, file in sorted(files.items()):
-        if grounds := beside.grounds(path, file):
+        if grounds := ended_call.grounds(path, file):
             change, why = grounds
             found.setdefault((change.seq, why), []).append(path)
     for (event, why), paths in sorted(found.items()):
-        yield ChangesAttributed(event, tuple(paths), beside.call.requested, why)
+        yield ChangesAttributed(event, tuple(paths), ended_call.call.requested, why)
 
 
 def _unless_recorded(
     stored: StoredLog, call: Call, facts: Iterable[ChangesAttributed]
 ) -> Iterator[ChangesAttributed]:
-    """These facts without what is on record."""
+    """These facts without the paths that are on record with the same event and call."""
     kinds = (ChangesAttributed.kind,)
     told = EventFilter(after=call.requested, kinds=kinds, session=call.session)
     on_record = [event.fact for event in stored.log.read(told)]

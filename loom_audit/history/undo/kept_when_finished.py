@@ -1,7 +1,8 @@
-"""What an interrupted undo leaves alone when it is finished: what somebody changed since.
+"""Says what an interrupted undo keeps as it is when it is finished: what somebody changed since.
 
-And what cannot be done without that: a folder goes when it is empty, what comes needs its folder,
-the names of a file go together, and so do both ends of a move.
+Other changes are kept because they need such a path: a folder is deleted only when it is empty,
+what is made needs its folder, the names of a hard-linked file are changed together, and so are both
+ends of a move.
 """
 
 import stat
@@ -27,51 +28,64 @@ from loom_audit.model.records import Call
 from loom_audit.model.text.display import visible_path
 
 
-def left_alone(attachment: Attachment, call: Call, found: Comparison) -> tuple[Note, ...]:
-    """What stays as it is when what is left of a call is done, each path with its reason."""
-    if not found.unknown and not _needs_a_look(found):
+def kept_when_finished(
+    attachment: Attachment, call: Call, comparison: Comparison
+) -> tuple[Note, ...]:
+    """The intended changes of an undo that stay undone when it is finished, each with its reason.
+
+    `comparison` is of the changes that it intended with what is on disk.
+    """
+    if not comparison.unknown and not _needs_a_look(comparison):
         return ()
     changes, moves = intended(attachment.stored, call)
-    rest = _Rest(attachment, {change.path: change for change in changes}, moves, found)
+    rest = _Rest(attachment, {change.path: change for change in changes}, moves, comparison)
     since = f"since the {call.tool} stopped"
-    for path in found.unknown:
-        rest.leave(path, found.unseen.get(path) or f"it was {rest.what_became_of(path)} {since}")
-    while more := {path: why for path, change in rest.left.items() if (why := rest.why(change))}:
+    for path in comparison.unknown:
+        rest.keep(
+            path, comparison.unseen.get(path) or f"it was {rest.what_became_of(path)} {since}"
+        )
+    # each path that is kept may be why another one cannot be changed, until none is added
+    while more := {
+        path: why for path, change in rest.remaining.items() if (why := rest.why_kept(change))
+    }:
         for path, reason in more.items():
-            rest.leave(path, reason)
-    return tuple(Note(path, reason) for path, reason in sorted(rest.stays.items()))
+            rest.keep(path, reason)
+    return tuple(Note(path, reason) for path, reason in sorted(rest.kept.items()))
 
 
-def would_stay(attachment: Attachment, call: Call) -> tuple[Note, ...]:
-    """What stays as it is when an interrupted undo is finished now; nothing is stored."""
-    return left_alone(attachment, call, compare_with_disk(attachment, call, keep=False))
+def would_be_kept(attachment: Attachment, call: Call) -> tuple[Note, ...]:
+    """What would be kept if an interrupted undo was finished now; stores and changes nothing."""
+    return kept_when_finished(attachment, call, compare_with_disk(attachment, call, keep=False))
 
 
-def _needs_a_look(found: Comparison) -> bool:
-    """Whether what is left depends on paths that the call says nothing of."""
-    return any(one.before is None or _goes(one) for one in found.remaining)
+def _needs_a_look(comparison: Comparison) -> bool:
+    """Whether a change depends on paths beside its own: it makes something, or deletes a folder."""
+    return any(one.before is None or _goes(one) for one in comparison.remaining)
 
 
 def _goes(change: FileChange) -> bool:
-    """Whether a folder is to be gone."""
+    """Whether a change deletes a folder, or puts something else in its place."""
     return is_directory(change.before) and not is_directory(change.after)
 
 
 class _Rest:
-    """What is `left` of the intended changes, by path, and what `stays`, with the reasons."""
+    """The intended changes of an undo that are not made yet, while it is found which are kept.
+
+    `remaining` are those that can still be made, `kept` the reasons of the others, both by path.
+    """
 
     def __init__(
         self,
         attachment: Attachment,
         changes: Mapping[str, FileChange],
         moves: Sequence[Move],
-        found: Comparison,
+        comparison: Comparison,
     ) -> None:
         self.attachment = attachment
         self.changes = changes
-        self.left = {change.path: change for change in found.remaining}
-        self.stays: dict[str, str] = {}
-        self._now = {path: change.before for path, change in self.left.items()}
+        self.remaining = {change.path: change for change in comparison.remaining}
+        self.kept: dict[str, str] = {}
+        self._now = {path: change.before for path, change in self.remaining.items()}
         self._folders = opaque_moves(changes.values(), moves)
         self._others: dict[str, set[str]] = {}
         for move in moves:
@@ -82,68 +96,72 @@ class _Rest:
         self._leftovers: frozenset[str] | None = None
 
     def _is_plain_folder(self, move: Move) -> bool:
-        """Whether a move is of a folder, whose parts are moved each for itself."""
+        """Whether a move is of a recorded folder: then what is in it has moves of its own."""
         change = self.changes.get(move.source)
         return change is None or is_directory(change.before)
 
-    def leave(self, path: str, reason: str) -> None:
-        self.stays[path] = reason
-        self.left.pop(path, None)
+    def keep(self, path: str, reason: str) -> None:
+        """Keep what is at a path as it is, for this reason."""
+        self.kept[path] = reason
+        self.remaining.pop(path, None)
         for group in groups_in([self.changes[path]]):
             self._groups.setdefault(group, path)
 
     def what_became_of(self, path: str) -> str:
+        """What somebody did at a path since: it was `deleted`, `made` or `changed`."""
         if self._now.get(path) is None:
             return "deleted"
         return "made" if self.changes[path].before is None else "changed"
 
-    def why(self, change: FileChange) -> str:
-        """Why what is left of a change cannot be made, "" when it can."""
+    def why_kept(self, change: FileChange) -> str:
+        """Why a remaining change cannot be made, "" when it can."""
         return next(self._reasons(change), "")
 
     def _reasons(self, change: FileChange) -> Iterator[str]:
         path = change.path
         for group in sorted(groups_in([self.changes[path]]) & self._groups.keys()):
             yield f"a hard link of {visible_path(self._groups[group])}, which stays"
-        for other in sorted(self._others.get(path, set()) & self.stays.keys()):
+        for other in sorted(self._others.get(path, set()) & self.kept.keys()):
             yield f"it is moved with {visible_path(other)}, which stays"
         if (folder := self._renamed_with(path)) is not None:
-            yield from self._what_keeps(path, folder)
+            yield from self._why_not_renamed(path, folder)
         elif _goes(change):
-            yield from self._what_holds(path)
+            yield from self._why_not_deleted(path)
         elif change.before is None:
-            yield from self._what_lacks(path)
+            yield from self._why_not_made(path)
 
     def _renamed_with(self, path: str) -> Move | None:
-        """The folder with which a path is renamed as a whole, as far as an end is still left."""
+        """The move of an opaque folder that has a path, where an end of it is still to be done."""
         for move in self._folders:
             ends = [move.source, move.target]
-            if is_within(path, ends) and not self.left.keys().isdisjoint(ends):
+            if is_within(path, ends) and not self.remaining.keys().isdisjoint(ends):
                 return move
         return None
 
-    def _what_keeps(self, path: str, folder: Move) -> Iterator[str]:
+    def _why_not_renamed(self, path: str, folder: Move) -> Iterator[str]:
+        """Why an opaque folder cannot be renamed as a whole, for one of the paths in it."""
         ends = [folder.source, folder.target]
-        for inside in sorted(self.stays):
+        for inside in sorted(self.kept):
             if is_within(inside, ends):
                 yield f"it is moved with its folder, and {visible_path(inside)} stays"
-        if folder.source not in self.left:
+        if folder.source not in self.remaining:
             yield f"{visible_path(folder.source)}, with which it is moved, is not there any more"
-        if folder.target not in self.left:
+        if folder.target not in self.remaining:
             yield f"something is at {visible_path(folder.target)}"
         if not self._is_proven(folder):
             source = visible_path(folder.source)
             yield f"it is not known whether {source} is still the same folder"
         if path == folder.target:
-            yield from self._what_lacks(path)
+            yield from self._why_not_made(path)
 
     def _is_proven(self, folder: Move) -> bool:
-        """Whether the folder to be renamed is the one that was meant."""
+        """Whether the folder at the source is proven to be the one that the undo was to rename."""
         sides = self.changes[folder.source].before, self.changes[folder.target].after
         meant = next((side.identity for side in sides if side and is_opaque(side)), "")
         return bool(meant) and self.attachment.on_disk.workspace.identity(folder.source) == meant
 
-    def _what_holds(self, folder: str) -> Iterator[str]:
+    def _why_not_deleted(self, folder: str) -> Iterator[str]:
+        """Why a folder cannot be deleted: it cannot be read, or holds something that stays."""
         try:
             names = names_in(self.attachment.on_disk, folder)
         except PermissionDenied:
@@ -151,20 +169,21 @@ class _Rest:
             return
         for name in names:
             inside = f"{folder}/{name}"
-            going = inside in self.left and self.left[inside].after is None
+            going = inside in self.remaining and self.remaining[inside].after is None
             if not going and not self._is_leftover(inside):
                 yield f"it holds {visible_path(inside)}, which stays"
 
     def _is_leftover(self, path: str) -> bool:
-        """Whether it is a temporary of ours, which goes before anything is done."""
+        """Whether a path is a temporary of ours, which is removed before the undo goes on."""
         if self._leftovers is None:
             self._leftovers = frozenset(self.attachment.on_disk.workspace.leftovers())
         return path in self._leftovers
 
-    def _what_lacks(self, path: str) -> Iterator[str]:
+    def _why_not_made(self, path: str) -> Iterator[str]:
+        """Why nothing can be made at a path: its folder is none any more."""
         folder = path.rpartition("/")[0]
-        if folder in self.left:
-            there = is_directory(self.left[folder].after)
+        if folder in self.remaining:
+            there = is_directory(self.remaining[folder].after)
         else:
             stamp = seen_stamp(self.attachment.on_disk, folder) if folder else None
             there = not folder or (stamp is not None and stat.S_ISDIR(stamp.mode))

@@ -1,4 +1,9 @@
-"""The files of a log that was imported, rebuilt from what a client told of them."""
+"""Rebuilds files from what a client tells of them: for an imported log, and for `import --recover`.
+
+Nothing is on disk to compare with. So where a client tells that a file was another before a call
+than after the one before, a change between the two is inferred, and folders are made as paths need
+them.
+"""
 
 import posixpath
 from collections.abc import Iterable, Iterator
@@ -13,26 +18,31 @@ from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.text.patches import inverted, patched
 
 FILE_MODE, FOLDER_MODE = 0o644, 0o755
-"""Permission bits, which no client tells."""
+"""The permission bits that files and folders are given, since no client tells any."""
 
 _FOLDER = FileState("directory", None, FOLDER_MODE, 0)
 _LONGEST = 4096
+"""Characters of a path, as many as PATH_MAX of Linux has bytes."""
 
 
 class Contents(Protocol):
-    """Where contents are kept, by their hash; a store's are."""
+    """Keeps contents by their SHA-256, as the blobs of a store do."""
 
-    def put(self, content: bytes, *, similar_to: BlobId | None = None) -> BlobId: ...
+    def put(self, content: bytes, *, similar_to: BlobId | None = None) -> BlobId:
+        """Keep a content; `similar_to` is one that it may be kept as a difference to."""
+        ...
 
     def get(self, blob: BlobId) -> bytes:
-        """NotFound."""
+        """A content that is kept; NotFound."""
         ...
 
 
-class ToldChanges(Struct):
-    """What a call changed as it was told, and what must have changed before it.
+class ReportedChanges(Struct):
+    """What a call changed in a rebuilt tree, by what the client tells.
 
-    `unknown` are paths whose content afterwards is not known, `outside` those of other folders.
+    `before` are changes that must have been made before the call, since its files were others by
+    then, and `made` those of the call. `unknown` are paths below the root whose content after the
+    call is not known, and `outside` paths, as the client wrote them, that are not below it.
     """
 
     before: list[FileChange] = field(default_factory=list)
@@ -41,75 +51,84 @@ class ToldChanges(Struct):
     outside: list[str] = field(default_factory=list)
 
 
-class ToldTree:
-    """What is known of the files below a root, path by path, as calls tell it."""
+class ReportedTree:
+    """The files below a root, as far as they are known from what was told of the calls by now."""
 
     def __init__(self, blobs: Contents, root: str, states: dict[str, FileState]) -> None:
         self._blobs = blobs
         self._root = posixpath.normpath(root) if root else "/"
         self._states = states
         self.staged = 0
-        """Bytes of contents that were stored since this was last set to 0."""
+        """Bytes of contents that were stored since a caller set this to 0 last."""
 
     def relative(self, path: str, cwd: str) -> str | None:
-        """A path below the root; None for the root, another place, or what is not a path."""
+        """A path of a client, absolute or relative to `cwd`, as it is named below the root.
+
+        None for the root itself, a path elsewhere, and what cannot be a path.
+        """
         full = posixpath.normpath(posixpath.join(cwd or self._root, path))
         base = self._root.rstrip("/") + "/"
         inside = full.startswith(base) and len(full) > len(base)
         usable = "\0" not in full and len(full) <= _LONGEST
         return full[len(base) :] if inside and usable else None
 
-    def follow(self, files: Iterable[FileTold], cwd: str) -> ToldChanges:
-        """What a call changed, as its files are told; they are known from here on."""
-        found = ToldChanges()
-        for told in files:
-            path = self.relative(told.path, cwd)
-            if path is None:
-                found.outside.append(told.path)
-            else:
-                self._follow(path, told, cwd, found)
-        return found
+    def follow(self, files: Iterable[FileTold], cwd: str) -> ReportedChanges:
+        """What a call changed, by the files that the client tells of it; the tree has them then.
 
-    def _follow(self, path: str, told: FileTold, cwd: str, found: ToldChanges) -> None:
-        before, after = self._contents(path, told, cwd)
+        `cwd` is the directory that relative paths of the call begin at.
+        """
+        changes = ReportedChanges()
+        for file in files:
+            path = self.relative(file.path, cwd)
+            if path is None:
+                changes.outside.append(file.path)
+            else:
+                self._follow(path, file, cwd, changes)
+        return changes
+
+    def _follow(self, path: str, file: FileTold, cwd: str, changes: ReportedChanges) -> None:
+        before, after = self._contents(path, file, cwd)
         known = self._states.get(path)
         if before is not UNSET:
             expected = self._state(path, before)
             if not _alike(known, expected):
-                found.before.extend(self._become(path, expected))
+                changes.before.extend(self._changes_to(path, expected))
                 known = expected
         if after is UNSET:
-            found.unknown.append(path)
+            changes.unknown.append(path)
             return
         state = self._state(path, after)
         if state is not None:
-            found.before.extend(self._make_room(path))
+            changes.before.extend(self._clear(path))
         if not _alike(known, state):
-            found.made.append(FileChange(path, known, state))
+            changes.made.append(FileChange(path, known, state))
             self._set(path, state)
 
     def _contents(
-        self, path: str, told: FileTold, cwd: str
+        self, path: str, file: FileTold, cwd: str
     ) -> tuple[str | UnsetType | None, str | UnsetType | None]:
-        """A file's content before and after, by its diff where they are not told themselves."""
-        before, after = told.before, told.after
-        if not told.diff:
+        """The content of a file before and after a call, by its diff where only that is told.
+
+        None for no file, UNSET where the content is not known.
+        """
+        before, after = file.before, file.after
+        if not file.diff:
             return before, after
         if after is None and before is UNSET and path not in self._states:
-            whole = patched("", inverted(told.diff))
+            whole = patched("", inverted(file.diff))
             return (UNSET if whole is None else whole), None
         if after is UNSET:
             base = "" if before is None else before
-            if told.source:
-                base = self._text(self.relative(told.source, cwd) or "")
+            if file.source:
+                base = self._text(self.relative(file.source, cwd) or "")
             elif base is UNSET:
                 base = self._text(path)
-            made = patched(base, told.diff) if isinstance(base, str) else None
+            made = patched(base, file.diff) if isinstance(base, str) else None
             after = UNSET if made is None else made
         return before, after
 
     def _text(self, path: str) -> str | UnsetType:
-        """The content that a path is known to have."""
+        """The text that is known to be at a path; UNSET where none is known, or it is no text."""
         state = self._states.get(path)
         if state is None or state.blob is None:
             return UNSET
@@ -119,6 +138,7 @@ class ToldTree:
             return UNSET
 
     def _state(self, path: str, content: str | UnsetType | None) -> FileState | None:
+        """The state that a path has with a content, which is stored; None for no file."""
         if not isinstance(content, str):
             return None
         known = self._states.get(path)
@@ -128,15 +148,15 @@ class ToldTree:
         mode = known.mode if known is not None and known.kind == "file" else FILE_MODE
         return FileState("file", self._blobs.put(raw, similar_to=like), mode, len(raw))
 
-    def _become(self, path: str, state: FileState | None) -> Iterator[FileChange]:
-        """The changes by which a path comes to this state, and that of the folders above it."""
+    def _changes_to(self, path: str, state: FileState | None) -> Iterator[FileChange]:
+        """The changes that give a path this state, those that make folders above it first."""
         if state is not None:
-            yield from self._make_room(path)
+            yield from self._clear(path)
         yield FileChange(path, self._states.get(path), state)
         self._set(path, state)
 
-    def _make_room(self, path: str) -> Iterator[FileChange]:
-        """The changes by which there are folders above a path, and none in its place."""
+    def _clear(self, path: str) -> Iterator[FileChange]:
+        """The changes that make the folders above a path, and remove a folder in its place."""
         above = path.split("/")[:-1]
         for depth in range(1, len(above) + 1):
             folder = "/".join(above[:depth])
@@ -158,7 +178,7 @@ class ToldTree:
 
 
 def _alike(one: FileState | None, other: FileState | None) -> bool:
-    """Whether two states are the same but for what no client tells."""
+    """Whether two states are the same but for what no client tells: mode, list and hard links."""
     if one is None or other is None or one.kind != other.kind:
         return one is other
     return replace(one, mode=0, acl=False, group=None) == replace(other, mode=0)

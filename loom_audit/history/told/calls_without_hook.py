@@ -1,4 +1,7 @@
-"""Calls of other programs of which nobody was told when they began: they are on record as told."""
+"""Puts on record the calls that only a transcript tells: no hook came when they began.
+
+Nothing was looked at before and after such a call, so its coverage is `none: no hook`.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -27,11 +30,12 @@ def add_unseen(
     ended: datetime | None = None,
     inferred: bool = False,
 ) -> None:
-    """Put a whole call on record of which nothing was looked at, and `why`, unless it is there.
+    """Put a call on record with its finish, unless it is there.
 
-    Without a reason there was nothing to look at: it did not run.
-    `ended` is when it ended. What is found next as from outside it may have done. Conflict when
-    the session is not one that another program reports.
+    Its coverage is `none`, and `why` the reason; "" for a call that did not run, so that there was
+    nothing to look at. `ended` is when it ended, by the client's clock; its `status` was `inferred`
+    where nobody told it. A change that the next look finds as from outside names the call as a
+    candidate. Conflict when the session is not one that another program reports.
     """
     attachment = writer.attachment
     with exclusive(attachment):
@@ -51,7 +55,7 @@ def add_unseen(
 
 
 def announce_unseen(writer: Writer, request: CallRequested) -> None:
-    """Put a call on record as requested that was not looked at before, unless it is there.
+    """Put the request of a call on record, unless it is there, and leave the call open.
 
     Conflict when the session is not one that another program reports.
     """
@@ -60,20 +64,23 @@ def announce_unseen(writer: Writer, request: CallRequested) -> None:
 
 
 def _announce(writer: Writer, request: CallRequested) -> bool:
-    """Whether it was not on record: another process may read the same transcript."""
+    """Put the request of a call on record; False where it is there already.
+
+    Asked under the lock, since another process may read the same transcript.
+    """
     if find_call(writer.attachment.stored, writer.session, request.call_id) is not None:
         return False
-    _go_on(writer)
+    _reopen_session(writer)
     check_session_open(writer.attachment, writer.session)
-    told_of = replace(writer, source=CLIENT_UNSEEN)
-    OpenCall.from_request(told_of, replace(request, within=None)).announce()
+    unseen = replace(writer, source=CLIENT_UNSEEN)
+    OpenCall.from_request(unseen, replace(request, within=None)).announce()
     return True
 
 
-def _go_on(writer: Writer) -> None:
-    """Let a session that was ended before all of it was told go on, as it began last.
+def _reopen_session(writer: Writer) -> None:
+    """Put on record that a session goes on that was ended before all of it was told.
 
-    Under the same lease, so that it ends with its client.
+    It goes on under the lease that it had, so that it ends with its client.
     """
     attachment, session = writer.attachment, writer.session
     if (

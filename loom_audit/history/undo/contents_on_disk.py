@@ -1,4 +1,4 @@
-"""Contents for a plan: those in the store, and those that so far are only in the workspace."""
+"""Reads the contents that a plan asks for: from the store, or from files not on record yet."""
 
 from collections.abc import Iterable
 from hashlib import sha256
@@ -10,10 +10,10 @@ from loom_audit.model.text.display import visible_path
 
 
 class ContentsOnDisk:
-    """What a plan asks of a blob store, with what is on disk and not on record yet.
+    """The blobs of the store, and the contents of files that differ from what is on record.
 
-    Nothing is stored for a plan that is only looked at: what it is made of is put on record before
-    it is carried out.
+    A plan may only be looked at, so nothing is stored to make it. What it rests on is put on record
+    before it is carried out.
     """
 
     def __init__(self, attachment: Attachment, drift: Iterable[FileChange]) -> None:
@@ -26,7 +26,10 @@ class ContentsOnDisk:
         }
 
     def get(self, blob: BlobId) -> bytes:
-        """As a blob store does. Conflict when a file is not as it was looked at any more."""
+        """The bytes of a blob; NotFound where neither has it.
+
+        Conflict when the file that had it has changed since the workspace was looked at.
+        """
         if blob not in self._places or blob in self._attachment.stored.blobs:
             return self._attachment.stored.blobs.get(blob)
         path, state = self._places[blob]
