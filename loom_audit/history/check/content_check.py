@@ -427,18 +427,21 @@ class ContentChecker(Struct):
     def check_listings(self) -> None:
         """Compare each listing of the tree on record with the tree that the events make."""
         for seq, fact, hashed in self.continuity.listed if self.continuity else ():
-            if hashed != fact.listing and (fact.point >= seq or not self._is_listed(fact, hashed)):
+            # a listing of a later point than its own event lists what nobody could know
+            if hashed != fact.listing and (
+                fact.point >= seq or not self._fits_older_fold(fact, hashed)
+            ):
                 self.findings.add(
                     seq,
                     "tree.listed",
                     f"the tree after event {fact.point} is not the one that event {seq} lists",
                 )
 
-    def _is_listed(self, fact: TreeListed, hashed: str | None) -> bool:
-        """Whether a listing is that of the tree, as the version that recorded it folded the tree.
+    def _fits_older_fold(self, fact: TreeListed, hashed: str | None) -> bool:
+        """Whether a listing fits the tree by the rule of formats before 2.1, or by the tables.
 
-        Formats before 2.1 kept in the tree what was below an opaque entry. `hashed` is the hash of
-        the tree, None where it is not known here: then the tables give the tree, which are compared
+        Those formats kept in the tree what was below an opaque entry. `hashed` is the hash of the
+        tree, None where it is not known here: then the tables give the tree, which are compared
         with the log as well.
         """
         if hashed is None and listing_hash(*self.evidence.tree(fact.point)) == fact.listing:

@@ -154,11 +154,13 @@ class Doers(Struct, frozen=True):
 
 
 def doers_of(change: FileChange, among: Sequence[Candidate], look: Look) -> Doers:
-    """Those of the candidates that may have made a change.
+    """Which candidates may have made a change that a look found.
 
-    A path that a call said it changes is that call's until it ends. Any other path is shared by the
-    calls that said no paths; but where just one call's command names it, and it changed while that
-    call ran, it is that call's own.
+    A path that a call declared is that call's until the call ends. Where no running call declared
+    a path, all calls that declared none may have changed it; but where just one call's command
+    names the path, and it changed while that call ran, the change is that call's own. Where only
+    survivors are left, the change is from outside. A path that the look before missed goes to the
+    calls that this look did not check, and a late look has a rule of its own: `_of_late_look`.
     """
     if change.path in look.missed:
         return Doers(look.unchecked, outside=True, missed=True)

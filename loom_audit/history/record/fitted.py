@@ -1,4 +1,4 @@
-"""Fits changes to the log's tree that do not apply to it.
+"""Makes changes that contradict the log's tree applicable to it, or leaves them out.
 
 That happens where somebody changed the disk while it was looked at or changed: what was seen of one
 path then contradicts what was seen of another, or what is on record.
@@ -126,11 +126,11 @@ def _is_owned(draft: Draft) -> bool:
 def _part_of(draft: Draft, changes: Sequence[FileChange]) -> Draft:
     """The draft with these changes in the place of its own."""
     assert isinstance(draft.fact, FilesChanged)
-    return replace(draft, fact=_narrowed(draft.fact, changes))
+    return replace(draft, fact=_only_changes(draft.fact, changes))
 
 
-def _narrowed(fact: FilesChanged, changes: Sequence[FileChange]) -> FilesChanged:
-    """The fact with these changes only, and with what it says of their paths."""
+def _only_changes(fact: FilesChanged, changes: Sequence[FileChange]) -> FilesChanged:
+    """The fact with these changes only, and with its moves and arrivals at their paths."""
     paths = {change.path for change in changes}
     return replace(
         fact,
@@ -164,7 +164,7 @@ class _Trial(TreeFold):
                 return fact
             except _DoesNotFitError:
                 unfit = self._unfit
-                fact = _narrowed(fact, [one for one in fact.changes if one.path not in unfit])
+                fact = _only_changes(fact, [one for one in fact.changes if one.path not in unfit])
         return fact
 
     def _break(self, path: str, why: str) -> None:

@@ -31,7 +31,7 @@ from loom_audit.ports import EventFilter
 
 SAME_CONTENT = "the client told that it left this content"
 SAME_TIME = "the client told that it changed this path, which changed while it ran"
-_LOOKED_AT = 100
+_MOST_CHANGES = 100
 """Changes of a path that are looked at, the newest, so that a late report costs the same however
 often the path changed."""
 
@@ -49,16 +49,20 @@ class _EndedCall(Struct, frozen=True):
     look: Look
     unseen: bool
 
-    def grounds(self, path: str, file: FileTold) -> tuple[RecordedChange, str] | None:
-        """The first change of a path that the call may have made, and why; None for none."""
-        found = self.attachment.stored.tables.history(path, limit=_LOOKED_AT)
-        since = [one for one in reversed(found) if self._is_since(one)]
-        own = self.call.requested
-        if any(one.requested == own for one in since):
+    def first_attributable(self, path: str, file: FileTold) -> tuple[RecordedChange, str] | None:
+        """The oldest change of a path that the call may have made, and why it may.
+
+        The newest `_MOST_CHANGES` are asked. None where none of them may be the call's, or one is
+        on record as this call's already.
+        """
+        found = self.attachment.stored.tables.history(path, limit=_MOST_CHANGES)
+        since = [one for one in reversed(found) if self._recorded_since_begin(one)]
+        request = self.call.requested
+        if any(one.requested == request for one in since):
             return None
         for change in since:
             shared = change.origin == "command" and change.requested in change.causes
-            if own in change.causes or not (shared or change.origin == "outside"):
+            if request in change.causes or not (shared or change.origin == "outside"):
                 continue
             if file.after is not UNSET:
                 if is_recorded_as_told(self.attachment.stored.blobs, change.change.after, file):
@@ -67,7 +71,7 @@ class _EndedCall(Struct, frozen=True):
                 return change, SAME_TIME
         return None
 
-    def _is_since(self, change: RecordedChange) -> bool:
+    def _recorded_since_begin(self, change: RecordedChange) -> bool:
         """Whether a change was put on record after the call had begun."""
         if not self.unseen:
             return change.seq > self.call.requested
@@ -147,7 +151,7 @@ def _facts(ended_call: _EndedCall, files: Mapping[str, FileTold]) -> Iterator[Ch
     """A fact for each event and each grounds, with its paths in order."""
     found: dict[tuple[int, str], list[str]] = {}
     for path, file in sorted(files.items()):
-        if grounds := ended_call.grounds(path, file):
+        if grounds := ended_call.first_attributable(path, file):
             change, why = grounds
             found.setdefault((change.seq, why), []).append(path)
     for (event, why), paths in sorted(found.items()):

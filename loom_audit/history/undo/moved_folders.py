@@ -25,7 +25,7 @@ from loom_audit.model.plans.lineage import PathStep
 
 
 class MovedFolder(Struct):
-    """A folder of one identity that calls moved which are taken back.
+    """A folder that was moved by calls which are now taken back; its identity says that it is one.
 
     `was` is the path at which it was before, `now` the one at which it is. `brings` are the states
     that were in it on record at `was`; `leaves` those that were in it when its inside came on
@@ -101,8 +101,11 @@ class MovedFolder(Struct):
                 yield step
 
     @property
-    def changed_by_moves(self) -> bool:
-        """Whether it was moved since its inside came on record last: a move may have changed it."""
+    def moved_unrecorded(self) -> bool:
+        """Whether the folder was moved after its inside came on record last.
+
+        What is in the folder may have changed with such a move.
+        """
         return any(seq > self.since for seq, _ in self.own)
 
     def comes_back(self) -> dict[str, FileState]:

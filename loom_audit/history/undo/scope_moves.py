@@ -241,7 +241,7 @@ def _obstacle_inside(
         return ""
     later = [*one.later(steps)]
     kept = [step.change.path for step in later if not step.taken or step.came_in]
-    if kept or not (later or one.changed_by_moves):
+    if kept or not (later or one.moved_unrecorded):
         return f"{visible_path(min(kept or [inside[0].path]))} changed since"
     for change in inside:
         if is_opaque(change.before) or is_opaque(change.after) or groups_in([change]):
