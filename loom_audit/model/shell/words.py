@@ -9,16 +9,16 @@ import re
 
 from msgspec import Struct, field
 
-HOME, UNKNOWN, FETCHED, STAR, ANY, SET, OPEN, COMMA, CLOSE, SPLIT, REF = (
-    chr(code) for code in range(0xFDD0, 0xFDDB)
+HOME, UNKNOWN, FETCHED, DECODED, STAR, ANY, SET, OPEN, COMMA, CLOSE, SPLIT, REF = (
+    chr(code) for code in range(0xFDD0, 0xFDDC)
 )
 GLOBS = {"*": STAR, "?": ANY, "[": SET}
 BRACES = {"{": OPEN, ",": COMMA, "}": CLOSE}
 LITERAL = str.maketrans(
     {mark: char for char, mark in (GLOBS | BRACES).items()}
-    | {HOME: "~", UNKNOWN: "$…", FETCHED: "$(download)", SPLIT: " "}
+    | {HOME: "~", UNKNOWN: "$…", FETCHED: "$(download)", DECODED: "$(decoded)", SPLIT: " "}
 )
-CLEAN = str.maketrans(dict.fromkeys((chr(code) for code in range(0xFDD0, 0xFDDB)), "\ufffd"))
+CLEAN = str.maketrans(dict.fromkeys((chr(code) for code in range(0xFDD0, 0xFDDC)), "\ufffd"))
 REFERENCE = re.compile(f"{REF}(q?)([0-9]+){REF}")
 """The output of a substitution by number; one that was quoted stays one word."""
 PIPE_FILE = "/dev/fd/"
@@ -46,38 +46,39 @@ class Budget(Struct):
 
 
 class Flow(Struct, eq=False):
-    """What goes through a pipe: whether it came from the network, and texts that are known.
+    """What goes through a pipe: texts that are known, and how one came about that nobody has read.
 
-    `link` says that it is a `|` between two commands.
+    `unread` is `downloads` or `decodes`, empty where neither was done. `link` says that it is a `|`
+    between two commands.
     """
 
     origin: "Flow | None" = None
     into: "Flow | None" = None
     link: bool = False
-    downloaded: bool = False
+    unread: str = ""
     texts: list[str] = field(default_factory=list)
 
-    def add(self, downloaded: bool, texts: list[str]) -> None:
+    def add(self, unread: str, texts: list[str]) -> None:
         """Note what is written into a pipe, and so into each pipe that it leads to."""
         flow: Flow | None = self
         for _ in range(_LONGEST_CHAIN):
             if flow is None:
                 return
-            flow.downloaded |= downloaded
+            flow.unread = flow.unread or unread
             flow.texts += [text for text in texts[:8] if text not in flow.texts]
             del flow.texts[8:]
             flow = flow.into
 
-    def read(self) -> tuple[bool, list[str]]:
-        """Return whether what a pipe gives was downloaded, and the texts known of it, at most 8."""
-        downloaded, texts, flow = False, list[str](), self
+    def read(self) -> tuple[str, list[str]]:
+        """Return how what a pipe gives came about unread, and the texts known of it, at most 8."""
+        unread, texts, flow = "", list[str](), self
         for _ in range(_LONGEST_CHAIN):
-            downloaded |= flow.downloaded
+            unread = unread or flow.unread
             texts += flow.texts
             if flow.origin is None:
                 break
             flow = flow.origin
-        return downloaded, texts[:8]
+        return unread, texts[:8]
 
 
 class Command(Struct, eq=False):

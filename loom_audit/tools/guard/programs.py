@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 from itertools import dropwhile, takewhile
 
 from loom_audit.model.shell.words import ANY, HOME, LITERAL, SET, STAR
+from loom_audit.tools.guard.unread import outputs_of
 
 _SYSTEM = frozenset(
     {
@@ -52,11 +53,7 @@ _SYSTEM_PAIRS = {
 }
 _NARROWING = {"-name", "-iname", "-path", "-ipath", "-wholename", "-regex"}
 _BEFORE_STARTS = re.compile(r"-[HLP]|-O\d*")
-_DEVICES = re.compile(
-    r"/dev/(null|zero|full|random|urandom|stdin|stdout|stderr|tty|ptmx"
-    r"|(fd|pts|shm|tcp|udp|mqueue)/.*)",
-    re.DOTALL,
-)
+_DEVICES = re.compile(r"/dev/(null|stdout|stderr|tty|fd/.*)", re.DOTALL)
 REMOVERS = {"rm", "grm", "srm"}
 MAKERS = {"mkfs", "mke2fs", "mkdosfs", "mkntfs", "newfs"}
 _ALL_MODES = re.compile(r"0*[0-7]?[0-7]{2}[267]|(.*,)?([ugo]*[ao][ugoa]*)?[+=][rxXst]*w.*")
@@ -73,9 +70,13 @@ def destroys(name: str, args: list[str], cwd: str) -> str | None:
             return "copies with dd if="
         if any(word.startswith("of=") and is_device(word[3:]) for word in args):
             return "writes to a device"
-    if name in ("tee", "shred", "wipefs", "sponge") and any(is_device(word) for word in args):
+    if name in ("tee", "shred", "wipefs", "sponge", "truncate") and any(
+        is_device(word) for word in args
+    ):
         return "writes to a device"
-    if name in ("cp", "gcp", "install") and args and is_device(args[-1]):
+    if name in ("cp", "gcp", "mv", "gmv", "ln", "install") and args and is_device(args[-1]):
+        return "writes to a device"
+    if any(is_device(word) for word in outputs_of(name, args)):
         return "writes to a device"
     if name in ("chmod", "gchmod"):
         return _opens(args, cwd)
@@ -133,7 +134,7 @@ def find_start(args: list[str], cwd: str) -> str:
 
 
 def is_device(path: str) -> bool:
-    """Return whether a path is a device other than the harmless ones, such as /dev/null."""
+    """Return whether a path is below /dev, and none of null, tty, stdout, stderr and fd/*."""
     names = _names_in(path)
     return len(names) > 1 and names[:2] == ["", "dev"] and _device(names)
 

@@ -1,19 +1,20 @@
 """The command blocklist: refuses what destroys a machine or a home, by the words of a command.
 
 Refused: removing `/`, a system directory or a home, or everything in one; `mkfs`; `dd` with an
-`if=` operand, whatever it writes; writing to a device; a recursive `chmod` that opens these places
-to all; and running in an interpreter what curl, wget and the like bring. Quoting, prefixes such as
-`sudo`, chains, pipes, substitutions and scripts in arguments, here-documents and pipes are seen
-through.
+`if=` operand, whatever it writes; writing below `/dev/`, but for null, tty, stdout, stderr and
+fd/*; a recursive `chmod` that opens these places to all; and running in an interpreter what curl,
+wget and the like bring or base64 decodes, also by way of a file. Quoting, prefixes such as `sudo`,
+chains, pipes, substitutions and scripts in arguments, here-documents and pipes are seen through.
 
 It is a seat-belt, not a wall: it stops accidents and obvious spellings. Ways round it that are
-known: words assembled at run time (`base64 -d | sh`, `eval` of computed text, positional
-parameters of functions), scripts in files, also downloaded ones run later, other programs that
-delete or download (`python -c`, `rsync --delete`), links to these places, paths that
-climb. What a command may really reach is for the sandbox to say.
+known: words assembled at run time (`eval` of computed text, positional parameters of functions),
+scripts in files, also those that an earlier command downloaded, other programs that delete or
+download (`python -c`, `rsync --delete`), links to these places, paths that climb. What a command
+may really reach is for the sandbox to say.
 """
 
 import re
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from itertools import takewhile
 
@@ -23,7 +24,6 @@ from loom_audit.model.shell.words import (
     ANY,
     ASSIGNMENT,
     CLEAN,
-    FETCHED,
     LITERAL,
     PIPE_FILE,
     REF,
@@ -44,20 +44,16 @@ from loom_audit.tools.guard.programs import (
     is_device,
     shown,
 )
+from loom_audit.tools.guard.unread import (
+    FETCHERS,
+    MARKS,
+    copied_to,
+    how_made,
+    outputs_of,
+    place_of,
+    unread_in,
+)
 
-_FETCHERS = {
-    "curl",
-    "wget",
-    "wget2",
-    "aria2c",
-    "axel",
-    "fetch",
-    "http",
-    "https",
-    "lynx",
-    "xh",
-    "w3m",
-}
 _SHELLS = {
     "sh",
     "bash",
@@ -73,7 +69,7 @@ _SHELLS = {
     "tcsh",
 }
 _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|nodejs|php|lua|tclsh|deno|bun)[0-9.]*")
-_DANGEROUS = sorted(REMOVERS | MAKERS | _FETCHERS | _SHELLS | {"dd", "chmod", "find", "sudo"})
+_DANGEROUS = sorted(REMOVERS | MAKERS | FETCHERS | _SHELLS | {"dd", "chmod", "find", "sudo"})
 _STDIN = {"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}
 # the options that take a separate argument, and how many operands stand before the command
 _PREFIXES: dict[str, tuple[str, int]] = {
@@ -127,9 +123,12 @@ def check_command(command: str) -> None:
     """Raise BlockedCommand when the blocklist of this module refuses the command."""
     reason = blocked(command)
     if reason is not None:
+        unread = "Put it into a file, read that, and run it in a call of its own"
+        inside = "Name only paths inside the workspace"
         raise BlockedCommand(
             f"The command is blocked: it {reason}",
-            hint="Name only paths inside the workspace; a person can run it in a terminal.",
+            hint=f"{unread if reason.startswith('runs what') else inside}; a person can run it "
+            "in a terminal.",
             details={"reason": reason},
         )
 
@@ -138,12 +137,14 @@ class _Judge:
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.depth = 0
+        self.unread: dict[str, str] = {}
+        """The files into which a text goes that nobody has read, with how it came about."""
 
     def script(self, text: str, stdin: Flow, cwd: str = "", env: Env | None = None) -> str | None:
         script = parse(text, self.budget, env=env, stdin=stdin, cwd=cwd)
         for _ in range(2):  # a group's input may be written behind it
             for command in script.commands:
-                _connect(command, script)
+                self._connect(command, script)
         for command in script.commands:
             reason = self._command(command, script)
             if reason is not None:
@@ -156,9 +157,64 @@ class _Judge:
                 if is_device(each):
                     return f"writes to a device: > {shown([each])}"
         words = _resolved(command.words, script)
-        downloaded, texts = _input(command, script)
-        source = Flow(downloaded=downloaded, texts=texts)
+        unread, texts = self._input(command, script)
+        source = Flow(unread=unread, texts=texts)
         return self.words(words, source, command.cwd, script.env)
+
+    def _connect(self, command: Command, script: Script) -> None:
+        """Tells the pipes behind a command, and the files it writes, what it puts into them."""
+        unread, texts = self._input(command, script)
+        writes = _resolved(command.writes, script)
+        if command.inner is not None:
+            reads = _resolved(command.reads, script)
+            own = unread_in(reads) or self._of_files(reads, command.cwd)
+            command.inner.add(own, _resolved(command.texts, script))
+            self._note(writes, command.result.unread if command.result else "", command.cwd)
+            return
+        words = _resolved(command.words, script)
+        name, args, _ = _unwrapped(words, Flow())
+        copied = self._of_files(args, command.cwd)
+        unread = unread or copied or how_made(name, args)
+        said: list[str] = []
+        if name in ("echo", "printf"):
+            unread = unread_in(args)
+            while args and args[0] in ("-n", "-e", "-E", "-ne", "-en", "--"):
+                args = args[1:]
+            said = [" ".join(args).replace("\\n", "\n")]
+        elif name in ("cat", "tee"):
+            said = texts
+            unread = unread or unread_in(args)
+            writes += args if name == "tee" else []
+        elif name == "find":
+            said = [find_start(args, command.cwd)]
+        elif name == "ls":
+            said = [word for word in args if not word.startswith("-")] or [command.cwd]
+        elif name == "which" or words[:1] == ["command"]:
+            said = words[-1:]
+        for flow in (command.output, *command.outs):
+            if flow is not None and (unread or said):
+                flow.add(unread, said)
+        self._note((*writes, *outputs_of(name, args)), unread, command.cwd)
+        self._note(copied_to(name, args), copied, command.cwd)
+
+    def _input(self, command: Command, script: Script) -> tuple[str, list[str]]:
+        unread, texts = command.input.read()
+        reads = _resolved(command.reads, script)
+        own = _resolved(command.texts, script, split=False)
+        own += [word.removeprefix(PIPE_FILE) for word in reads if PIPE_FILE in word]
+        unread = unread or unread_in((*own, *reads)) or self._of_files(reads, command.cwd)
+        return unread, own + texts
+
+    def _note(self, paths: Iterable[str], how: str, cwd: str) -> None:
+        """Notes that a text goes into files, when nobody has read it."""
+        if how:
+            places = [place_of(path, cwd) for path in paths]
+            self.unread |= {place: how for place in places if place}
+
+    def _of_files(self, paths: Sequence[str], cwd: str) -> str:
+        """How the text of a file came about that nobody has read, or ""."""
+        found = (self.unread.get(place_of(path, cwd)) for path in paths) if self.unread else ()
+        return next(filter(None, found), "")
 
     def words(self, words: list[str], stdin: Flow, cwd: str, env: Env) -> str | None:
         """Judges one simple command and those in it."""
@@ -188,13 +244,14 @@ class _Judge:
             return self._evaluated(name, args, stdin, cwd, env)
         if name in ("source", "."):
             return self._shell(args[:1], stdin, cwd, env) if args else None
-        if _INTERPRETER.fullmatch(name):
-            code = next((word for word in args if FETCHED in word), None)
-            if code or (stdin.downloaded and _reads_program(args)):
-                return f"runs what it downloads: {shown([name, *args])}"
-        if FETCHED in name:
-            return "runs what it downloads"
-        return None
+        how = unread_in([name])
+        if not how and _INTERPRETER.fullmatch(name):
+            how = unread_in(args) or self._of_files(_program_file(args), cwd)
+            how = how or (stdin.unread if _reads_program(args) else "")
+        for word in words if not how else ():
+            if "/" in word and _name(word) == name:
+                how = how or self._of_files([word], cwd)
+        return _runs(how, name, *args)
 
     def _evaluated(self, name: str, args: list[str], stdin: Flow, cwd: str, env: Env) -> str | None:
         operands = [word for word in args if not word.startswith("-") or name == "eval"]
@@ -203,8 +260,8 @@ class _Judge:
         if name == "alias":
             operands = [word.partition("=")[2] for word in operands]
         text = " ".join(operands)
-        if FETCHED in text:
-            return f"runs what it downloads: {shown([name, *args])}"
+        if how := unread_in([text]):
+            return _runs(how, name, *args)
         return self.script(text, stdin, cwd, env) if text else None
 
     def _shell(self, args: list[str], stdin: Flow, cwd: str, env: Env) -> str | None:
@@ -222,8 +279,8 @@ class _Judge:
             else:
                 at += word in ("--rcfile", "--init-file")
         rest = args[at:]
-        if any(FETCHED in word for word in rest[:1]):
-            return f"runs what it downloads: {shown(['sh', *args])}"
+        if how := unread_in(rest[:1]):
+            return _runs(how, "sh", *args)
         if takes_script:
             if not rest:
                 return None
@@ -232,9 +289,11 @@ class _Judge:
             return self.script(rest[0], stdin, cwd, env | names)
         if rest and not from_stdin and rest[0] not in _STDIN:
             text = rest[0].removeprefix(PIPE_FILE)
-            return self.script(text, stdin, cwd, env) if text != rest[0] else None
-        if stdin.downloaded:
-            return f"runs what it downloads: … | {shown(['sh', *args])}"
+            if text != rest[0]:
+                return self.script(text, stdin, cwd, env)
+            return _runs(self._of_files(rest[:1], cwd), "sh", *args)
+        if stdin.unread:
+            return f"runs what it {stdin.unread}: … | {shown(['sh', *args])}"
         for text in stdin.texts:
             reason = self.script(text, Flow(), cwd, env)
             if reason is not None:
@@ -261,45 +320,6 @@ class _Judge:
         return None
 
 
-def _connect(command: Command, script: Script) -> None:
-    """Tells the pipes behind a command what it writes to them."""
-    downloaded, texts = _input(command, script)
-    if command.inner is not None:
-        own = any(FETCHED in word for word in _resolved(command.reads, script))
-        command.inner.add(own, _resolved(command.texts, script))
-        return
-    words = _resolved(command.words, script)
-    name, args, _ = _unwrapped(words, Flow())
-    downloaded |= name in _FETCHERS
-    said: list[str] = []
-    if name in ("echo", "printf"):
-        downloaded = any(FETCHED in word for word in args)
-        while args and args[0] in ("-n", "-e", "-E", "-ne", "-en", "--"):
-            args = args[1:]
-        said = [" ".join(args).replace("\\n", "\n")]
-    elif name in ("cat", "tee"):
-        said = texts
-        downloaded |= any(FETCHED in word for word in args)
-    elif name == "find":
-        said = [find_start(args, command.cwd)]
-    elif name == "ls":
-        said = [word for word in args if not word.startswith("-")] or [command.cwd]
-    elif name == "which" or words[:1] == ["command"]:
-        said = words[-1:]
-    for flow in (command.output, *command.outs):
-        if flow is not None and (downloaded or said):
-            flow.add(downloaded, said)
-
-
-def _input(command: Command, script: Script) -> tuple[bool, list[str]]:
-    downloaded, texts = command.input.read()
-    reads = _resolved(command.reads, script)
-    own = _resolved(command.texts, script, split=False)
-    own += [word.removeprefix(PIPE_FILE) for word in reads if PIPE_FILE in word]
-    fetched = any(FETCHED in word for word in (*own, *reads))
-    return downloaded or fetched, own + texts
-
-
 def _resolved(words: list[str], script: Script, *, split: bool = True) -> list[str]:
     """The words with what substitutions are known to give in the place of each."""
     if not any(REF in word for word in words):
@@ -316,8 +336,8 @@ def _given(flows: list[Flow], number: int) -> str:
     if number >= len(flows):
         return UNKNOWN
     flow = flows[number]
-    if flow.downloaded:
-        return FETCHED
+    if flow.unread:
+        return MARKS[flow.unread]
     return "\n".join(flow.texts) if flow.texts else UNKNOWN
 
 
@@ -365,7 +385,7 @@ def _unwrapped(words: list[str], stdin: Flow) -> tuple[str, list[str], set[str]]
         if name == "command" and words[at - 1] in ("-v", "-V"):
             break
         if name in ("xargs", "parallel"):
-            given = [FETCHED] if stdin.downloaded else " ".join(stdin.texts).split()
+            given = [MARKS[stdin.unread]] if stdin.unread else " ".join(stdin.texts).split()
             if placeholder:
                 filled = " ".join(given)
                 words = [word.replace(placeholder, filled) for word in words[at:]]
@@ -382,6 +402,20 @@ def _option_value(args: list[str], letter: str) -> str | None:
         if word == "--command" or re.fullmatch(f"-[a-z]*{letter}", word):
             return args[place + 1]
     return None
+
+
+def _program_file(args: list[str]) -> list[str]:
+    """The file in which an interpreter with these arguments finds its program; none of others."""
+    for at, word in enumerate(args):
+        if not word.startswith("-"):
+            return args[at : at + 1]
+        if re.match(r"-[a-zA-Z]*[cemEnprR]", word):
+            return []
+    return []
+
+
+def _runs(how: str, *words: str) -> str | None:
+    return f"runs what it {how}: {shown([*words])}" if how else None
 
 
 def _reads_program(args: list[str]) -> bool:
