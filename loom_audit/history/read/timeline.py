@@ -41,6 +41,7 @@ from loom_audit.model.records import (
     SessionHold,
 )
 from loom_audit.model.text.display import count_text
+from loom_audit.model.text.times import check_year, leap_text
 from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Projections
 
 _NUMBER = re.compile(r"[0-9]{1,100}")
@@ -458,10 +459,12 @@ def _is_named(text: str) -> bool:
 def _time(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     except (ValueError, OverflowError):
         raise InvalidArguments(
-            f"{text[:100]!r} is not a point",
+            f"{text[:100]!r} is not a point{leap_text(text)}",
             hint="A point is 42, head, head~3, @checkpoint, session:ID, or a time: 10:32, "
             "yesterday 17:00, 10 minutes ago, RFC 3339.",
         ) from None
+    check_year(at)
+    return at

@@ -13,6 +13,9 @@ _CLOCK = r"([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d)?"
 _OF_DAY = re.compile(_CLOCK, re.ASCII)
 _DAY = re.compile(rf"(today|yesterday)(\s+(at\s+)?(?P<clock>{_CLOCK}))?", re.ASCII)
 _DATED = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?", re.ASCII)
+_LEAP = re.compile(r".*:\d\d:6\d.*", re.DOTALL)
+LAST_YEAR = 2300
+"""After which no time is taken: filesystems and databases end soon behind it."""
 
 
 def is_time(text: str) -> bool:
@@ -36,14 +39,30 @@ def read_time(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
     typed = text.strip()
     try:
         found = _read(typed.lower(), now, zone)
-        at = datetime.fromisoformat(typed) if found is None else found
-        return _zoned(at, zone)
+        at = _zoned(datetime.fromisoformat(typed) if found is None else found, zone)
     except (ValueError, OverflowError):
+        why = leap_text(typed)
         raise InvalidArguments(
-            f"not a time: {one_line(text, 80) or 'an empty text'}",
+            f"not a time: {one_line(text, 80) or 'an empty text'}{why}",
             hint="Write 2026-01-31, 2026-01-31T14:05:00Z, 14:05, yesterday 17:00, or an age: "
             "30m, 2 hours ago.",
         ) from None
+    check_year(at)
+    return at
+
+
+def leap_text(text: str) -> str:
+    """Return why a text is no time that has the second 60; empty for any other text."""
+    return "; a minute has the seconds 00 to 59" if _LEAP.fullmatch(text) else ""
+
+
+def check_year(at: datetime) -> None:
+    """Raise InvalidArguments for a time after the last year that is taken."""
+    if at.year > LAST_YEAR:
+        raise InvalidArguments(
+            f"{at:%Y-%m-%d} is too late: times go to the year {LAST_YEAR}",
+            hint="Write the year with four digits.",
+        )
 
 
 def _read(text: str, now: datetime, zone: tzinfo | None) -> datetime | None:

@@ -143,6 +143,23 @@ def test_what_is_no_time_is_refused_with_a_hint(text: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("2016-12-31T23:59:60Z", "a minute has the seconds 00 to 59"),
+        ("10:32:60", "a minute has the seconds 00 to 59"),
+        ("2301-01-01", "times go to the year 2300"),
+        ("9999-12-31T23:59:59Z", "times go to the year 2300"),
+    ],
+)
+def test_a_leap_second_and_a_year_behind_all_calendars_are_refused_with_a_word(
+    text: str, why: str
+) -> None:
+    with pytest.raises(InvalidArguments, match=why):
+        read_time(text, NOW, UTC)
+    assert read_time("2300-12-31T23:59:59Z", NOW, UTC).year == 2300
+
+
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "work" / "src").mkdir(parents=True)

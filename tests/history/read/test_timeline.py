@@ -33,6 +33,17 @@ def test_what_no_clock_or_count_can_mean_is_not_a_point(
         workspace.plan_rollback(point)
 
 
+@pytest.mark.parametrize(
+    ("point", "why"),
+    [("2016-12-31T23:59:60Z", "seconds 00 to 59"), ("2301-01-01T00:00:00Z", "to the year 2300")],
+)
+def test_a_point_that_is_nearly_a_time_is_refused_with_a_word(
+    workspace: AuditedWorkspace, point: str, why: str
+) -> None:
+    with pytest.raises(InvalidArguments, match=why):
+        workspace.plan_rollback(point)
+
+
 def test_a_created_and_then_modified_file_is_compared_with_nothing(
     workspace: AuditedWorkspace, call: Call
 ) -> None:
