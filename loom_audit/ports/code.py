@@ -64,10 +64,20 @@ class CodeIndex(Protocol):
         """Add contents to the index, as one transaction."""
         ...
 
-    def symbols(self, words: Sequence[str], below: str, limit: int) -> Sequence[FoundCode]:
-        """Definitions whose names hold all the words, the same name first, then a beginning."""
+    def symbols(
+        self, words: Sequence[str], below: str, limit: int, *, some: bool = False
+    ) -> Sequence[FoundCode]:
+        """Definitions whose names hold all the words, the same name first, then a beginning.
+
+        With `some` those that hold one of them suffice: those that hold more of them come first.
+        """
         ...
 
-    def text(self, words: Sequence[str], below: str, limit: int) -> Sequence[FoundCode]:
-        """Pieces of files that hold all the words (the last may be a beginning), best first."""
+    def text(
+        self, words: Sequence[str], below: str, limit: int, *, some: bool = False
+    ) -> Sequence[FoundCode]:
+        """Pieces of files that hold all the words (the last may be a beginning), best first.
+
+        With `some` those that hold one of them suffice.
+        """
         ...

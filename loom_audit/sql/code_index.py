@@ -16,6 +16,8 @@ from loom_audit.sql.ground.packing import pack_path, unpack_path
 T = TypeVar("T")
 
 _VERSION = 1
+_LEAST = 3
+"""Letters of the words that a name holds at least, where some of the words suffice."""
 _TABLES = """
 CREATE TABLE head (seq INTEGER NOT NULL);
 CREATE TABLE file (path BLOB PRIMARY KEY, blob TEXT NOT NULL, language TEXT NOT NULL)
@@ -43,8 +45,8 @@ _SYMBOLS = """
 SELECT file.path, symbol.line, symbol.kind, symbol.name, symbol.text FROM symbol
 JOIN content ON content.id = symbol.content
 JOIN file ON file.blob = content.blob AND file.language = content.language
-WHERE {holds} AND file.path >= :low AND file.path < :high
-ORDER BY lower(symbol.name) <> :whole, instr(lower(symbol.name), :whole) <> 1,
+WHERE {holds} >= :least AND file.path >= :low AND file.path < :high
+ORDER BY {holds} DESC, lower(symbol.name) <> :whole, instr(lower(symbol.name), :whole) <> 1,
     length(symbol.name), file.path, symbol.line
 LIMIT :limit
 """
@@ -126,20 +128,31 @@ class SqlCodeIndex:
 
         self._do(step)
 
-    def symbols(self, words: Sequence[str], below: str, limit: int) -> Sequence[FoundCode]:
-        """The definitions whose names hold all the words, in any case of letters."""
+    def symbols(
+        self, words: Sequence[str], below: str, limit: int, *, some: bool = False
+    ) -> Sequence[FoundCode]:
+        """The definitions whose names hold all the words, or `some`, in any case of letters.
+
+        A word counts by its length: short ones are in many names.
+        """
         lowered = [word.lower() for word in words]
-        holds = " AND ".join(
-            f"instr(lower(symbol.name), :word{n}) > 0" for n in range(len(lowered))
+        weights = [len(word) for word in lowered]
+        each = (
+            f"{weight} * (instr(lower(symbol.name), :word{n}) > 0)"
+            for n, weight in enumerate(weights)
         )
+        holds = f"({' + '.join(each)})"
         values: dict[str, Any] = {f"word{n}": word for n, word in enumerate(lowered)}
-        values |= {"whole": " ".join(lowered), "limit": limit, **_range(below)}
+        least = min(_LEAST, max(weights)) if some else sum(weights)
+        values |= {"whole": " ".join(lowered), "least": least, "limit": limit, **_range(below)}
         rows = self._do(lambda db: db.execute(_SYMBOLS.format(holds=holds), values).fetchall())
         return [FoundCode(unpack_path(path), *rest) for path, *rest in rows]
 
-    def text(self, words: Sequence[str], below: str, limit: int) -> Sequence[FoundCode]:
-        """The pieces that hold all the words, by the rank of SQLite's full-text index (FTS5)."""
-        wanted = " ".join(f'"{word}"' for word in words) + "*"
+    def text(
+        self, words: Sequence[str], below: str, limit: int, *, some: bool = False
+    ) -> Sequence[FoundCode]:
+        """The pieces that hold all the words, or `some`, by the rank of SQLite's FTS5."""
+        wanted = (" OR " if some else " ").join(f'"{word}"' for word in words) + "*"
         values = {"wanted": wanted, "limit": limit, **_range(below)}
         rows = self._do(lambda db: db.execute(_TEXT, values).fetchall())
         found = []

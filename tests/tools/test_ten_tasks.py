@@ -52,7 +52,8 @@ class Model:
         return [(path, int(line)) for path, line in re.findall(r"^(\S+?):(\d+): ", told, re.M)]
 
     def line(self, path: str, number: int) -> str:
-        return self.ask("read_file", path=path, line_range=[number, number]).rstrip("\n")
+        shown = self.ask("read_file", path=path, line_range=[number, number])
+        return shown.partition("\t")[2].rstrip("\n")
 
     def tests_pass(self) -> bool:
         return self.ask("run_tests", paths=TRIED).splitlines()[0].endswith("passed")

@@ -85,13 +85,17 @@ def _written_otherwise(lines: Sequence[str], asked: Sequence[str]) -> Nearest | 
 
 def _detail(way: str, lines: Sequence[str], asked: Sequence[str]) -> str:
     """How each side begins, or ends, where a model cannot see it."""
-    if way == "line ends":
-        return " (the file: CRLF, old_str: LF)"
-    if way != "indentation":
+    if way not in ("line ends", "indentation"):
         return ""
-    pairs = [*zip(map(_indentation, lines), map(_indentation, asked), strict=False)]
-    pairs = [*pairs[1:], *pairs[:1]]  # the first may begin within a line
+    shown = _line_end if way == "line ends" else _indentation
+    pairs = [*zip(map(shown, lines), map(shown, asked), strict=False)]
+    if way == "indentation":
+        pairs = [*pairs[1:], *pairs[:1]]  # the first may begin within a line
     return next((f" (the file: {a}, old_str: {b})" for a, b in pairs if a != b), "")
+
+
+def _line_end(line: str) -> str:
+    return "CRLF" if line.endswith("\r") else "LF"
 
 
 def _indentation(line: str) -> str:

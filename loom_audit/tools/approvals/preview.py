@@ -38,7 +38,8 @@ def preview_write(
     """What putting a content at a path would change."""
     if path.startswith(SCRATCH):
         return _scratch_preview(f"write {path}")
-    changes, old, content = preview_edit(_attachment(ctx), path, new, create=parents)
+    with ctx.naming(path):
+        changes, old, content = preview_edit(_attachment(ctx), path, new, create=parents)
     change = changes[-1]
     text = _diff_text(change, change.path, old, content)
     return _preview(changes, [text or f"{change.path} stays as it is\n"])
@@ -49,7 +50,8 @@ def preview_delete(ctx: ToolContext, path: str, *, recursive: bool = False) -> P
     if path.startswith(SCRATCH):
         return _scratch_preview(f"delete {path}")
     attachment = _attachment(ctx)
-    planned = plan_delete(Preconditions(attachment, keep=False), path, recursive=recursive)
+    with ctx.naming(path):
+        planned = plan_delete(Preconditions(attachment, keep=False), path, recursive=recursive)
     changes = sorted(planned, key=_path)
     return _preview(changes, _deletions(attachment, changes))
 
@@ -60,7 +62,8 @@ def preview_move(ctx: ToolContext, source: str, target: str, *, overwrite: bool 
         return _scratch_preview(f"move {source} to {target}")
     attachment = _attachment(ctx)
     preconditions = Preconditions(attachment, keep=False)
-    planned, moves = plan_move(preconditions, source, target, overwrite=overwrite)
+    with ctx.naming(source):
+        planned, moves = plan_move(preconditions, source, target, overwrite=overwrite)
     changes = sorted(planned, key=_path)
     lines = sorted(f"rename {move.source} to {move.target}\n" for move in moves)
     replaced = [FileChange(c.path, c.before, None) for c in changes if c.before and c.after]

@@ -1,17 +1,14 @@
-"""Bytes and text of tools: lossy decoding, lines of a range, edits and their context."""
+"""Bytes and text of tools: lossy decoding, parts of a file, and what two contents differ in."""
 
 import base64
 import binascii
 import codecs
-from collections.abc import Sequence
 from typing import BinaryIO
 
 from msgspec import Struct
 
-from loom_audit.errors import FileNotFound, InvalidArguments
-from loom_audit.model.text.display import first_few
-from loom_audit.model.text.nearest import nearest
-from loom_audit.model.text.textdiff import diff_lines, hunks_text
+from loom_audit.errors import InvalidArguments
+from loom_audit.model.text.textdiff import Diff, Hunk, diff_lines, hunks_text
 
 _CHUNK = 64 * 1024
 _CONTEXT = 3
@@ -69,6 +66,8 @@ def read_part(stream: BinaryIO, first: int, last: int | None, limit: int) -> Par
     line, begun, start, before = 1, False, 0, 0
     while chunk := stream.read(_CHUNK):
         position = 0
+        if line < first and line + (passed := chunk.count(b"\n")) < first:
+            line, begun, position = line + passed, chunk[-1:] != b"\n", len(chunk)
         while position < len(chunk):
             begun = True
             end = chunk.find(b"\n", position)
@@ -95,80 +94,20 @@ def read_bytes(stream: BinaryIO, start: int, limit: int, size: int) -> Part:
     return Part(raw, start + len(raw) < size, 0, start)
 
 
-class TextEdit(Struct, frozen=True):
-    """One replacement in a text: `old` must be there once, or at least once with `everywhere`."""
-
-    old: bytes
-    new: bytes
-    everywhere: bool = False
-
-
-def apply_edits(path: str, content: bytes | None, steps: Sequence[TextEdit]) -> bytes:
-    """Return the content after all steps, each made on the result of the one before.
-
-    A content of None is an absent file; an empty `old` appends. FileNotFound, InvalidArguments when
-    an `old` is not there, or more than once.
-    """
-    current = content
-    for number, step in enumerate(steps, 1):
-        which = f"edit {number} of {len(steps)}, of which none was made: " if len(steps) > 1 else ""
-        current = _apply_edit(path, current, step, which)
-    return current or b""
-
-
-def _apply_edit(path: str, content: bytes | None, step: TextEdit, which: str) -> bytes:
-    if not step.old:
-        return (content or b"") + step.new
-    if content is None:
-        raise FileNotFound(f"File not found: {path}", hint="An empty old_str creates a file.")
-    at = content.find(step.old)
-    if at < 0:
-        raise InvalidArguments(
-            f"{which}old_str not found in {path}: {_excerpt(step.old)}",
-            hint=_mismatch_hint(content, step.old),
-        )
-    if step.everywhere:
-        return content.replace(step.old, step.new)
-    # one that overlaps the first counts: either could be meant
-    if content.find(step.old, at + 1) >= 0:
-        lines = _lines_of(content, step.old)
-        shown = first_few(lines, 10)
-        raise InvalidArguments(
-            f"{which}old_str found {len(lines)} times in {path}: {_excerpt(step.old)}",
-            hint=f"It begins in lines {shown}. Add what stands around it until it is the only "
-            "one, or pass replace_all.",
-            details={"count": len(lines), "lines": lines[:100]},
-        )
-    return content[:at] + step.new + content[at + len(step.old) :]
-
-
-def _lines_of(content: bytes, old: bytes) -> list[int]:
-    """The line of each place it stands at, from 1, overlapping ones too."""
-    found, line, seen, at = list[int](), 1, 0, content.find(old)
-    while at >= 0:
-        line += content.count(b"\n", seen, at)
-        seen = at
-        found.append(line)
-        at = content.find(old, at + 1)
-    return found
-
-
-def _mismatch_hint(content: bytes, old: bytes) -> str:
-    found = nearest(content, old)
-    if found is None:
-        return "Read the file again: old_str must be exactly what stands there."
-    return f"old_str must be exactly what stands there. {found.text()}"
-
-
-def _excerpt(raw: bytes) -> str:
-    text = decode(raw[:200])
-    return repr(text[:80] + ("…" if len(raw) > 80 else ""))
+def count_lines(stream: BinaryIO) -> int:
+    """Return how many lines a file has, a last one without LF included."""
+    stream.seek(0)
+    count, last = 0, b"\n"
+    while chunk := stream.read(_CHUNK):
+        count, last = count + chunk.count(b"\n"), chunk[-1:]
+    return count + (last != b"\n")
 
 
 def diff_text(old: bytes, new: bytes) -> str:
     """Return the difference of two contents as unified hunks; where it is not shown, why.
 
-    Only what is between the ends they have in common, and some lines around it, is compared.
+    Only what is between the ends they have in common, and some lines around it, is compared. Where
+    a line that goes and one that comes look alike, a line behind the hunk says what differs.
     """
     if old == new:
         return "[the content is as it was]"
@@ -177,8 +116,43 @@ def diff_text(old: bytes, new: bytes) -> str:
     old_part, new_part = (_without_tail(side[above:], rest) for side in (old, new))
     if max(len(old_part), len(new_part)) > _MAX_DIFFED:
         return "[the difference is too large to be shown]"
-    text = hunks_text(diff_lines(old_part, new_part, _CONTEXT), above=old.count(b"\n", 0, above))
-    return decode(text) if text else "[binary content is not shown]"
+    diff = diff_lines(old_part, new_part, _CONTEXT)
+    if not diff.hunks:
+        return "[binary content is not shown]"
+    number = old.count(b"\n", 0, above)
+    shown = [
+        decode(hunks_text(Diff((hunk,), 0, 0), above=number)) + _unseen(hunk) for hunk in diff.hunks
+    ]
+    return "".join(shown)
+
+
+def _unseen(hunk: Hunk) -> str:
+    """What lines differ in that look alike: their ends, or bytes that are not UTF-8."""
+    come: dict[str, list[bytes]] = {}
+    for line in hunk.lines:
+        if line.kind == "+":
+            come.setdefault(_looks(line.content), []).append(line.content)
+    gone = [line.content for line in hunk.lines if line.kind == "-"]
+    alike = [(old, new) for old in gone for new in come.get(_looks(old), ()) if old != new]
+    # that there is no end is said at the line itself
+    ends = {(_end_name(a), _end_name(b)) for a, b in alike if _end_name(a) and _end_name(b)}
+    said = [
+        f"[lines that look alike end with {a} before, with {b} now]\n"
+        for a, b in sorted(ends)
+        if a != b
+    ]
+    if any(old.rstrip(b"\r\n") != new.rstrip(b"\r\n") for old, new in alike):
+        said.append("[lines that look alike differ in bytes that are not UTF-8]\n")
+    return "".join(said)
+
+
+def _looks(line: bytes) -> str:
+    return decode(line.rstrip(b"\r\n"))
+
+
+def _end_name(line: bytes) -> str:
+    end = line[len(line.rstrip(b"\r\n")) :]
+    return {b"\r\n": "CRLF", b"\n": "LF", b"": ""}.get(end, "CR")
 
 
 def _common_length(a: bytes, b: bytes, *, from_end: bool = False) -> int:

@@ -6,10 +6,11 @@ looked for outside both.
 
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from posixpath import normpath
 from typing import BinaryIO, Literal
@@ -23,6 +24,7 @@ from loom_audit.errors import (
     NotADirectory,
     PermissionDenied,
 )
+from loom_audit.model.scope import HEAVY
 from loom_audit.model.text.display import first_few, moment, visible_path
 from loom_audit.ports import Stamp, Workspace
 
@@ -31,6 +33,8 @@ EntryType = Literal["file", "directory", "symlink", "other"]
 SCRATCH = "scratch://"
 """How a path in the scratch directory begins."""
 _COMPARED = 2_000
+_NAMED = 2
+"""Paths that are named where one is not there."""
 
 
 class Entry(Struct, frozen=True):
@@ -103,7 +107,7 @@ class Area(Struct, frozen=True):
         if target:
             stamp = self.disk.stamp(target)
             if stamp is None:
-                raise self._missing(text)
+                raise self.missing(text)
             if not stat.S_ISDIR(stamp.mode):
                 raise NotADirectory(
                     f"{self.prefix}{text} is not a directory",
@@ -116,7 +120,7 @@ class Area(Struct, frozen=True):
         target = self.disk.resolve(self.path(text))
         stamp = self.disk.stamp(target)
         if stamp is None:
-            raise self._missing(text)
+            raise self.missing(text)
         return self._entry(target, stamp)
 
     @contextmanager
@@ -126,21 +130,74 @@ class Area(Struct, frozen=True):
             with self.disk.open(self.path(text)) as stream:
                 yield stream
         except FileNotFound:
-            raise self._missing(text) from None
+            raise self.missing(text) from None
 
-    def _missing(self, text: str) -> FileNotFound:
-        """That nothing is there, with what is: names like it, else those beside it."""
-        hint, path = "", self.path(text)
-        while path and not hint:
-            path, _, name = path.rpartition("/")
-            with suppress(AuditError):
-                beside = [visible_path(found) for found, _ in self.disk.list(path)]
+    def missing(self, text: str) -> FileNotFound:
+        """Return that nothing is at a path, with what may be meant, else with what is beside it."""
+        path = self.path(text)
+        found = dict.fromkeys((*self._elsewhere(path), *self._alike(path)))
+        if meant := [*islice(found, _NAMED)]:
+            shown = (visible_path(f"{self.prefix}{one}") for one in meant)
+            return FileNotFound(
+                f"File not found: {self.prefix}{text}", hint=f"Did you mean {' or '.join(shown)}?"
+            )
+        return FileNotFound(f"File not found: {self.prefix}{text}", hint=self._beside(path))
+
+    @contextmanager
+    def naming(self, text: str) -> Iterator[None]:
+        """Say in a FileNotFound what may be meant by the path, beside what it says already."""
+        try:
+            yield
+        except FileNotFound as error:
+            if not error.message.startswith("File not found: "):
+                raise
+            found = self.missing(text)
+            own = "" if error.hint == FileNotFound.usual_hint else f" {error.hint}"
+            raise FileNotFound(error.message, hint=f"{found.hint}{own}") from None
+
+    def _elsewhere(self, path: str) -> Iterator[str]:
+        """The same path one folder deeper, such as in `src`, or without its first folder."""
+        below = path.partition("/")[2]
+        folders = [name for name, stamp in self._names("") if stat.S_ISDIR(stamp.mode)]
+        plain = [name for name in folders if name[0] != "." and name not in HEAVY]
+        for rest in (path, below):
+            for folder in ("", *plain[:_COMPARED]):
+                there = f"{folder}/{rest}" if folder else rest
+                if rest and self._is_there(there):
+                    yield there
+
+    def _alike(self, path: str) -> Iterator[str]:
+        """What has a name like the first one that is not there, and the rest of the path in it."""
+        above = path.rpartition("/")[0]
+        while above and not self._is_there(above):
+            above = above.rpartition("/")[0]
+        name, _, rest = path.removeprefix(f"{above}/" if above else "").partition("/")
+        beside = [found for found, _ in self._names(above)]
+        for near in get_close_matches(name, beside[:_COMPARED], n=2):
+            found = f"{above}/{near}" if above else near
+            whole = f"{found}/{rest}" if rest else found
+            yield whole if self._is_there(whole) else found
+
+    def _beside(self, path: str) -> str:
+        """What is in the nearest folder above that is there."""
+        while path:
+            path = path.rpartition("/")[0]
+            if beside := [visible_path(name) for name, _ in self._names(path)]:
                 shown = visible_path(f"{self.prefix}{path}/" if path else self.prefix)
-                near = get_close_matches(name, beside[:_COMPARED], n=2)
-                hint = f"In {shown or 'the workspace'} are: {first_few(beside, 20)}."
-                if near:
-                    hint = f"Did you mean {' or '.join(shown + one for one in near)}?"
-        return FileNotFound(f"File not found: {self.prefix}{text}", hint=hint)
+                return f"In {shown or 'the workspace'} are: {first_few(beside, 20)}."
+        return ""
+
+    def _names(self, directory: str) -> Sequence[tuple[str, Stamp]]:
+        try:
+            return [*self.disk.list(directory)]
+        except AuditError:
+            return []
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            return self.disk.stamp(path) is not None
+        except AuditError:
+            return False
 
     def list(self, directory: str) -> Iterator[Entry]:
         """Yield the entries of a directory, sorted by name, symlinks not followed."""

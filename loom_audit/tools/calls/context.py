@@ -5,8 +5,8 @@ command to stop.
 """
 
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -16,6 +16,7 @@ from typing import BinaryIO, TypeVar
 from loom_audit.errors import (
     AuditError,
     ExecutionFailed,
+    FileNotFound,
     InvalidPath,
     NoWorkspace,
     PermissionDenied,
@@ -89,7 +90,8 @@ class ToolContext:
 
         def step() -> bytes:
             area, rest = self._area(path)
-            return area.disk.read(area.path(rest), limit)
+            with area.naming(rest):
+                return area.disk.read(area.path(rest), limit)
 
         return await self._step(step)
 
@@ -101,6 +103,22 @@ class ToolContext:
             return area.stat(rest)
 
         return await self._step(step)
+
+    async def missing(self, path: str) -> FileNotFound:
+        """The error that nothing is at a path, with what may be meant by it."""
+
+        def step() -> FileNotFound:
+            area, rest = self._area(path)
+            return area.missing(rest)
+
+        return await self._step(step)
+
+    @contextmanager
+    def naming(self, path: str) -> Iterator[None]:
+        """Say of a path that is not there what may be meant by it; sync, for previews."""
+        area, rest = self._area(path)
+        with area.naming(rest):
+            yield
 
     def exists(self, path: str) -> bool:
         """Whether something is at the path; sync, for `requires_approval`."""
@@ -177,10 +195,11 @@ class ToolContext:
                     f"{path} has {size} bytes, more than the {MAX_EDITED} that can be edited",
                     hint="Change it with a shell command.",
                 )
-            if area.prefix:
-                self._announce_scratch()
-                return scratch.write(area.disk, rest, checked)
-            return call.edit(area.path(rest), checked, final=final)
+            with area.naming(rest):
+                if area.prefix:
+                    self._announce_scratch()
+                    return scratch.write(area.disk, rest, checked)
+                return call.edit(area.path(rest), checked, final=final)
 
         return await self._step(step)
 
@@ -191,10 +210,11 @@ class ToolContext:
 
         def step() -> tuple[str, ...]:
             area, rest = self._area(path)
-            if area.prefix:
-                self._announce_scratch()
-                return scratch.delete(area.disk, rest, recursive=recursive)
-            return self._open_call.delete(area.path(rest), recursive=recursive, final=final)
+            with area.naming(rest):
+                if area.prefix:
+                    self._announce_scratch()
+                    return scratch.delete(area.disk, rest, recursive=recursive)
+                return self._open_call.delete(area.path(rest), recursive=recursive, final=final)
 
         return await self._step(step)
 
@@ -213,12 +233,13 @@ class ToolContext:
                     "The scratch directory is not of the workspace: nothing is moved between them",
                     hint="Read the file and write it there.",
                 )
-            if area.prefix:
-                self._announce_scratch()
-                return scratch.move(area.disk, old, new, overwrite=overwrite)
-            return self._open_call.move(
-                area.path(old), area.path(new), overwrite=overwrite, final=final
-            )
+            with area.naming(old):
+                if area.prefix:
+                    self._announce_scratch()
+                    return scratch.move(area.disk, old, new, overwrite=overwrite)
+                return self._open_call.move(
+                    area.path(old), area.path(new), overwrite=overwrite, final=final
+                )
 
         return await self._step(step)
 

@@ -17,14 +17,10 @@ FOLDER = "output"
 def with_rest_kept(result: ToolResult, call: OpenCall) -> ToolResult:
     """Return the result, and keep the whole of an output that is cut in the scratch directory.
 
-    The cut names the file, and the data is marked `truncated`. Where the scratch directory cannot
-    be written, the cut says so.
+    The cut names the file. Where the scratch directory cannot be written, the cut says so.
     """
     if result.output == result.full_output:
         return result
-    data = result.data
-    if data is not None and "truncated" in data:
-        data = {**data, "truncated": True}
     way_on = ""
     if call.writer.scratch is not None:
         path = f"{FOLDER}/{re.sub(r'[^A-Za-z0-9_-]', '_', call.call_id)[:80]}.txt"
@@ -35,4 +31,4 @@ def with_rest_kept(result: ToolResult, call: OpenCall) -> ToolResult:
             way_on = f"; all of it is {SCRATCH}{path}, for read_file and search_files"
         except AuditError as error:
             way_on = f"; it could not be kept: {error.message[:200]}"
-    return replace(result, output=cut(result.full_output, MAX_OUTPUT, way_on), data=data)
+    return replace(result, output=cut(result.full_output, MAX_OUTPUT, way_on))

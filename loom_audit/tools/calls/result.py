@@ -9,6 +9,7 @@ from loom_audit.errors import AuditError, ExecutionFailed
 from loom_audit.model.results import MAX_KEPT, result_record
 from loom_audit.model.text.cutting import cut
 from loom_audit.model.values import as_json, nearest_json
+from loom_audit.tools.calls.bounded import bounded
 
 MAX_OUTPUT = 10 * 1024
 """Bytes of `ToolResult.output`, as UTF-8."""
@@ -66,6 +67,7 @@ class ToolResult:
     error: ToolError | None = None
     full_output: str = field(default="", repr=False)
     image: Image | None = field(default=None, repr=False)
+    message_truncated: bool = False
 
     def __post_init__(self) -> None:
         said = cast(object, self.error)
@@ -75,7 +77,9 @@ class ToolResult:
         short = cut(self.output, MAX_OUTPUT)
         if not self.full_output:
             object.__setattr__(self, "full_output", cut(self.output, MAX_KEPT))
-        object.__setattr__(self, "output", short)
+        if short != self.output:
+            object.__setattr__(self, "output", short)
+            object.__setattr__(self, "message_truncated", True)
 
     @classmethod
     def failure(
@@ -116,8 +120,22 @@ class ToolResult:
         return result_record(self.success, self.output, self.data, self.files_changed, error)
 
     def to_json(self) -> str:
-        """Return the result as one line of ASCII JSON, for a model."""
-        return json.dumps(self.to_dict(), allow_nan=False)
+        """Return what a model may be given, as one line of ASCII JSON.
+
+        `output` is the message. Of `data`, of `files_changed` and of the error there are at most 10
+        KB each: what is longer is cut, the data is then marked `truncated`, and
+        `files_left_out` counts the paths. `message_truncated` is that of the message. ValueError,
+        TypeError for other data than JSON.
+        """
+        body = self.to_dict()
+        shown = bounded(self.data, MAX_OUTPUT - 100)
+        if shown != self.data:
+            shown["truncated"] = True
+        files = bounded(self.files_changed, MAX_OUTPUT)
+        body |= {"data": shown, "files_changed": files, "error": bounded(body["error"], MAX_OUTPUT)}
+        if left_out := len(self.files_changed) - len(files):
+            body["files_left_out"] = left_out
+        return json.dumps({**body, "message_truncated": self.message_truncated}, allow_nan=False)
 
     def to_record(self) -> dict[str, Any]:
         """Return the result as the log keeps it, with the full output.

@@ -1,7 +1,7 @@
 """What does not fit a JSON Schema, and the short check of simple ones."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,6 +33,31 @@ def surely_fits(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool
         if "enum" in said and (kind is not str or value not in said["enum"]):
             return False
     return all(name in arguments for name in schema.get("required", ()))
+
+
+def lone_surrogate(value: Any, place: str = "") -> str:
+    """Return the place of a text, or of a key, that holds a lone surrogate; empty where none does.
+
+    Not those that stand for the bytes of names that are not UTF-8 (PEP 383).
+    """
+    if isinstance(value, str):
+        if not value.isascii():
+            try:
+                value.encode("utf-8", "surrogateescape")
+            except UnicodeEncodeError:
+                return place or "a key"
+        return ""
+    inner: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        inner = value.items()
+        if found := next(filter(None, map(lone_surrogate, value)), ""):
+            return found
+    elif isinstance(value, list):
+        inner = enumerate(value)
+    steps = (
+        lone_surrogate(item, f"{place}.{step}" if place else str(step)) for step, item in inner
+    )
+    return next(filter(None, steps), "")
 
 
 def schema_flaws(errors: Iterator["ValidationError"]) -> Iterator[str]:

@@ -14,7 +14,13 @@ from loom_audit.model.files import FileState
 from loom_audit.ports import Confinement
 from loom_audit.tools.calls.fields import Fields, fit_struct, struct_schema
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.schemas import schema_flaws, signature, surely_fits, why_not_object
+from loom_audit.tools.calls.schemas import (
+    lone_surrogate,
+    schema_flaws,
+    signature,
+    surely_fits,
+    why_not_object,
+)
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -157,6 +163,11 @@ class Tool(ABC):
             raise InvalidArguments(
                 f"The arguments of {self.name} {why_not_object(arguments)}",
                 hint=f"Arguments of {self.name}: {signature(self.parameters)}.",
+            )
+        if place := lone_surrogate(arguments):
+            raise InvalidArguments(
+                f"{place} holds a lone surrogate, which is not a character",
+                hint="Leave it out; bytes that are not UTF-8 are written with encoding base64.",
             )
         made: Any = None
         # the quick way; what it refuses goes the long one, which names every flaw

@@ -105,7 +105,7 @@ def normal(content: str, root: Path) -> str:
         content = re.sub(pattern, word, content)
     lines = [shortened(line) for line in content.split("\n")]
     kept: list[str] = []
-    for _, run in groupby(lines, lambda line: re.sub(r"\d+", "0", line)):
+    for _, run in groupby(lines, lambda line: re.sub(r" *\d+", "0", line)):
         same = [*run]
         few = len(same) <= MOST_LINES
         kept += same if few else [*same[:3], f"⟨ {len(same) - 6} more of the kind ⟩", *same[-3:]]

@@ -211,7 +211,9 @@ def test_messages_say_what_and_what_to_do(bench: Bench) -> None:
     assert unknown.output == "Error: Unknown tool: read_fiel\nDid you mean read_file?"
     extra = bench.call("read_file", {"path": "notes.txt", "mode": 1, "line_range": "x"})
     assert "'mode' was unexpected" in extra.output and "line_range: 'x'" in extra.output
-    assert "path, line_range?, offset?, limit?, max_bytes?, encoding?" in extra.output
+    assert (
+        "path, line_range?, line_offset?, line_limit?, offset?, limit?, max_bytes?" in extra.output
+    )
 
 
 @pytest.mark.parametrize(

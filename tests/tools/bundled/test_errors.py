@@ -2,6 +2,7 @@
 
 import re
 import socket
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -41,6 +42,8 @@ CAUSES: Mapping[tuple[str, str], Mapping[str, object]] = {
     ("git_status", "NOT_FOUND"): {},
     ("git_diff", "NOT_FOUND"): {},
     ("git_log", "NOT_FOUND"): {},
+    ("git_diff", "FILE_NOT_FOUND"): {"paths": ["nowhere"]},
+    ("git_log", "FILE_NOT_FOUND"): {"paths": ["nowhere"]},
     ("git_commit", "NOT_FOUND"): {"message": "x"},
     ("git_push", "NOT_FOUND"): {},
     ("run_tests", "NOT_FOUND"): {},
@@ -98,6 +101,10 @@ def test_each_error_of_a_tool_happens(
         (bench.root / ".venv" / "bin" / "python").symlink_to("/bin/false")
     if cause == ("install_package", "TIMEOUT"):
         monkeypatch.setattr(packages, "SECONDS", 0.01)
+    if name in ("git_diff", "git_log") and code == "FILE_NOT_FOUND":
+        made = "-c user.name=a -c user.email=a@b commit --quiet --allow-empty -m x"
+        for words in ("init --quiet", made):
+            subprocess.run(["git", *words.split()], cwd=bench.root, check=True)
     if cause == ("search_code", "EXECUTION_ERROR"):
         force_setattr(bench.session.writer.attachment.on_disk, "code", None)
     if cause == ("search_files", "TIMEOUT"):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from loom_audit.errors import FileNotFound, InvalidArguments
 from loom_audit.model.text.cutting import cut
+from loom_audit.tools.bundled.edits import TextEdit, apply_edits
 from loom_audit.tools.bundled.text import (
-    TextEdit,
-    apply_edits,
+    count_lines,
     decode,
     diff_text,
     encode,
@@ -88,10 +88,12 @@ def naive_edit(content: bytes | None, steps: list[TextEdit]) -> bytes | None:
     return content
 
 
+# files with CRLF: test_line_ends.py
+exact = raw.filter(lambda content: b"\r\n" not in content)
 steps = st.lists(st.builds(TextEdit, short, short, st.booleans()), min_size=1, max_size=5)
 
 
-@given(st.none() | raw, steps)
+@given(st.none() | exact, steps)
 def test_edits_do_what_the_rules_say(content: bytes | None, steps: list[TextEdit]) -> None:
     wanted = naive_edit(content, steps)
     if wanted is None:
@@ -121,8 +123,13 @@ def test_of_several_occurrences_the_lines_are_told() -> None:
 
 def test_a_missing_old_str_says_that_line_ends_differ() -> None:
     with pytest.raises(InvalidArguments) as caught:
-        apply_edits("f", b"one\r\ntwo\r\n", [TextEdit(b"one\ntwo", b"x")])
-    assert "CRLF" in caught.value.hint
+        apply_edits("f", b"one\ntwo\n", [TextEdit(b"one\r\ntwo", b"x")])
+    assert "line ends (the file: LF, old_str: CRLF)" in caught.value.hint
+
+
+@given(raw)
+def test_lines_are_counted_as_they_are_read(content: bytes) -> None:
+    assert count_lines(io.BytesIO(content)) == len(lines_of(content))
 
 
 def test_an_error_names_which_edit_of_several_failed() -> None:

@@ -172,7 +172,7 @@ def test_a_whole_response_of_chat_completions_is_a_batch(answer: Any, bench: Ben
 
     outcome = anyio.run(run)
     [message] = outcome.messages()
-    assert message["tool_call_id"] == "call_1" and message["content"].startswith("first")
+    assert message["tool_call_id"] == "call_1" and message["content"].startswith("     1\tfirst")
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def test_a_models_answer_is_run_and_recorded_under_its_ids(bench: Bench) -> None
     assert {fact.call_id for fact in bench.finished()} == {f"call_{n}" for n in range(1, 7)}
     messages = outcome.messages()
     assert messages[1]["content"].startswith("Error: File not found: missing.txt")
-    assert messages[3]["content"] == "x"
+    assert messages[3]["content"] == "     1\tx"
     assert [message["tool_call_id"] for message in messages] == [f"call_{n}" for n in range(1, 7)]
     assert "{broken" in [fact.arguments for fact in bench.requested()]
 
@@ -305,7 +305,7 @@ def test_a_models_answer_goes_all_the_way_to_the_hook(bench: Bench) -> None:
     assert batch.status == {"call_1": "done", "call_2": "done"}
     assert outcome.mutated and ran == [[["made"], []]]
     told = [message["content"] for message in outcome.messages()]
-    assert told == ["[no output]\n[changed: made]", "x\n"]
+    assert told == ["[no output]\n[changed: made]", "     1\tx\n"]
     reading = bench.session.batch(
         [{"id": "call_3", "name": "read_file", "arguments": {"path": "made"}}], hooks=[Hook()]
     )

@@ -8,7 +8,8 @@ from tests.tools.conftest import Bench
 
 def test_a_long_output_says_where_all_of_it_is_and_can_be_paged_and_searched(bench: Bench) -> None:
     result = bench.call("shell_execute", {"command": "seq 10000"}, call_id="call 1/x")
-    assert len(result.output.encode()) <= MAX_OUTPUT and result.data["truncated"] is True
+    assert len(result.output.encode()) <= MAX_OUTPUT and result.message_truncated
+    assert result.data["truncated"] is False and len(result.data["stdout"].split()) == 10_000
     [said] = re.findall(r"\n\[… \d+ of \d+ bytes left out; (.*) …\]\n", result.output)
     assert said == "all of it is scratch://output/call_1_x.txt, for read_file and search_files"
     path = "scratch://output/call_1_x.txt"
@@ -25,7 +26,7 @@ def test_a_long_output_says_where_all_of_it_is_and_can_be_paged_and_searched(ben
 
 def test_a_short_output_is_not_kept(bench: Bench) -> None:
     result = bench.call("shell_execute", {"command": "seq 10"})
-    assert result.data["truncated"] is False
+    assert result.data["truncated"] is False and not result.message_truncated
     listed = bench.call("list_directory", {"path": "scratch://."})
     assert "output" not in listed.output
 

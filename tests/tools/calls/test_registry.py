@@ -176,7 +176,7 @@ def test_execute_records_into_the_default_store(tmp_path: Path, home: Path) -> N
     registry = builtin_registry(connections)
     try:
         assert execute(registry, "write_file", {"path": "x", "content": "1"}, root).success
-        assert execute(registry, "read_file", {"path": "x"}, str(root)).output == "1"
+        assert execute(registry, "read_file", {"path": "x"}, str(root)).output == "     1\t1"
         assert execute(registry, "nope", {}, root).error.code == "UNKNOWN_TOOL"
     finally:
         connections.close()
@@ -354,6 +354,7 @@ def test_views_of_a_result() -> None:
         "data": {"part": 1},
         "files_changed": [],
         "error": {"code": "TIMEOUT", "message": "too slow", "details": {"seconds": 3}},
+        "message_truncated": False,
     }
 
 

@@ -1,4 +1,4 @@
-"""The tools that change files: bytes in, bytes out, newlines never translated."""
+"""The tools that change files: of what is not to be changed every byte stays."""
 
 from typing import Annotated
 
@@ -7,14 +7,9 @@ from msgspec import Meta, field
 from loom_audit.model.text.cutting import cut
 from loom_audit.model.text.display import count_text
 from loom_audit.tools.approvals.preview import preview_delete, preview_move, preview_write
+from loom_audit.tools.bundled.edits import TextEdit, apply_edits
 from loom_audit.tools.bundled.files.reading import Encoding, NonEmpty, Path
-from loom_audit.tools.bundled.text import (
-    TextEdit,
-    apply_edits,
-    diff_text,
-    encode,
-    from_base64,
-)
+from loom_audit.tools.bundled.text import diff_text, encode, from_base64
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.fields import Fields, Output
 from loom_audit.tools.calls.result import ToolResult
@@ -130,7 +125,8 @@ class EditFile(Tool):
     name = "edit_file"
     description = (
         "Replace text in a file. old_str must stand in it exactly once, white space included, or "
-        "at least once with replace_all. "
+        "at least once with replace_all, and without the line numbers that read_file shows. "
+        "Line ends need no care: LF matches CRLF, and lines keep the ends they have. "
         "An empty old_str appends, and creates the file if need be. "
         "The result shows what all edits together changed, as a unified diff."
     )

@@ -1,19 +1,39 @@
 """The tools that list directories."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any
 
+from msgspec import Struct
 from pydantic import Field
 
+from loom_audit.tools.bundled.search.search_program import matcher
 from loom_audit.tools.calls.area import SCRATCH, Entry, EntryType
 from loom_audit.tools.calls.context import ToolContext
-from loom_audit.tools.calls.models import Arguments, Output
+from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Tool, one_thread
 
 MAX_ENTRIES = 5_000
+MAX_WALKED = 100_000
+"""Entries that are looked at to find those that fit a glob."""
 MAX_DEPTH = 10
-IGNORED = frozenset({".git", "node_modules", "__pycache__"})
+
+Glob = Annotated[
+    NonEmpty | None,
+    Field(
+        description="Only what fits a glob, in all directories below: names like `*.py`, "
+        "`*.{js,ts}`, or paths `src/**`"
+    ),
+]
+All = Annotated[
+    bool,
+    Field(
+        alias="all",
+        description="Go into folders of dependencies and caches too, like node_modules, .venv "
+        "and __pycache__, which are otherwise only counted",
+    ),
+]
 
 
 class ListInput(Arguments):
@@ -22,13 +42,15 @@ class ListInput(Arguments):
         bool | None,
         Field(
             description="true: all entries below it, false: its own entries; "
-            "when left out, a tree of two levels"
+            "when left out, a tree of two levels, with a glob all entries"
         ),
     ] = None
     include_hidden: Annotated[
         bool | None,
         Field(alias="includeHidden", description="Whether to list names that begin with a dot"),
     ] = None
+    glob: Glob = None
+    all_folders: All = False
 
 
 class EntryOutput(Output):
@@ -39,8 +61,11 @@ class EntryOutput(Output):
 
 
 class ListOutput(Output):
+    """`left_out` counts the folders that were not gone into, by name."""
+
     path: str
     entries: list[EntryOutput]
+    left_out: dict[str, int]
     truncated: bool
 
 
@@ -49,8 +74,9 @@ class ListDirectory(Tool):
 
     name = "list_directory"
     description = (
-        "List a directory: as a tree of two levels, or with `recursive` as entries with name, "
-        "type, size and time. Never goes into .git, node_modules or __pycache__."
+        "List a directory: as a tree of two levels, or with `recursive` or a glob as entries with "
+        "name, type, size and time. Folders of dependencies and caches are counted and left out, "
+        "unless `all`; .git always is."
     )
     input = ListInput
     output = ListOutput
@@ -58,43 +84,84 @@ class ListDirectory(Tool):
 
     @one_thread
     async def execute(self, args: ListInput, ctx: ToolContext) -> ToolResult:
-        as_tree = args.recursive is None
-        depth = 2 if as_tree else MAX_DEPTH if args.recursive else 1
+        recursive = args.recursive if args.glob is None else args.recursive is not False
+        as_tree = recursive is None
+        depth = 2 if as_tree else MAX_DEPTH if recursive else 1
         hidden = as_tree if args.include_hidden is None else args.include_hidden
-        top = (await ctx.stat(args.path)).path
 
         def shown(entry: Entry) -> bool:
-            if entry.name == ".git" or (as_tree and entry.name in IGNORED):
-                return False
-            return hidden or not entry.name.startswith(".")
+            return entry.name != ".git" and (hidden or not entry.name.startswith("."))
 
-        entries, more = await _entries(ctx, args.path, depth, shown)
-        below = len(top) + (not top.endswith("/")) if top else 0
-        named = [(entry.path[below:], entry) for entry in entries]
+        listed = await _listed(ctx, args, depth, shown)
+        below = _length(listed.top)
+        named = [(entry.path[below:], entry) for entry in listed.entries]
         lines = _tree(args.path, named) if as_tree else [_line(*pair) for pair in named]
         data: dict[str, Any] = {
-            "path": top,
+            "path": listed.top,
             "entries": [entry.to_dict(name) for name, entry in named],
-            "truncated": bool(more),
+            "left_out": dict(listed.left_out),
+            "truncated": listed.is_cut,
         }
-        return ToolResult(True, "\n".join(lines + more) or "[empty]", data)
+        return ToolResult(True, listed.text(lines), data)
 
 
-async def _entries(
-    ctx: ToolContext, path: str, depth: int, shown: Callable[[Entry], bool]
-) -> tuple[list[Entry], list[str]]:
-    """The entries that are shown, down to a depth, and a line that says when there are more."""
+class _Listed(Struct, frozen=True):
+    """What is listed of a directory."""
+
+    top: str
+    entries: list[Entry]
+    left_out: Counter[str]
+    is_cut: bool
+    glob: str | None
+
+    def text(self, lines: list[str]) -> str:
+        nothing = f"[nothing fits {self.glob}]" if self.glob else "[empty]"
+        found = lines or [nothing]
+        if self.is_cut:
+            found.append(
+                f"[more than {len(self.entries)} entries: name a directory below, or a glob]"
+            )
+        if self.left_out:
+            names = sorted(self.left_out.items())
+            counted = ", ".join(f"{n} × {name}" if n > 1 else name for name, n in names)
+            found.append(f"[left out: {counted}; all: true goes into them]")
+        return "\n".join(found)
+
+
+async def _listed(
+    ctx: ToolContext,
+    args: "ListInput | FilesInput",
+    depth: int,
+    shown: Callable[[Entry], bool] = lambda entry: True,
+) -> _Listed:
+    """The entries that are shown, down to a depth."""
+    assert ctx.writer is not None
+    heavy = frozenset() if args.all_folders else ctx.writer.attachment.scope.heavy
+
+    def is_heavy(entry: Entry) -> bool:
+        return entry.type == "directory" and entry.name in heavy
 
     def enter(entry: Entry, level: int) -> bool:
-        return level < depth and entry.name not in IGNORED and shown(entry)
+        return level < depth and shown(entry) and not is_heavy(entry) and entry.name != ".git"
 
-    # twice as many: those that are not shown count in a walk
-    found = [*await ctx.walk(path, enter=enter, limit=2 * MAX_ENTRIES)]
-    entries = [entry for entry in found if shown(entry)]
-    cut = len(found) > 2 * MAX_ENTRIES or len(entries) > MAX_ENTRIES
-    del entries[MAX_ENTRIES:]
-    more = f"[more than {len(entries)} entries: name a directory below, or use ls in bash]"
-    return entries, [more] if cut else []
+    # those that are not shown count in a walk
+    most = MAX_WALKED if args.glob else 2 * MAX_ENTRIES
+    found = [*await ctx.walk(args.path, enter=enter, limit=most)]
+    seen = [entry for entry in found if shown(entry)]
+    # what lies in the directory itself is named even then
+    left_out = Counter(entry.name for entry in seen if depth > 1 and is_heavy(entry))
+    entries = [entry for entry in seen if entry.name not in left_out or not is_heavy(entry)]
+    top = (await ctx.stat(args.path)).path
+    if args.glob:
+        fits, below = matcher(args.glob), _length(top)
+        entries = [one for one in entries if fits(one.path) or fits(one.path[below:])]
+    is_cut = len(found) > most or len(entries) > MAX_ENTRIES
+    return _Listed(top, entries[:MAX_ENTRIES], left_out, is_cut, args.glob)
+
+
+def _length(top: str) -> int:
+    """How many signs of the path of an entry are those of the directory above it."""
+    return len(top) + (not top.endswith("/")) if top else 0
 
 
 def _tree(top: str, named: list[tuple[str, Entry]]) -> list[str]:
@@ -115,6 +182,8 @@ class FilesInput(Arguments):
     max_depth: Annotated[
         int, Field(ge=1, le=MAX_DEPTH, description="How many levels to go down when recursive")
     ] = MAX_DEPTH
+    glob: Glob = None
+    all_folders: All = False
 
 
 class FileOutput(Output):
@@ -124,7 +193,10 @@ class FileOutput(Output):
 
 
 class FilesOutput(Output):
+    """`left_out` counts the folders that were not gone into, by name."""
+
     files: list[FileOutput]
+    left_out: dict[str, int]
     truncated: bool
 
 
@@ -133,9 +205,9 @@ class ListFiles(Tool):
 
     name = "list_files"
     description = (
-        "List the files and directories in a directory, with size, or with `recursive` all "
-        "below it down to max_depth. Paths are relative to the workspace. Never goes into .git, "
-        "node_modules or __pycache__."
+        "List the files and directories in a directory, with size, or with `recursive` or a glob "
+        "all below it down to max_depth. Paths are relative to the workspace. Folders of "
+        "dependencies and caches are counted and left out, unless `all`; .git is not gone into."
     )
     input = FilesInput
     output = FilesOutput
@@ -143,12 +215,12 @@ class ListFiles(Tool):
 
     @one_thread
     async def execute(self, args: FilesInput, ctx: ToolContext) -> ToolResult:
-        depth = args.max_depth if args.recursive else 1
-        entries, more = await _entries(ctx, args.path, depth, lambda entry: True)
+        recursive = args.recursive or args.glob is not None
+        listed = await _listed(ctx, args, args.max_depth if recursive else 1)
         files = [
             {"path": entry.path, "size": entry.size, "is_dir": entry.type == "directory"}
-            for entry in entries
+            for entry in listed.entries
         ]
         lines = [f"{f['size']:>10}  {f['path']}{'/' if f['is_dir'] else ''}" for f in files]
-        data = {"files": files, "truncated": bool(more)}
-        return ToolResult(True, "\n".join(lines + more) or "[empty]", data)
+        data = {"files": files, "left_out": dict(listed.left_out), "truncated": listed.is_cut}
+        return ToolResult(True, listed.text(lines), data)

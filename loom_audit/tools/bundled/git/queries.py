@@ -1,5 +1,7 @@
 """git_status, git_diff and git_log: the workspace's repository looked at."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -14,7 +16,7 @@ from loom_audit.tools.bundled.git.output import (
     commits_of,
     status_of,
 )
-from loom_audit.tools.bundled.git.repository import git_error, paths_of, repository
+from loom_audit.tools.bundled.git.repository import Repository, git_error, paths_of, repository
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
@@ -149,6 +151,8 @@ class GitDiff(Tool):
         words = (*DIFF, *(["--cached"] if args.staged else []), *revisions, "--")
         paths = paths_of(ctx, args.paths)
         files = changes_of(await git.read("diff", *COUNTED, *words, *paths))
+        seen = [name for file in files for name in (file["path"], file["from"]) if name]
+        await _check_known(git, ctx, args.paths, seen, revisions)
         done = await git.ask("diff", "--patch", "--unified=3", *words, *paths, limit=MAX_PATCH)
         if done.exit_code:
             raise git_error(done)
@@ -162,6 +166,26 @@ class GitDiff(Tool):
         return ToolResult(
             True, "\n".join([*lines, "", patch]) if files else "[no difference]", data
         )
+
+
+async def _check_known(
+    git: Repository,
+    ctx: ToolContext,
+    paths: Sequence[str] | None,
+    seen: Sequence[str],
+    revisions: Sequence[str],
+) -> None:
+    """FileNotFound for a path that is neither on disk nor known to git."""
+    for given, path in zip(paths or (), paths_of(ctx, paths), strict=True):
+        if path == "." or any(name == path or name.startswith(f"{path}/") for name in seen):
+            continue
+        if await ctx.in_thread(partial(ctx.exists, path)):
+            continue
+        asked: list[tuple[str, ...]] = [("ls-files", "-z", "--", path)]
+        asked += [("ls-tree", "-z", each, "--", path) for each in (*revisions, "HEAD")]
+        # before the first commit there is no HEAD to look into
+        if not any([(await git.ask(*words)).stdout for words in asked]):
+            raise await ctx.missing(given)
 
 
 def diff_line(file: dict[str, Any]) -> str:
@@ -210,6 +234,8 @@ class GitLog(Tool):
         commit = await git.commit_id(args.ref or "HEAD")
         words = (*LOG, f"--max-count={args.max_count + 1}", commit, "--")
         commits = [*commits_of(await git.read(*words, *paths_of(ctx, args.paths)))]
+        if not commits:
+            await _check_known(git, ctx, args.paths, (), (commit,))
         truncated = len(commits) > args.max_count
         commits = commits[: args.max_count]
         lines = [

@@ -1,16 +1,18 @@
 """search_code: definitions by name and text by words, from an index kept up by the log."""
 
 import re
+from collections.abc import Sequence
 from time import monotonic
 from typing import Annotated, Any, Literal
 
 from msgspec.structs import asdict
 from pydantic import Field
 
-from loom_audit.errors import ExecutionFailed, FileNotFound, InvalidArguments
+from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.history.ground.code_index import read_code, update_code_listing
 from loom_audit.model.text.display import count_text
-from loom_audit.ports import FoundCode
+from loom_audit.ports import CodeIndex, FoundCode
+from loom_audit.tools.bundled.text import encode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, Output
 from loom_audit.tools.calls.result import ToolResult
@@ -18,6 +20,9 @@ from loom_audit.tools.calls.tool import Tool
 
 SECONDS = 25.0
 MAX_WORDS = 20
+MIN_LETTERS = 3
+"""Of a word, where one word is enough: shorter ones stand everywhere."""
+MAX_OFFSET = 1_000
 
 
 class CodeSearchInput(Arguments):
@@ -27,6 +32,9 @@ class CodeSearchInput(Arguments):
     ] = "any"
     path: Annotated[str, Field(description="Directory to search in")] = "."
     limit: Annotated[int, Field(ge=1, le=100, description="Results at most")] = 20
+    offset: Annotated[
+        int, Field(ge=0, le=MAX_OFFSET, description="Results to leave out, for the next page")
+    ] = 0
 
 
 class CodeMatch(Output):
@@ -38,11 +46,15 @@ class CodeMatch(Output):
 
 
 class CodeSearchOutput(Output):
-    """`point` is the seq of the log that was searched; `unread` files were not read yet."""
+    """`point` is the seq of the log that was searched; `unread` files were not read yet.
+
+    `next_offset` is where the next page begins, None when this is the last one.
+    """
 
     matches: list[CodeMatch]
     count: int
     truncated: bool
+    next_offset: int | None
     point: int
     unread: int
 
@@ -53,7 +65,8 @@ class SearchCode(Tool):
     name = "search_code"
     description = (
         "Find definitions (functions, classes, …) by name and text by words in the recorded "
-        "files, the best match first. Words, not meanings: for patterns use search_files."
+        "files: what holds all the words first, then what holds some. Words, not meanings: for "
+        "patterns use search_files."
     )
     input = CodeSearchInput
     output = CodeSearchOutput
@@ -64,30 +77,28 @@ class SearchCode(Tool):
         attachment, index = ctx.writer.attachment, ctx.writer.attachment.on_disk.code
         if index is None:
             raise ExecutionFailed("there is no code index here", hint="Use search_files.")
+        encode(args.query, "query")
         words = re.findall(r"\w+", args.query)[:MAX_WORDS]
         if not words:
             raise InvalidArguments("query holds no word", hint="For signs use search_files.")
         below = attachment.on_disk.workspace.relative(args.path)
-        if below and await ctx.in_thread(lambda: attachment.on_disk.workspace.stamp(below)) is None:
-            raise FileNotFound(f"File not found: {args.path}")
+        if below and not await ctx.in_thread(lambda: ctx.exists(below)):
+            raise await ctx.missing(args.path)
         began = monotonic()
         await ctx.in_thread(lambda: update_code_listing(attachment.stored, index))
         while unread := await ctx.in_thread(lambda: read_code(attachment.stored, index)):
             if monotonic() - began > SECONDS:
                 break
-        found: list[FoundCode] = []
-        if args.kind != "text":
-            found += await ctx.in_thread(lambda: index.symbols(words, below, args.limit + 1))
-        if args.kind != "symbol" and len(found) <= args.limit:
-            lines = await ctx.in_thread(lambda: index.text(words, below, args.limit + 1))
-            there = {(one.path, one.line) for one in found}
-            found += [one for one in lines if (one.path, one.line) not in there]
-        # each search was asked for one more, which tells whether there are more
-        matches = [asdict(one) for one in found[: args.limit]]
+        # one more than is given tells whether there are more
+        most = args.offset + args.limit + 1
+        found, whole = await ctx.in_thread(lambda: _results(index, words, below, args.kind, most))
+        matches = [asdict(one) for one in found[args.offset : most - 1]]
+        following = args.offset + len(matches) if len(found) >= most else None
         data: dict[str, Any] = {
             "matches": matches,
             "count": len(matches),
-            "truncated": len(found) > args.limit,
+            "truncated": following is not None,
+            "next_offset": following,
             "point": index.head(),
             "unread": unread,
         }
@@ -96,8 +107,28 @@ class SearchCode(Tool):
             f"{m['snippet']}"
             for m in matches
         ] or ["[no matches: search_files looks through the text of files]"]
-        output += ["[there are more: raise limit, or name a path]"] if data["truncated"] else []
-        output += (
-            [f"[{count_text(unread, 'file')} still to be read: search again]"] if unread else []
-        )
+        if args.offset + len(matches) > whole:
+            first = max(whole - args.offset, 0)
+            output.insert(first, "[these hold some of the words:]")
+        if following is not None:
+            output.append(f"[there are more: offset {following} gives the next]")
+        if unread:
+            output.append(f"[{count_text(unread, 'file')} still to be read: search again]")
         return ToolResult(True, "\n".join(output), data)
+
+
+def _results(
+    index: CodeIndex, words: Sequence[str], below: str, kind: str, most: int
+) -> tuple[list[FoundCode], int]:
+    """At most so many results, the best first, and how many of them hold all the words."""
+    found: dict[tuple[str, int], FoundCode] = {}
+    whole = 0
+    for some in (False, True) if len(words) > 1 else (False,):
+        if some:
+            words = [word for word in words if len(word) >= MIN_LETTERS] or words
+        for named, search in (("symbol", index.symbols), ("text", index.text)):
+            if kind in (named, "any") and len(found) < most:
+                for one in search(words, below, most, some=some):
+                    found.setdefault((one.path, one.line), one)
+        whole = whole if some else len(found)
+    return [*found.values()][:most], min(whole, most)

@@ -12,6 +12,7 @@ import resource
 import signal
 import stat
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from types import FrameType
@@ -62,12 +63,13 @@ class Search:
     def __init__(self, request: dict[str, Any], pattern: re.Pattern[str]) -> None:
         self._request, self._pattern = request, pattern
         self._required = required_texts(pattern.pattern)
-        self._matches = 0
+        self._printed = self._line = 0
+        self._space: int = request["space"]
         self.end: dict[str, Any] = {"files": 0, "skipped": 0, "truncated": False}
         signal.signal(signal.SIGALRM, too_long)
 
     def file(self, path: str, descriptor: int) -> bool:
-        """Print the matches of a file.
+        """Print the matches of a file, or how many there are.
 
         False when there are too many, or when one line takes too long.
         """
@@ -78,25 +80,66 @@ class Search:
         data = content(descriptor, self._request["max_file"])
         if not any(all(text in data for text in texts) for texts in self._required):
             return True
-        before, number = self._matches, 0
+        self._line, before = 0, self._printed
         try:
             signal.alarm(self._request["seconds"])
-            for number, line in enumerate(BytesIO(data), 1):
-                text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
-                if self._pattern.search(text):
-                    if self._matches == self._request["max_matches"]:
-                        self.end["truncated"] = True
-                        return False
-                    self._matches += 1
-                    cut = text[: self._request["max_text"]]
-                    print_json({"path": path, "line": number, "text": cut})
+            show = self._lines if self._request["show"] == "lines" else self._count
+            return show(path, data)
         except TooLong:
-            self.end["stuck"] = f"{path}:{number}"
+            self.end["stuck"] = f"{path}:{self._line}"
             return False
         finally:
             signal.alarm(0)
-            if self._matches > before:
+            if self._printed > before:
                 sys.stdout.flush()
+
+    def _texts(self, data: bytes) -> Iterator[str]:
+        for self._line, line in enumerate(BytesIO(data), 1):
+            yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
+
+    def _lines(self, path: str, data: bytes) -> bool:
+        """Print each line that matches, and those around it once each; False for too many."""
+        most, around = self._request["max_text"], self._request["context"]
+        before: deque[tuple[int, str]] = deque(maxlen=around)
+        after = 0
+        for text in self._texts(data):
+            match = self._pattern.search(text)
+            if match is None and after:
+                after -= 1
+                self._print({"path": path, "line": self._line, "around": view(text, 0, most)})
+            elif match is None:
+                before.append((self._line, text))
+            else:
+                if not self._may_print():
+                    return False
+                for number, line in before:
+                    self._print({"path": path, "line": number, "around": view(line, 0, most)})
+                before.clear()
+                shown = view(text, match.start(), most)
+                self._print({"path": path, "line": self._line, "text": shown})
+                after = around
+        return True
+
+    def _count(self, path: str, data: bytes) -> bool:
+        """Print how many lines of a file match, or that one does; False for too many files."""
+        found = (1 for text in self._texts(data) if self._pattern.search(text))
+        count = next(found, 0) if self._request["show"] == "files" else sum(found)
+        if not count:
+            return True
+        if not self._may_print():
+            return False
+        self._print({"path": path, "count": count})
+        return True
+
+    def _print(self, item: dict[str, Any]) -> None:
+        self._space -= print_json(item)
+
+    def _may_print(self) -> bool:
+        """Whether there is room for one more; that something is left out is said at the end."""
+        if self._printed == self._request["max_matches"] or self._space <= 0:
+            self.end["truncated"] = True
+            return False
+        self._printed += 1
         return True
 
     def _fits(self, descriptor: int) -> bool:
@@ -106,6 +149,16 @@ class Search:
         except OSError:
             return False
         return b"\0" not in head and os.fstat(descriptor).st_size <= self._request["max_file"]
+
+
+def view(text: str, start: int, most: int) -> str:
+    """Return what of a line is shown: at most `most` signs, those at `start` among them."""
+    if len(text) <= most:
+        return text
+    space = most - 2
+    begin = max(0, min(start - space // 3, len(text) - space))
+    end = begin + space
+    return ("…" if begin else "") + text[begin:end] + ("…" if end < len(text) else "")
 
 
 def required_texts(pattern: str) -> list[list[bytes]]:
@@ -153,9 +206,9 @@ def content(descriptor: int, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def print_json(item: dict[str, Any]) -> None:
-    """Print an item as one line of JSON."""
-    sys.stdout.write(json.dumps(item) + "\n")
+def print_json(item: dict[str, Any]) -> int:
+    """Print an item as one line of JSON; return how long it is."""
+    return sys.stdout.write(json.dumps(item) + "\n")
 
 
 def walk(

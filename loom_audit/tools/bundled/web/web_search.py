@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from loom_audit.errors import ExecutionFailed
+from loom_audit.tools.bundled.text import encode
 from loom_audit.tools.bundled.web.proxy_client import ask
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
@@ -125,6 +126,7 @@ class Oracle(Tool):
 
     async def execute(self, args: OracleInput, ctx: ToolContext) -> ToolResult:
         text = f"{args.question}\n\n{args.context}" if args.context else args.question
+        encode(text, "the question")
         messages = [{"role": "system", "content": _SYSTEM}, {"role": "user", "content": text}]
         body: dict[str, Any] = {"messages": messages}
         if args.max_tokens:

@@ -15,7 +15,7 @@ from loom_audit.errors import AuditError
 from loom_audit.model.events import ChangeIntended
 from loom_audit.model.files import FileChange
 from loom_audit.ports import Displaced
-from loom_audit.tools.bundled.text import TextEdit, apply_edits
+from loom_audit.tools.bundled.edits import TextEdit, apply_edits
 from loom_audit.tools.calls.call import call_tool
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.gate import Decision
@@ -33,7 +33,12 @@ slow = settings(
 def test_read_file_gives_content_size_time_and_path(bench: Bench) -> None:
     result = bench.call("read_file", {"path": "src/main.py"})
     text = (bench.root / "src/main.py").read_text()
-    assert result.success and result.output == text
+    assert result.success
+    assert (
+        result.output == "     1\timport os\n     2\t\n     3\tprint('one')\n     4\tprint('two')\n"
+    )
+    asked = {"path": "src/main.py", "numbers": False}
+    assert bench.call("read_file", asked).output == text
     data = result.data
     assert data["path"] == "src/main.py"
     assert data["content"] == data["contents"] == text
@@ -50,7 +55,7 @@ def test_read_file_of_an_absolute_path_inside(bench: Bench) -> None:
 def test_read_file_follows_a_symlink_inside(bench: Bench) -> None:
     (bench.root / "link").symlink_to("src/main.py")
     result = bench.call("read_file", {"path": "link"})
-    assert result.output.startswith("import os")
+    assert result.output.startswith("     1\timport os")
 
 
 def test_read_file_of_a_range_of_lines_keeps_their_ends(bench: Bench) -> None:
@@ -68,7 +73,7 @@ def test_read_file_is_cut_at_max_bytes_between_characters(bench: Bench) -> None:
     (bench.root / "é.txt").write_text("éééé")
     result = bench.call("read_file", {"path": "é.txt", "max_bytes": 5})
     assert result.data["content"] == "éé" and result.data["truncated"] is True
-    assert result.output == "éé\n[bytes 0 to 4 of 8; offset 4 goes on]"
+    assert result.output == "     1\téé\n[bytes 0 to 4 of 8; offset 4 goes on]"
 
 
 def test_read_file_of_a_binary_is_lossy_as_text_and_exact_as_base64(bench: Bench) -> None:
@@ -89,7 +94,7 @@ def test_a_name_that_is_not_utf_8_can_be_written_listed_read_and_deleted(bench: 
     assert (bench.root / name).read_bytes() == b"x"
     listed = bench.call("list_directory", {"recursive": False})
     assert name in [entry["name"] for entry in listed.data["entries"]]
-    assert bench.call("read_file", {"path": name}).output == "x"
+    assert bench.call("read_file", {"path": name}).data["content"] == "x"
     assert bench.call("delete_file", {"path": name}).data == {"deleted": [name]}
     bench.assert_log_agrees_with_disk()
 
@@ -213,7 +218,7 @@ def test_numbers_and_their_words_agree(bench: Bench) -> None:
     assert bench.call("write_file", {"path": "x", "content": "1"}).output == "Created x: 1 byte"
     assert bench.call("write_file", {"path": "x", "content": "12"}).output == "Wrote x: 2 bytes"
     cut = bench.call("read_file", {"path": "x", "max_bytes": 1})
-    assert cut.output == "1\n[bytes 0 to 1 of 2; offset 1 goes on]"
+    assert cut.output == "     1\t1\n[bytes 0 to 1 of 2; offset 1 goes on]"
     edits = [{"old_str": "", "new_str": "x"}] * 6
     edited = bench.call("edit_file", {"path": "x", "edits": edits})
     assert "(6 edits)" in edited.output and edited.output.count("\n+12xxxxxx\n") == 1
@@ -303,6 +308,7 @@ def test_list_directory_is_a_tree_of_two_levels_without_the_ignored(forest: Benc
         "  src/",
         "    deep/",
         "    main.py",
+        "[left out: __pycache__, node_modules; all: true goes into them]",
     ]
 
 
@@ -321,11 +327,15 @@ def test_list_directory_gives_entries_of_one_level(forest: Bench) -> None:
 def test_list_directory_recursive_hides_dot_names_unless_asked(forest: Bench) -> None:
     plain = forest.call("list_directory", {"recursive": True})
     names = [entry["name"] for entry in plain.data["entries"]]
-    assert "src/deep/er/x.py" in names and "node_modules" in names
+    assert "src/deep/er/x.py" in names and "node_modules" not in names
+    assert plain.data["left_out"] == {"node_modules": 1, "__pycache__": 1}
     assert not [n for n in names if n.startswith((".", "node_modules/"))]
     hidden = forest.call("list_directory", {"recursive": True, "includeHidden": True})
     names = [entry["name"] for entry in hidden.data["entries"]]
     assert ".env" in names and not [n for n in names if n.startswith(".git")]
+    whole = forest.call("list_directory", {"recursive": True, "all": True})
+    names = [entry["name"] for entry in whole.data["entries"]]
+    assert {"node_modules/m/i.js", "__pycache__/a"} < {*names} and whole.data["left_out"] == {}
 
 
 def test_approval_is_asked_for_overwriting_and_always_for_deleting(bench: Bench) -> None:

@@ -45,6 +45,7 @@ def test_only_the_directory_itself_is_listed_unless_asked(empty: Bench) -> None:
             {"path": "Cargo.toml", "size": 512, "is_dir": False},
             {"path": "src", "size": 0, "is_dir": True},
         ],
+        "left_out": {},
         "truncated": False,
     }
     assert result.output == "       512  Cargo.toml\n         0  src/"
@@ -64,12 +65,67 @@ def test_a_depth_over_ten_is_refused(empty: Bench) -> None:
     assert result.error.code == "INVALID_ARGUMENTS"
 
 
-def test_heavy_folders_are_named_and_not_entered(empty: Bench) -> None:
-    for name in (".git", "node_modules", "__pycache__"):
-        (empty.root / name).mkdir()
+def test_heavy_folders_are_counted_by_name_and_entered_only_when_asked(empty: Bench) -> None:
+    for name in (".git", "node_modules", "__pycache__", "a/__pycache__", ".mypy_cache"):
+        (empty.root / name).mkdir(parents=True)
         (empty.root / name / "inside").touch()
-    found = paths(empty.call("list_files", {"recursive": True}))
-    assert "node_modules" in found and "node_modules/inside" not in found
+    result = empty.call("list_files", {"recursive": True})
+    assert paths(result) == [".git", "a"]
+    assert result.data["left_out"] == {"__pycache__": 2, "node_modules": 1, ".mypy_cache": 1}
+    assert result.output.endswith(
+        "[left out: .mypy_cache, 2 × __pycache__, node_modules; all: true goes into them]"
+    )
+    assert paths(empty.call("list_files", {})) == [
+        ".git",
+        ".mypy_cache",
+        "__pycache__",
+        "a",
+        "node_modules",
+    ]
+    found = paths(empty.call("list_files", {"recursive": True, "all": True}))
+    assert {"node_modules/inside", "a/__pycache__/inside"} < {*found}
+    assert ".git/inside" not in found
+    assert paths(empty.call("list_files", {"path": "node_modules"})) == ["node_modules/inside"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ({"glob": "*.py"}, ["a/b/c.py", "a/d.py", "e.py"]),
+        ({"glob": "*.py", "max_depth": 1}, ["e.py"]),
+        ({"glob": "a/*.py"}, ["a/d.py"]),
+        ({"glob": "a/**"}, ["a/b", "a/b/c.py", "a/d.py"]),
+        ({"path": "a", "glob": "*.py"}, ["a/b/c.py", "a/d.py"]),
+        ({"path": "a", "glob": "b/*.py"}, ["a/b/c.py"]),
+        ({"glob": "*.{rs,md}"}, ["f.md"]),
+        ({"glob": "*.rs"}, []),
+    ],
+)
+def test_a_glob_finds_paths_in_all_directories_below(
+    empty: Bench, arguments: dict[str, object], wanted: list[str]
+) -> None:
+    for name in ("a/b/c.py", "a/d.py", "e.py", "f.md", "node_modules/g.py"):
+        (empty.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (empty.root / name).touch()
+    result = empty.call("list_files", arguments)
+    assert paths(result) == wanted
+    if not wanted:
+        assert result.output.startswith("[nothing fits *.rs]")
+    listed = empty.call("list_directory", {k: v for k, v in arguments.items() if k != "max_depth"})
+    below = 2 if "path" in arguments else 0
+    if "max_depth" not in arguments:
+        assert [e["name"] for e in listed.data["entries"]] == [path[below:] for path in wanted]
+
+
+def test_many_entries_that_do_not_fit_a_glob_do_not_hide_those_that_do(
+    empty: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "MAX_ENTRIES", 3)
+    for number in range(9):
+        (empty.root / f"f{number}").touch()
+    (empty.root / "z.py").touch()
+    result = empty.call("list_files", {"glob": "*.py"})
+    assert paths(result) == ["z.py"] and result.data["truncated"] is False
 
 
 def test_a_symlink_to_a_directory_outside_is_named_and_not_entered(
@@ -89,9 +145,7 @@ def test_many_entries_are_cut_and_said_so(empty: Bench, monkeypatch: pytest.Monk
         (empty.root / f"f{number}").touch()
     result = empty.call("list_files", {})
     assert len(result.data["files"]) == 3 and result.data["truncated"]
-    assert result.output.endswith(
-        "[more than 3 entries: name a directory below, or use ls in bash]"
-    )
+    assert result.output.endswith("[more than 3 entries: name a directory below, or a glob]")
 
 
 def test_a_file_and_a_missing_directory_are_errors(empty: Bench) -> None:

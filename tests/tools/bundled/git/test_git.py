@@ -122,6 +122,27 @@ def test_a_large_patch_is_cut_and_says_so(bench: Bench, repo: Path) -> None:
     assert len(result.data["patch"]) < 300_000
 
 
+def test_a_path_that_neither_disk_nor_git_knows_is_an_error(bench: Bench, repo: Path) -> None:
+    error = bench.call("git_diff", {"paths": ["notes.txt", "main.py"]}).error
+    assert (error.code, error.message, error.hint) == (
+        "FILE_NOT_FOUND",
+        "File not found: main.py",
+        "Did you mean src/main.py?",
+    )
+    assert bench.call("git_log", {"paths": ["main.py"]}).error.code == "FILE_NOT_FOUND"
+    (repo / "notes.txt").unlink()
+    assert bench.call("git_diff", {"paths": ["notes.txt"]}).data["files"][0]["kind"] == "deleted"
+    git(repo, "rm", "--quiet", "--cached", "notes.txt")
+    for asked in ({}, {"staged": True}, {"from": "HEAD"}):
+        assert bench.call("git_diff", {"paths": ["notes.txt"], **asked}).success
+    git(repo, "commit", "--quiet", "--message=gone")
+    assert bench.call("git_diff", {"paths": ["notes.txt"]}).error.code == "FILE_NOT_FOUND"
+    for asked in ({"from": "HEAD~1"}, {"from": "HEAD~1", "to": "HEAD"}):
+        found = bench.call("git_diff", {"paths": ["notes.txt"], **asked})
+        assert [file["kind"] for file in found.data["files"]] == ["deleted"]
+    assert len(bench.call("git_log", {"paths": ["notes.txt"]}).data["commits"]) == 2
+
+
 def test_a_log_gives_newest_first_and_says_when_there_are_more(bench: Bench, repo: Path) -> None:
     (repo / "src/main.py").write_text("2")
     git(repo, "commit", "--quiet", "--all", "--message=second")
@@ -169,7 +190,7 @@ def test_names_that_are_no_utf_8_and_names_that_look_like_patterns(
     assert sorted(f["path"] for f in committed.data["files"]) == ["*", odd]
     (repo / odd).write_text("2")
     assert [f["path"] for f in bench.call("git_diff", {"paths": [odd]}).data["files"]] == [odd]
-    assert bench.call("git_diff", {"paths": ["*.py"]}).output == "[no difference]"
+    assert bench.call("git_diff", {"paths": ["*.py"]}).error.message == "File not found: *.py"
     rest = bench.call("git_commit", {"message": "rest", "paths": ["-n", ":(top)x"]})
     assert sorted(f["path"] for f in rest.data["files"]) == ["-n", ":(top)x"]
 

@@ -75,6 +75,43 @@ def test_the_index_follows_edits_undo_and_what_commands_do(bench: Bench) -> None
     assert find(bench, "first", kind="symbol") == []
 
 
+def test_what_holds_all_the_words_comes_before_what_holds_some(bench: Bench) -> None:
+    put(bench, "a.py", "def send_mail_later(): pass\ndef send(): pass\n")
+    put(bench, "b.txt", "later the mail is sent to all\n" + "\n" * 80 + "the mail alone\n")
+    result = bench.call("search_code", {"query": "send mail later"})
+    assert result.output.split("\n") == [
+        "a.py:1: [function send_mail_later] def send_mail_later(): pass",
+        "[these hold some of the words:]",
+        "a.py:2: [function send] def send(): pass",
+        "b.txt:1: [text] later the mail is sent to all",
+        "b.txt:82: [text] the mail alone",
+    ]
+    none = bench.call("search_code", {"query": "send nowhere_at_all"})
+    assert none.output.startswith("[these hold some of the words:]\na.py:2: [function send]")
+    assert bench.call("search_code", {"query": "nowhere_at_all"}).data["count"] == 0
+
+
+def test_the_next_page_is_named_and_all_pages_are_everything_once(bench: Bench) -> None:
+    put(bench, "many.py", "".join(f"def item_{n}(): pass\n" for n in range(50)))
+    whole = find(bench, "item some", limit=100)
+    pages: list[tuple[str, int, str, str]] = []
+    offset: int | None = 0
+    while offset is not None:
+        asked = {"query": "item some", "limit": 7, "offset": offset}
+        result = bench.call("search_code", asked)
+        pages += [(m["path"], m["line"], m["kind"], m["name"]) for m in result.data["matches"]]
+        following = result.data["next_offset"]
+        if following is not None:
+            assert f"[there are more: offset {following} gives the next]" in result.output
+        offset = following
+    assert pages == whole and len({*pages}) == len(pages) == 50
+
+
+def test_a_directory_that_is_not_there_is_an_error_with_what_may_be_meant(bench: Bench) -> None:
+    error = bench.call("search_code", {"query": "x", "path": "scr"}).error
+    assert (error.code, error.hint) == ("FILE_NOT_FOUND", "Did you mean src?")
+
+
 def test_the_bounds_of_a_search(bench: Bench) -> None:
     put(bench, "many.py", "".join(f"def item_{n}(): pass\n" for n in range(50)))
     result = bench.call("search_code", {"query": "item", "limit": 10})

@@ -39,6 +39,54 @@ def test_a_directory_a_file_and_an_absolute_path_can_be_searched(bench: Bench) -
         assert result.output == "src/main.py:1: import os"
 
 
+def test_lines_around_a_match_are_shown_once_and_stretches_apart(bench: Bench) -> None:
+    lines = [f"line {n}" for n in range(1, 21)]
+    (bench.root / "a.txt").write_text("\n".join(lines))
+    asked = {"path": "a.txt", "pattern": "line (3|5|15)$", "context": 2}
+    result = bench.call("search_files", asked)
+    wanted = [*range(1, 8), None, *range(13, 18)]
+    assert result.output.split("\n") == [
+        "--" if n is None else f"a.txt{s}{n}{s} line {n}"
+        for n in wanted
+        for s in [":" if n in (3, 5, 15) else "-"]
+    ]
+    assert [m["line"] for m in result.data["matches"]] == [3, 5, 15]
+    assert [m["line"] for m in result.data["around"]] == [1, 2, 4, 6, 7, 13, 14, 16, 17]
+    assert result.data["count"] == 3
+
+
+def test_files_alone_are_named_and_counted(bench: Bench) -> None:
+    (bench.root / "b.py").write_text("print(1)\n")
+    named = bench.call("search_files", {"pattern": "print", "files_only": True})
+    assert named.output == "b.py\nsrc/main.py" and named.data["matches"] == []
+    counted = bench.call("search_files", {"pattern": "print", "count": True})
+    assert counted.output == "b.py: 1\nsrc/main.py: 2" and counted.data["count"] == 3
+    assert counted.data["matching_files"][1] == {"path": "src/main.py", "count": 2}
+    for two in ({"files_only": True, "count": True}, {"count": True, "context": 1}):
+        refused = bench.call("search_files", {"pattern": "x", **two})
+        assert refused.error.code == "INVALID_ARGUMENTS" and "give one of" in refused.output
+
+
+@pytest.mark.parametrize("before", [0, 50, 250, 5_000])
+def test_of_a_long_line_the_match_is_in_view(bench: Bench, before: int) -> None:
+    (bench.root / "long").write_text("x" * before + "needle" + "y" * 4_000)
+    result = bench.call("search_files", {"path": "long", "pattern": "needle"})
+    [match] = result.data["matches"]
+    assert "needle" in match["text"] and len(match["text"]) <= 300
+    assert match["text"].startswith("…") == (before > 200) and match["text"].endswith("…")
+
+
+def test_lines_around_so_many_matches_that_no_answer_holds_them_are_cut_and_said(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MAX_PRINTED", 100_000)
+    (bench.root / "many").write_text(("x" + "🙂" * 250 + "\n" + "y" * 250 + "\n" * 9) * 300)
+    result = bench.call("search_files", {"pattern": "^x", "context": 4})
+    assert result.success and result.data["truncated"] is True
+    lines = [m["line"] for m in result.data["matches"]]
+    assert 5 < len(lines) < 300 and lines == [*range(1, 10 * len(lines), 10)]
+
+
 def test_links_binaries_and_heavy_folders_are_skipped(bench: Bench) -> None:
     (bench.root / "link").symlink_to("src/main.py")
     (bench.root / "out").symlink_to("/etc")
@@ -73,7 +121,7 @@ def test_search_is_bounded_and_says_so(bench: Bench) -> None:
     result = bench.call("search_files", {"pattern": "x"})
     assert result.data["count"] == 1000 and result.data["truncated"] is True
     assert "[more than 1000 matches" in bench.last().result["output"]
-    assert max(len(m["text"]) for m in result.data["matches"]) == 300
+    assert 290 < max(len(m["text"]) for m in result.data["matches"]) <= 300
 
 
 def test_a_pattern_that_would_run_for_ever_is_stopped_with_what_was_found(
