@@ -20,7 +20,9 @@ def decode(raw: bytes, *, whole: bool = True) -> str:
 
     Of a part (`whole` is False), an incomplete last character is left out.
     """
-    return codecs.getincrementaldecoder("utf-8")("replace").decode(raw, final=whole)
+    if whole:
+        return raw.decode("utf-8", "replace")
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(raw)
 
 
 def encode(text: str, what: str) -> bytes:

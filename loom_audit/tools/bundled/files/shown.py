@@ -1,8 +1,8 @@
 """What an answer shows of a text: numbered lines, or bytes, and where the rest of it begins."""
 
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, count, takewhile
+from collections.abc import Iterable
+from itertools import accumulate, takewhile
 
 from msgspec import Struct
 
@@ -49,18 +49,23 @@ class Lines(Struct, frozen=True):
     @property
     def whole(self) -> Shown:
         """All that was read, for an answer that has room for it."""
-        return Shown(self.text(split_lines(self.part.raw), self.first))
+        return Shown(self.text(self.part.raw, self.first))
 
     @property
     def fit(self) -> bool:
         """Whether an answer has room for all that was read."""
-        return _cost(split_lines(self.part.raw), self.numbers) <= MAX_SHOWN
+        raw = self.part.raw
+        lines = raw.count(b"\n") + (not raw.endswith(b"\n"))
+        return _size(raw) + (NUMBER * lines if self.numbers else 0) <= MAX_SHOWN
 
-    def text(self, lines: Sequence[bytes], first: int) -> str:
-        """Return lines as an answer shows them, the first with a number; 0 for none."""
+    def text(self, raw: bytes, first: int) -> str:
+        """Return lines as an answer shows them, from the number `first` on; 0 for no numbers."""
+        text = decode(raw)
         if not self.numbers or not first:
-            return "".join(map(decode, lines))
-        return "".join(f"{n:>6}\t{decode(line)}" for n, line in zip(count(first), lines))
+            return text
+        *lines, rest = text.split("\n")
+        numbered = [f"{n:>6}\t{line}\n" for n, line in enumerate(lines, first)]
+        return "".join([*numbered, f"{first + len(lines):>6}\t{rest}"] if rest else numbered)
 
 
 def shown_page(lines: Lines) -> Shown:
@@ -76,9 +81,9 @@ def shown_page(lines: Lines) -> Shown:
         piece = _beginning(found[0], MAX_SHOWN - NUMBER)
         end = part.start + len(piece)
         said = f"[bytes {part.start} to {end} of {lines.size}; offset {end} goes on]"
-        return Shown(f"{lines.text([piece], first)}\n{said}", end, whole=False)
+        return Shown(f"{lines.text(piece, first)}\n{said}", end, whole=False)
     end, following = part.start + sum(map(len, kept)), first + len(kept)
-    text, whole = lines.text(kept, first), end == part.start + len(part.raw)
+    text, whole = lines.text(b"".join(kept), first), end == part.start + len(part.raw)
     if end >= lines.size:
         return Shown(text)
     of = f" of {lines.total}" if lines.total else ""
@@ -109,10 +114,10 @@ def shown_ends(lines: Lines) -> Shown:
         what = f"lines {next_line} to {tail_line - 1}{of}"
     else:
         what = f"bytes {begin} to {resumed} of {lines.size}"
-    shown = lines.text(head or [piece], first)
+    shown = lines.text(b"".join(head) or piece, first)
     shown += "" if shown.endswith("\n") else "\n"
     shown += f"[… {what} are left out: {way} goes on …]\n"
-    shown += lines.text(tail, tail_line) if tail else decode(rest)
+    shown += lines.text(b"".join(tail), tail_line) if tail else decode(rest)
     return Shown(shown, begin, next_line, whole=False)
 
 
@@ -134,20 +139,14 @@ def shown_bytes(part: Part, size: int) -> Shown:
     return Shown(text, begin, whole=False)
 
 
-def _cost(lines: Iterable[bytes], numbers: bool) -> int:
-    return sum(_costs(lines, numbers))
-
-
-def _costs(lines: Iterable[bytes], numbers: bool) -> Iterable[int]:
-    """The bytes that each line takes in an answer, where other bytes than UTF-8 become three."""
-    for line in lines:
-        size = len(line) if line.isascii() else len(decode(line).encode())
-        yield size + (NUMBER if numbers else 0)
+def _size(raw: bytes) -> int:
+    """The bytes that a text takes in an answer, where other bytes than UTF-8 become three."""
+    return len(raw) if raw.isascii() else len(decode(raw).encode())
 
 
 def _fitting(lines: Iterable[bytes], most: int, numbers: bool) -> int:
     """How many of the lines fit into so many bytes of an answer."""
-    sums = accumulate(_costs(lines, numbers))
+    sums = accumulate(_size(line) + (NUMBER if numbers else 0) for line in lines)
     return sum(1 for _ in takewhile(lambda size: size <= most, sums))
 
 
@@ -165,7 +164,7 @@ def _end(line: bytes, most: int) -> bytes:
 
 def _space(piece: bytes, most: int) -> int:
     """How many of the bytes fit: of those that are not UTF-8 each is shown by three."""
-    return most if len(decode(piece).encode()) <= most else most // 3
+    return most if _size(piece) <= most else most // 3
 
 
 def _half_before(raw: bytes) -> int:

@@ -93,27 +93,26 @@ class Search:
             if self._printed > before:
                 sys.stdout.flush()
 
-    def _texts(self, data: bytes) -> Iterator[str]:
-        for self._line, line in enumerate(BytesIO(data), 1):
-            yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
-
     def _lines(self, path: str, data: bytes) -> bool:
         """Print each line that matches, and those around it once each; False for too many."""
         most, around = self._request["max_text"], self._request["context"]
         before: deque[tuple[int, str]] = deque(maxlen=around)
         after = 0
-        for text in self._texts(data):
-            match = self._pattern.search(text)
+        search = self._pattern.search
+        for self._line, line in enumerate(BytesIO(data), 1):
+            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
+            match = search(text)
             if match is None and after:
                 after -= 1
                 self._print({"path": path, "line": self._line, "around": view(text, 0, most)})
             elif match is None:
-                before.append((self._line, text))
+                if around:
+                    before.append((self._line, text))
             else:
                 if not self._may_print():
                     return False
-                for number, line in before:
-                    self._print({"path": path, "line": number, "around": view(line, 0, most)})
+                for number, above in before:
+                    self._print({"path": path, "line": number, "around": view(above, 0, most)})
                 before.clear()
                 shown = view(text, match.start(), most)
                 self._print({"path": path, "line": self._line, "text": shown})
@@ -122,8 +121,12 @@ class Search:
 
     def _count(self, path: str, data: bytes) -> bool:
         """Print how many lines of a file match, or that one does; False for too many files."""
-        found = (1 for text in self._texts(data) if self._pattern.search(text))
-        count = next(found, 0) if self._request["show"] == "files" else sum(found)
+        count = 0
+        for self._line, line in enumerate(BytesIO(data), 1):
+            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
+            count += self._pattern.search(text) is not None
+            if count and self._request["show"] == "files":
+                break
         if not count:
             return True
         if not self._may_print():
