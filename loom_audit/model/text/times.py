@@ -61,7 +61,7 @@ def check_year(at: datetime) -> None:
     if at.year > LAST_YEAR:
         raise InvalidArguments(
             f"{at:%Y-%m-%d} is too late: times go to the year {LAST_YEAR}",
-            hint="Write the year with four digits.",
+            hint="Name an earlier time; `head` is the end of the log.",
         )
 
 

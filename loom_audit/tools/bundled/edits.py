@@ -163,11 +163,14 @@ class _Mixed(_Exact):
 def _kept_ends(old: Sequence[bytes], new: Sequence[bytes]) -> list[bytes]:
     """Of each new line the end of the one that it is or replaces; empty for an added one."""
     kept = [b""] * len(new)
-    texts = [[line.removesuffix(_end_of(line)) for line in side] for side in (old, new)]
-    was = now = 0
-    for each in (*edits(*texts), Edit(len(old), len(old), len(new), len(new))):
+    was, now = ([line.removesuffix(_end_of(line)) for line in side] for side in (old, new))
+    if len(old) == 1:  # of most edits, and quick where there are many in one
+        kept[now.index(was[0]) if was[0] in now else 0] = _end_of(old[0])
+        return kept
+    i = j = 0
+    for each in (*edits(was, now), Edit(len(old), len(old), len(new), len(new))):
         pairs = [
-            *zip(range(was, each.old_start), range(now, each.new_start), strict=True),
+            *zip(range(i, each.old_start), range(j, each.new_start), strict=True),
             *zip(
                 range(each.old_start, each.old_end),
                 range(each.new_start, each.new_end),
@@ -176,7 +179,7 @@ def _kept_ends(old: Sequence[bytes], new: Sequence[bytes]) -> list[bytes]:
         ]
         for before, after in pairs:
             kept[after] = _end_of(old[before])
-        was, now = each.old_end, each.new_end
+        i, j = each.old_end, each.new_end
     return kept
 
 

@@ -123,7 +123,7 @@ def check_command(command: str) -> None:
     """Raise BlockedCommand when the blocklist of this module refuses the command."""
     reason = blocked(command)
     if reason is not None:
-        unread = "Put it into a file, read that, and run it in a call of its own"
+        unread = "Fetch or decode it in one call, read it, and run it in another"
         inside = "Name only paths inside the workspace"
         raise BlockedCommand(
             f"The command is blocked: it {reason}",
@@ -164,7 +164,7 @@ class _Judge:
     def _connect(self, command: Command, script: Script) -> None:
         """Tells the pipes behind a command, and the files it writes, what it puts into them."""
         unread, texts = self._input(command, script)
-        writes = _resolved(command.writes, script)
+        writes = [*_resolved(command.writes, script)]
         if command.inner is not None:
             reads = _resolved(command.reads, script)
             own = unread_in(reads) or self._of_files(reads, command.cwd)
