@@ -257,6 +257,8 @@ def _named(read: FilePart, image: Image | None) -> Shown:
 def _way_on(kind: Kind, size: int, image: Image | None) -> str:
     if image is not None:
         return "it goes with this answer to a model that takes pictures"
+    if kind.is_shown(size) and size <= MAX_IMAGE:
+        return "read without offset and limit it is shown to a model that takes pictures"
     if kind.media:
         most = f"{MAX_IMAGE} bytes and {MOST_PIXELS} pixels"
         return f"too large to be shown, which takes at most {most}: make a smaller copy of it"

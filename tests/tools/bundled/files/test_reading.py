@@ -272,6 +272,8 @@ def test_a_picture_larger_than_what_is_read_of_a_file_is_sent_whole(bench: Bench
     result = bench.call("read_file", {"path": "a.png"})
     assert result.image is not None and len(result.image.content) == len(PNG) + 2**20
     assert result.output.endswith("; it goes with this answer to a model that takes pictures]")
+    part = bench.call("read_file", {"path": "a.png", "offset": 0, "limit": 100})
+    assert part.image is None and "; read without offset and limit it is shown" in part.output
 
 
 @pytest.mark.parametrize(
