@@ -4,9 +4,10 @@
 
 A copy of this file does the same; it needs Python 3.11 and, before Python 3.14, `backports.zstd`.
 STORE is the database file. The head of each log is printed, and what was erased or is wrong, one a
-line; `absent` is a content of which only the hash is known, `unanchored` are events that are under
-none of the heads given. Exit 0: every leaf, hash, node, commitment and content is as recorded; 1:
-not so; 2: not a store; 3: all is as recorded, and changes are on record that do not fit together.
+line; of a log that is `forgotten` all is erased; `absent` is a content of which only the hash is
+known, `unanchored` are events that are under none of the heads given. Exit 0: every leaf, hash,
+node, commitment and content is as recorded; 1: not so; 2: not a store; 3: all is as recorded, and
+changes are on record that do not fit together.
 Tables that are derived from the log are not read; `loom-audit verify` compares them.
 """
 
@@ -37,6 +38,7 @@ SHAPES = {"f": 3, "l": 3, "d": 1, "o": 0}
 """How many items a state in a manifest has after its kind, and one more at most."""
 
 TEXTS = ("v", "log", "kind", "at", "actor", "session", "id", "prev", "source", "parent", "call_id")
+FORGOTTEN = "workspace.forgotten"
 REVISIONS = {"0001", "0002", "0003", "0004"}
 HEAD = "loom-audit-head v1"
 HEAD_LINE = re.compile(rf"\s*{HEAD} \S+ [0-9]+ [0-9a-f]{{64}}\s*")
@@ -417,10 +419,13 @@ class Check:
         self.fact: Any = None
         self.lost = False
         self.listings: dict[int, str | None] = {}
+        self.forgotten = False
 
     def tell(self, sort: str, where: str, what: object) -> None:
         """Print one line on what is `erased` or `wrong`, with all but ASCII escaped."""
         self.counts[sort] += 1
+        if self.forgotten and sort == "erased":
+            return
         if isinstance(what, Exception) and not isinstance(what, Wrong):
             what = f"it cannot be read: {what!r}"
         print(f"{sort}: {ascii(f'{where}: {what}')[1:-1]}")
@@ -467,6 +472,8 @@ class Check:
         heads = [(size, root) for of, size, root in self.heads if of == log]
         self.files = Files()
         due = self._points(number)
+        query = "SELECT kind FROM event WHERE log = ? ORDER BY seq DESC LIMIT 1"
+        self.forgotten = self.rows.execute(query, (number,)).fetchone() == (FORGOTTEN,)
         self.listings = {0: self.files.listing()}
         query = "SELECT seq, id, kind, leaf, leaf_hash FROM event WHERE log = ? ORDER BY seq"
         for seq, *row, packed, stored in self.rows.execute(query, (number,)):
@@ -501,6 +508,9 @@ class Check:
             self.tell("wrong", where, "the head of no events does not match")
         self.counts["unanchored"] += tree.size - anchored
         self._check_ends(tree.size, where, number, max(heads, default=(0, ""))[0])
+        if self.forgotten:
+            self.tell("forgotten", where, f"what its events before {tree.size} say is erased")
+        self.forgotten = False
         print(f"{HEAD} {ascii(log)[1:-1]} {tree.size} {tree.root()}")
 
     def _points(self, number: int) -> set[Any]:

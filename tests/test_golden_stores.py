@@ -10,10 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
+from loom_audit.api.upkeep.forgetting import forget_workspace
 from loom_audit.api.upkeep.moving import move_workspace
 from loom_audit.disk.machine.heads import parse_heads
-from loom_audit.model.events import WorkspaceAttached
+from loom_audit.model.events import WorkspaceAttached, WorkspaceForgotten
 from loom_audit.ports import CallFilter, EventFilter
+from loom_audit.verify_alone import main as verify_alone
 from tests.data.stores.make import WORKSPACE, tree
 
 STORES = Path(__file__).parent / "data" / "stores"
@@ -104,3 +106,24 @@ def test_an_older_release_s_store_is_moved_appended_to_and_rolled_back(
         assert tree(place) == golden.trees[at]
     found = workspace.verify(against=golden.head)
     assert found.findings == () and golden.head.size < found.anchored == found.size
+
+
+def test_an_older_release_s_workspace_is_forgotten_but_for_what_another_has(
+    golden: SimpleNamespace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store: AuditStore = golden.store
+    golden.workspace.replay(golden.head.size, tmp_path / "copy")
+    other = store.attach(tmp_path / "copy")
+    done = forget_workspace(store, golden.head.log, reason="of long ago")
+    fact = done.event.fact
+    assert done.is_finished and isinstance(fact, WorkspaceForgotten) and fact.contents > 0
+    found = store.verify_forgotten(golden.head.log, against=[golden.head])
+    assert [one.code for one in found.findings] == ["log.forgotten"]
+    assert found.size == golden.head.size + 1 and found.unanchored == 0
+    assert other.verify().findings == ()
+    assert tree(tmp_path / "copy")
+    other.replay("head", tmp_path / "again")
+    assert tree(tmp_path / "again") == tree(tmp_path / "copy")
+    assert store.adapters.settings.file is not None
+    assert verify_alone([str(store.adapters.settings.file)]) == 0
+    assert "wrong" not in capsys.readouterr().out

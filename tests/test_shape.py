@@ -18,7 +18,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LONGEST_MODULE = 500
 """About 400 lines is the rule; a module that is one thing may be longer, up to here."""
 
-ONE_FILE = {"verify_alone.py": 730}
+ONE_FILE = {"verify_alone.py": 740}
 """What is copied and run alone, so that it cannot be divided."""
 
 LONGEST_FUNCTION = 60

@@ -231,6 +231,7 @@ class Session:
         self,
         argv: Sequence[str],
         *,
+        typed: Sequence[str] | None = None,
         cwd: str | None = None,
         confinement: Confinement = "off",
         keep: bool = False,
@@ -238,9 +239,10 @@ class Session:
     ) -> CommandRun:
         """Run a command with the terminal passed through, recorded as one call of `run`.
 
-        `cwd` is a directory of the workspace, by default the session's. With `keep` what it leaves
-        running is not killed. `started` is called just before it starts. A command that ends with
-        another code than 0 raises nothing. ExecutionFailed, whose details have a shell's
+        `typed` is the command as a person typed it, where that is another than is started: lists
+        show it. `cwd` is a directory of the workspace, by default the session's. With `keep` what
+        it leaves running is not killed. `started` is called just before it starts. A command that
+        ends with another code than 0 raises nothing. ExecutionFailed, whose details have a shell's
         `exit_code` for it, when it cannot be run; AuditUnavailable where no command can. Conflict
         when the session is not open. InvalidArguments to `keep` what a confined command starts.
         """
@@ -254,7 +256,8 @@ class Session:
         if runner is None:
             raise AuditUnavailable("no commands can be run here")
         where = self.cwd if cwd is None else cwd
-        arguments = {"command": shlex.join(argv), "argv": list(argv), "cwd": where}
+        shown = argv if typed is None else typed
+        arguments = {"command": shlex.join(shown), "argv": list(argv), "cwd": where}
         command = Command(
             tuple(argv),
             cwd=where,

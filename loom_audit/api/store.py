@@ -4,18 +4,23 @@ import getpass
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import Settings, read_settings
 from loom_audit.errors import AuditError, Corrupt
 from loom_audit.history.record.baseline import accept_scope, take_baseline
-from loom_audit.model.events import WorkspaceAttached
+from loom_audit.model.events import TreeHead, WorkspaceAttached
 from loom_audit.model.scope import MAX_FILE_BYTES
 from loom_audit.model.text.display import count_text
 from loom_audit.ports import OnProgress
 from loom_audit.wiring import folders
 from loom_audit.wiring.adapters import Adapters, WorkspaceEntry, open_adapters
 from loom_audit.wiring.heads import logs_with_heads
+
+if TYPE_CHECKING:
+    from loom_audit.history.check.verification import Verification
+    from loom_audit.history.ground.attachment import Attachment
 
 
 def open_store(url: str | None = None, *, actor: str | None = None) -> "AuditStore":
@@ -126,6 +131,26 @@ class AuditStore:
     def workspace(self, id_or_path: str | Path) -> "AuditedWorkspace":
         """The attached workspace of this id, or the one that holds the path. NO_WORKSPACE."""
         return AuditedWorkspace(self.adapters, self.adapters.find(id_or_path), self.actor)
+
+    def verify_forgotten(
+        self,
+        id: str,
+        *,
+        quick: bool = False,
+        sample: int | None = None,
+        against: Sequence[TreeHead] = (),
+        report: OnProgress | None = None,
+    ) -> "Verification":
+        """Check the log of a workspace that is forgotten: leaves, tree, and that the rest is gone.
+
+        The heads are those kept outside the store, and those given. NotFound.
+        """
+        from loom_audit.api.ground.verification import verify
+
+        def attachment() -> "Attachment":
+            return self.adapters.attachment(id)
+
+        return verify(self.adapters, id, attachment, against, quick, sample, report)
 
     def rebuild(self, id_or_path: str | Path) -> tuple[str, int, Sequence[tuple[int | None, str]]]:
         """Make everything that is derived from a workspace's log anew, the table that names it too.

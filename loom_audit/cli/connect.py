@@ -5,12 +5,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import click
+
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.output import Output, progress
+from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.parameters import argument, option
-from loom_audit.clients.programs import NAMED, PROGRAMS
+from loom_audit.cli.shared.under_audit import ask_what_to_record, note_repository, put_under_audit
+from loom_audit.clients.programs import NAMED, PROGRAMS, client_named
 from loom_audit.errors import InvalidArguments, NotFound, NoWorkspace
 from loom_audit.model.text.display import visible
 
@@ -50,53 +53,82 @@ def connect(
     folder, which are not committed. Comments and everything else in them stay. Done twice is done
     once; --remove takes out our part only.
     """
-    from loom_audit.api.agents.connect import installed_clients
-
-    if client and client not in PROGRAMS:
-        raise InvalidArguments(
-            f"{visible(client[:50])} is not a client that can be connected",
-            hint=f"There are: {', '.join(PROGRAMS)}.",
-        )
-    clients = [client] if client else list(installed_clients())
-    if not clients:
-        raise NotFound("no client was found", hint=f"Name one: {', '.join(PROGRAMS)}.")
+    clients = _clients(client)
     flags = ["--strict"] * strict + ["--no-prompts"] * no_prompts
-    looks = show or remove
-    with invocation.store(create=not looks) as store:
-        root = None if user else _root(invocation, store, make=not looks)
+    if show or remove:
+        root = None if user else _root(invocation)
         for one in clients:
             if remove:
-                _remove(invocation.output, store, one, root, show=show)
+                _remove(invocation, one, root, show=show)
             else:
-                _connect(invocation.output, store, one, root, flags, show=show)
+                _show(invocation, one, root, flags)
+        return
+    asked = "" if user or not invocation.output.interactive else _asked(invocation)
+    with invocation.store(create=True) as store:
+        root = None if user else _root_under_audit(invocation, store, asked)
+        for one in clients:
+            _connect(invocation.output, store, one, root, flags)
 
 
-def _root(invocation: Invocation, store: "AuditStore", *, make: bool) -> str:
+def _clients(named: str) -> list[str]:
+    """The client that is named, else those that are found. InvalidArguments, NotFound."""
+    from loom_audit.api.agents.connect import installed_clients
+
+    if named and not client_named(named):
+        raise InvalidArguments(
+            f"{visible(named[:50])} is not a client that can be connected",
+            hint=f"There are: {', '.join(PROGRAMS)}.",
+        )
+    clients = [client_named(named)] if named else list(installed_clients())
+    if not clients:
+        raise NotFound("no client was found", hint=f"Name one: {', '.join(PROGRAMS)}.")
+    return clients
+
+
+def _root(invocation: Invocation) -> str:
+    """The folder whose settings are looked at: that of the workspace, else the one we are in."""
+    try:
+        with invocation.store() as store:
+            return store.workspace(invocation.shared.workspace or Path.cwd()).root
+    except NoWorkspace:
+        if invocation.shared.workspace:
+            raise
+        return os.path.realpath(Path.cwd())
+
+
+def _asked(invocation: Invocation) -> str:
+    """What a person wants under audit, where that is to be chosen; "" where it need not be.
+
+    Abort when they want nothing.
+    """
+    try:
+        with invocation.workspace():
+            return ""
+    except NoWorkspace as error:
+        if invocation.shared.workspace or "moved" in error.details:
+            return ""
+    if chosen := ask_what_to_record(invocation, only_repository=True):
+        return chosen
+    raise click.Abort
+
+
+def _root_under_audit(invocation: Invocation, store: "AuditStore", asked: str) -> str:
     """The folder whose settings are changed: that of the workspace, put under audit if need be."""
     try:
         return store.workspace(invocation.shared.workspace or Path.cwd()).root
     except NoWorkspace:
-        if not make or invocation.shared.workspace:
-            if invocation.shared.workspace:
-                raise
-            return os.path.realpath(Path.cwd())
-    with progress(invocation.output) as report:
-        root = store.attach(Path.cwd(), report=report).root
+        if invocation.shared.workspace:
+            raise
+    root = put_under_audit(invocation, store, asked or os.path.realpath(Path.cwd())).root
     if not invocation.output.json:
         invocation.output.line((f"{visible(root)} is under audit", "green"))
+    note_repository(invocation.output, root)
     return root
 
 
 def _connect(
-    output: Output,
-    store: "AuditStore",
-    client: str,
-    root: str | None,
-    flags: list[str],
-    *,
-    show: bool,
+    output: Output, store: "AuditStore", client: str, root: str | None, flags: list[str]
 ) -> None:
-    from loom_audit.api.agents import launcher
     from loom_audit.api.agents.connect import (
         carry_out,
         connecting,
@@ -104,16 +136,13 @@ def _connect(
         record_as_it_is,
         settings_file,
     )
+    from loom_audit.api.agents.launcher import install_launcher
     from loom_audit.clients.known import CLIENTS
     from loom_audit.config import read_settings
 
-    settings = read_settings(store.url)
-    words = (launcher.launcher_words if show else launcher.install_launcher)(settings)
     path = settings_file(client, root)
+    words = install_launcher(read_settings(store.url))
     change = connecting(client, path, [*words, client, *flags])
-    if show:
-        _print(output, change)
-        return
     carry_out(change, store.home, connect=True)
     if root is not None:
         record_as_it_is(store.workspace(root))
@@ -122,16 +151,33 @@ def _connect(
     if output.json:
         output.record({"client": client, "file": str(change.path), "connected": True})
     else:
-        _say(output, change, path, flags, ignored=ignored, user=root is None)
+        _say(output, change, path, flags, ignored=ignored, root=root)
+
+
+def _show(invocation: Invocation, client: str, root: str | None, flags: list[str]) -> None:
+    """Print what would be written into the client's settings, for which no store is needed."""
+    from loom_audit.api.agents.connect import connecting, settings_file
+    from loom_audit.api.agents.launcher import launcher_words
+
+    words = launcher_words(invocation.settings)
+    path = settings_file(client, root)
+    _print(invocation.output, connecting(client, path, [*words, client, *flags]))
 
 
 def _say(
-    output: Output, change: "Change", path: Path, flags: list[str], *, ignored: bool, user: bool
+    output: Output,
+    change: "Change",
+    path: Path,
+    flags: list[str],
+    *,
+    ignored: bool,
+    root: str | None,
 ) -> None:
     """What is on record from now on, what is not, what to type next, and how to undo this."""
+    from loom_audit.api.agents.connect import is_linked_worktree, is_on_path
     from loom_audit.clients.known import CLIENTS
 
-    client, known = change.client, CLIENTS[change.client]
+    client, known, user = change.client, CLIENTS[change.client], root is None
     already = " already" if change.before == change.after else ""
     output.line((f"{client} is connected{already}: {visible(str(path))}", "green"))
     said = "not what is said" if "--no-prompts" in flags else "what you and the agent say"
@@ -149,23 +195,29 @@ def _say(
             f"  `{PROGRAMS[client]}` reads that file only when it is started in this very folder; "
         )
         output.line((f"{text}--user is for every folder", "yellow"))
+    if root is not None and not known.place.reads_worktrees and is_linked_worktree(root):
+        text = f"  in a linked worktree of git `{PROGRAMS[client]}` does not read that file: "
+        again = f"loom-audit connect --user {client}"
+        output.line((f"{text}use `{again}`, which is for every folder", "yellow"))
+    if not is_on_path(client):
+        text = f"  `{PROGRAMS[client]}` is not found on your PATH: is it installed?"
+        output.line((text, "yellow"))
     if known.trust:
         output.line((f"  {known.trust}", "yellow"))
     output.note(f"next: `{PROGRAMS[client]}`, then `loom-audit log`; `loom-audit undo` takes back")
     output.note(f"`loom-audit connect --remove{' --user' if user else ''} {client}` undoes this")
 
 
-def _remove(
-    output: Output, store: "AuditStore", client: str, root: str | None, *, show: bool
-) -> None:
+def _remove(invocation: Invocation, client: str, root: str | None, *, show: bool) -> None:
     from loom_audit.api.agents.connect import carry_out, disconnecting, let_git_see, settings_file
 
+    output, home = invocation.output, invocation.settings.home
     path = settings_file(client, root)
-    change = disconnecting(client, path, store.home)
+    change = disconnecting(client, path, home)
     if show:
         _print(output, change)
         return
-    carry_out(change, store.home, connect=False)
+    carry_out(change, home, connect=False)
     if root is not None:
         let_git_see(root, path)
     if output.json:

@@ -15,10 +15,12 @@ _MAKE_ONE = "`loom-audit init` makes one."
 
 @command(examples=("loom-audit db path",))
 def path(invocation: Invocation) -> None:
-    """Print where the store is.
+    """Print where the store is, and how large.
 
     The data folder beside it holds its locks, change indexes and large contents.
     """
+    from loom_audit.api.upkeep.database import size_in_words, size_on_disk
+
     output = invocation.output
     settings = invocation.settings
     file = settings.file
@@ -30,10 +32,13 @@ def path(invocation: Invocation) -> None:
                 "home": str(settings.home),
                 "heads": str(settings.heads),
                 "exists": file.exists() if file else None,
+                "on_disk": size_on_disk(settings),
             }
         )
     else:
         output.line(str(file or settings.url))
+        if file and file.exists():
+            output.note((size_in_words(settings), "dim"))
 
 
 @command(

@@ -1,5 +1,8 @@
 """`loom-audit init`: put a folder under audit."""
 
+import shlex
+from collections.abc import Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated
 
@@ -7,10 +10,17 @@ from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import folder
-from loom_audit.cli.shared.output import progress
+from loom_audit.cli.shared.output import Output, progress
 from loom_audit.cli.shared.parameters import argument, option
+from loom_audit.cli.shared.under_audit import note_repository
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.text.display import count_text, size_text
+from loom_audit.model.files import FileState, is_opaque
+from loom_audit.model.scope import IGNORE_FILE, NEVER
+from loom_audit.model.text.display import count_text, first_few, size_text, visible, visible_path
+
+_SECRET = frozenset({".env", ".netrc", ".npmrc", ".pypirc", "id_rsa", "id_ecdsa", "id_ed25519"})
+_SECRET_KINDS = (".env.*", "*.pem", "*.key", "*.p12")
+"""Names of files that mostly hold secrets."""
 
 
 @command(
@@ -48,6 +58,7 @@ def init(
         )
     from loom_audit.api.control.recommended import write_recommended
     from loom_audit.api.store import check_root
+    from loom_audit.api.upkeep.database import size_in_words
 
     rules = None if ignore is None else Path(ignore).read_text("utf-8", "replace")
     # Before a store is made, which would else stand in the folder that is then refused.
@@ -78,8 +89,33 @@ def init(
         output.line((f"{workspace.root} is under audit", "green"))
         held = f"{count_text(files, 'file')}, {size_text(size)}"
         output.line(f"{held}; workspace {workspace.id}, log at {head}")
+        _say_what_is_recorded(output, tree)
+        output.line(f"store: {invocation.settings.file or store.url}")
+        output.line(f"       {size_in_words(invocation.settings)}")
         for file in written:
             output.line(f"{file} is written; it holds from the next session on")
         if approvals and not written:
             output.note("approvals.toml and tools.toml are there already and stay as they are")
+        note_repository(output, workspace.root)
         output.note("next: `loom-audit run -- COMMAND`, then `loom-audit log`")
+        named = shlex.quote(visible(workspace.root))
+        output.note(f"`loom-audit workspaces forget {named}` erases what is on record of it")
+
+
+def _say_what_is_recorded(output: Output, tree: Mapping[str, FileState]) -> None:
+    """What goes on record of the folder, secrets too, and what does not."""
+    files = (path for path, state in tree.items() if state.blob is not None)
+    names = [path for path in files if _is_secret(path)]
+    such = first_few(names, 3, visible_path) if names else "`.env`, keys"
+    output.line(
+        f"recorded: what is in every file, also of those that git ignores, and secrets ({such})"
+    )
+    left = sorted({path for path, state in tree.items() if is_opaque(state)} - NEVER)
+    folders = first_few(left, 3, visible_path) if left else "folders like node_modules"
+    said = f"what is in .git, in {folders}, and what {IGNORE_FILE} names"
+    output.line(f"not recorded: {said}; `loom-audit scope` says all")
+
+
+def _is_secret(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return name in _SECRET or any(fnmatch(name, kind) for kind in _SECRET_KINDS)

@@ -2,11 +2,14 @@
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
+
+from msgspec import Struct
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
@@ -15,12 +18,13 @@ from loom_audit.cli.shared.lookup import record_of
 from loom_audit.cli.shared.options import COMMAND_LINE, AgentOption, actor_of, workspace_path
 from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.parameters import argument, option
-from loom_audit.errors import ExecutionFailed, InvalidArguments
-from loom_audit.model.text.display import count_text
+from loom_audit.cli.shared.under_audit import ask_what_to_record, note_repository, put_under_audit
+from loom_audit.errors import ExecutionFailed, InvalidArguments, NoWorkspace
+from loom_audit.model.text.display import count_text, visible
 
 if TYPE_CHECKING:
     from loom_audit.api.agents.hooked import Hooked
-    from loom_audit.api.face import AuditedWorkspace, Session
+    from loom_audit.api.face import AuditedWorkspace, CommandRun, Session
     from loom_audit.ports import Confinement
 
 
@@ -46,6 +50,9 @@ def run(
     keep: Annotated[
         bool, option("--keep", help="Leave alive what the command leaves running.")
     ] = False,
+    init: Annotated[
+        bool, option("--init", help="Put this folder under audit where it is not.")
+    ] = False,
     verbose: Annotated[
         bool, option("--verbose", help="Say whether all of the workspace was looked at, and why.")
     ] = False,
@@ -58,7 +65,8 @@ def run(
     is printed on standard error, because standard output is the command's.
 
     Claude Code, Codex and opencode are run with our hooks, for this run: each of their calls is on
-    record, in a session of its own.
+    record, in a session of its own. In a folder that is not under audit you are asked on a terminal
+    whether to put it there; with --init you are not asked.
     """
     if words and words[0] == "--":
         words = words[1:]
@@ -68,19 +76,72 @@ def run(
         raise InvalidArguments(
             f"--sandbox {sandbox!r:.40} is not known", hint="Use required, preferred or off."
         )
-    with invocation.workspace() as workspace:
+    with _workspace(invocation, words[0], init=init) as workspace:
         inside, actor = _inside(workspace), actor_of(agent, workspace.actor)
-        confinement = cast("Confinement", sandbox)
         hooked = _hooked(invocation, workspace, words) if sandbox == "off" else None
-        variables, words = (hooked.variables, [*hooked.words]) if hooked else ({}, words)
+        variables = hooked.variables if hooked else {}
         with (
             workspace.session(agent, actor=actor, title=title, environment=variables) as session,
-            _answering(invocation, session, hooked),
+            _answering(invocation, session, hooked) as has_heard,
         ):
-            code = _run(invocation.output, session, words, inside, confinement, keep=keep)
+            start = partial(
+                session.run,
+                [*hooked.words] if hooked else words,
+                typed=words,
+                cwd=inside,
+                confinement=cast("Confinement", sandbox),
+                keep=keep,
+            )
+            ended = _run(invocation.output, session, start, has_heard)
             if verbose:
                 _say_what_was_looked_at(invocation.output, session)
-            return code
+        if ended.run is not None and has_heard():
+            _say_what_is_on_record(invocation.output, workspace, ended.run)
+        return ended.code
+
+
+@contextmanager
+def _workspace(invocation: Invocation, program: str, *, init: bool) -> Iterator["AuditedWorkspace"]:
+    """The workspace, which is made where that is wanted. NoWorkspace, ExecutionFailed."""
+    with ExitStack() as stack:
+        try:
+            workspace = stack.enter_context(invocation.workspace())
+        except NoWorkspace as error:
+            folder = _folder_to_take(invocation, error, program, init=init)
+            store = stack.enter_context(invocation.store(create=True))
+            workspace = put_under_audit(invocation, store, folder)
+            invocation.output.note((f"{visible(workspace.root)} is under audit", "green"))
+            if init:
+                note_repository(invocation.output, workspace.root)
+        yield workspace
+
+
+def _folder_to_take(invocation: Invocation, error: NoWorkspace, program: str, *, init: bool) -> str:
+    """The folder to put under audit before the command runs.
+
+    The error is raised where nobody wants one put there, or one is that cannot be seen now;
+    ExecutionFailed where there is no such command to run.
+    """
+    from loom_audit.api.store import lost_store_hint
+
+    is_lost = "moved" in error.details or lost_store_hint(invocation.settings)
+    if invocation.shared.workspace or is_lost or not (init or invocation.output.interactive):
+        if not is_lost:
+            error.hint = f"{error.hint} `loom-audit run --init` puts this folder under audit."
+        raise error
+    if shutil.which(program) is None:
+        raise ExecutionFailed(
+            f"Command not found: {program}",
+            hint="Install it, or check the name and PATH. Nothing was put under audit.",
+            details={"program": program, "exit_code": 127},
+        )
+    chosen = os.path.realpath(Path.cwd()) if init else ask_what_to_record(invocation)
+    if not chosen:
+        raise NoWorkspace(
+            "nothing was run: the folder is not under audit",
+            hint="Run the command alone, or answer that the folder is to be put under audit.",
+        )
+    return chosen
 
 
 def _hooked(
@@ -90,7 +151,7 @@ def _hooked(
     from loom_audit.clients.programs import client_run_by
 
     client = client_run_by(words[0])
-    if not client:
+    if not client or shutil.which(words[0]) is None:
         return None
     from loom_audit.api.agents.hooked import hooked
 
@@ -100,12 +161,15 @@ def _hooked(
 @contextmanager
 def _answering(
     invocation: Invocation, session: "Session", hooked: "Hooked | None"
-) -> Iterator[None]:
-    """Answer the client's hooks meanwhile; say so where none came, since it is one call then."""
+) -> Iterator[Callable[[], bool]]:
+    """Answer the client's hooks meanwhile; say so where none came, since it is one call then.
+
+    Yields what says whether a hook came.
+    """
     if hooked is None or not hooked.variables:
         if hooked is not None:
             invocation.output.note(f"[loom-audit] this run is one call: {hooked.untold}")
-        yield
+        yield lambda: False
         return
     from loom_audit.api.agents.conversations import Container
     from loom_audit.api.agents.heard import telling_when_silent
@@ -131,7 +195,7 @@ def _answering(
         drawn = os.isatty(1) or os.isatty(2)
         root, heard = session.workspace.root, lambda: server.has_heard
         with nullcontext() if drawn else telling_when_silent(hooked.client, root, heard, say):
-            yield
+            yield heard
     for text in told[:5]:
         output.note(f"[loom-audit] hooks: {text}")
     if not server.has_heard:
@@ -150,24 +214,39 @@ def _inside(workspace: "AuditedWorkspace") -> str:
     return workspace_path(workspace.root, ".") if here.startswith(root) else ""
 
 
+def _say_what_is_on_record(
+    output: Output, workspace: "AuditedWorkspace", ran: "CommandRun"
+) -> None:
+    """How many calls of the client are on record, and what to type to see them."""
+    from loom_audit.api.agents.ran import ran_within
+
+    found = ran_within(workspace, ran.event.seq)
+    calls, files = count_text(found.calls, "call"), count_text(len(found.files), "file")
+    output.note(f"[loom-audit] {calls} on record, {files} changed: `loom-audit log`")
+
+
+class Ended(Struct, frozen=True):
+    """How a command ended: the exit code, and its run; None for one that could not be run."""
+
+    code: int
+    run: "CommandRun | None" = None
+
+
 def _run(
     output: Output,
     session: "Session",
-    words: list[str],
-    inside: str,
-    sandbox: "Confinement",
-    *,
-    keep: bool,
-) -> int:
-    """Run it and print what is on record of it; the exit code."""
+    start: Callable[..., "CommandRun"],
+    has_heard: Callable[[], bool],
+) -> Ended:
+    """Run it, and print what is on record of it unless its client tells of each call."""
     try:
         # The command gets signals while it runs. Once it has ended, what it did is put on record.
         started = partial(exits.keep_from_interrupting, starting=True)
-        ran = session.run(words, cwd=inside, confinement=sandbox, keep=keep, started=started)
+        ran = start(started=started)
         exits.keep_from_interrupting()
     except ExecutionFailed as error:
         output.error(error)
-        return int(error.details.get("exit_code", exits.OUR_FAILURE))
+        return Ended(int(error.details.get("exit_code", exits.OUR_FAILURE)))
     result, coverage = ran.result, ran.coverage
     if left := session.workspace.lacks_room():
         output.note(f"[loom-audit] {left}: no other session begins until some is freed")
@@ -177,9 +256,9 @@ def _run(
         call = session.workspace.timeline.call(ran.event.seq).call
         line = record_of(session.workspace, call) | {"exit_code": result.exit_code}
         output.stderr.write(json.dumps(line) + "\n")
-    elif ran.files_changed or coverage.level != "full":
+    elif coverage.level != "full" or (ran.files_changed and not has_heard()):
         paths = count_text(len(ran.files_changed), "path")
         gap = "" if coverage.level == "full" else f", coverage {coverage.level}: "
         why = "; ".join(coverage.reasons)
         output.note((f"[loom-audit] call {ran.event.seq}: {paths} changed{gap}{why}", "dim"))
-    return result.exit_code
+    return Ended(result.exit_code, ran)

@@ -1,17 +1,19 @@
 """`loom-audit verify`: recompute everything and report all that is wrong."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.output import progress
+from loom_audit.cli.shared.output import Style, progress
 from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.records import plain
-from loom_audit.errors import InvalidArguments, NotFound
+from loom_audit.errors import InvalidArguments, NotFound, NoWorkspace
 from loom_audit.model.text.display import count_text
 
 if TYPE_CHECKING:
@@ -49,10 +51,10 @@ def verify(
     tree heads kept outside the store.
     """
     output = invocation.output
-    with invocation.workspace() as workspace:
-        heads = _heads_of(against, workspace.id) if against is not None else ()
+    with _log(invocation) as (id, check):
+        heads = _heads_of(against, id) if against is not None else ()
         with progress(output) as report:
-            verified = workspace.verify(quick=quick, sample=sample, against=heads, report=report)
+            verified = check(quick=quick, sample=sample, against=heads, report=report)
         if output.json:
             output.record(
                 {
@@ -69,6 +71,21 @@ def verify(
         else:
             _print_verification(invocation, verified)
         return verified.exit_code
+
+
+@contextmanager
+def _log(invocation: Invocation) -> "Iterator[tuple[str, Callable[..., Verification]]]":
+    """The id of the log asked for and what checks it, also where it is forgotten."""
+    with ExitStack() as stack:
+        try:
+            workspace = stack.enter_context(invocation.workspace())
+        except NoWorkspace as error:
+            if "forgotten" not in error.details:
+                raise
+            store, id = stack.enter_context(invocation.store()), error.details["forgotten"]
+            yield id, partial(store.verify_forgotten, id)
+        else:
+            yield workspace.id, workspace.verify
 
 
 def _heads_of(against: str, log: str) -> "Sequence[TreeHead]":
@@ -92,7 +109,8 @@ def _print_verification(invocation: Invocation, verified: "Verification") -> Non
     output = invocation.output
     for finding in verified.findings:
         where = "" if finding.seq is None else f"event {finding.seq}: "
-        output.line((f"{finding.grade:<11}", "red"), where, finding.message)
+        style: Style = "yellow" if finding.grade == "harmless" else "red"
+        output.line((f"{finding.grade:<11}", style), where, finding.message)
     checked = [f"{n:,} {name.replace('_', ' ')}" for name, n in verified.checked.items() if n]
     output.line("checked    ", ", ".join(checked) or "nothing")
     if "contents" not in verified.checked or "sampled" in verified.checked:

@@ -362,10 +362,13 @@ CLIENT = Client(
         folder=".codex",
         user="hooks.json",
         local=".codex/hooks.json",
+        reads_worktrees=False,
         transcripts=("sessions/**/*.jsonl", "archived_sessions/*.jsonl"),
     ),
     untold="a command's exit code, and that a patch failed, at once: both are taken from its "
     "rollout",
-    trust="Codex runs a hook only once you trust it: start `codex` here and answer `/hooks`.",
+    trust="Codex runs a hook only once you trust it: start `codex` here; where it says `Hooks need "
+    "review`, answer `Trust all and continue` (later: `/hooks`).",
+    brief={"SessionEnd": 3, "Interrupt": 3},
     hooked_by="flags",
 )

@@ -15,6 +15,11 @@ NAMED = f"{', '.join(_FIRST)} or {_LAST}"
 """The names of all clients, as one of them is asked for."""
 
 
+def client_named(name: str) -> str:
+    """The client that a person means, by its name or by what starts it; "" for none."""
+    return name if name in PROGRAMS else client_run_by(name)
+
+
 def client_run_by(program: str) -> str:
     """The client that a command runs, by its name without a folder; "" for any other."""
     name = program.rpartition("/")[2]

@@ -196,7 +196,8 @@ class Place(Struct, frozen=True, kw_only=True):
     `user` are the settings in it, and `transcripts` the patterns of the files in it; there are none
     where the client has to be asked for a transcript. `local` are the settings below a project's
     folder: where they are `personal` nobody commits them, and a client that `reads_below` reads
-    them also when it is started in a folder below. `plugin` is our file that lies there; without it
+    them also when it is started in a folder below; one that does not `reads_worktrees` looks for
+    those of a linked worktree of git elsewhere. `plugin` is our file that lies there; without it
     our hooks are written into an object of JSON, with their longest time in `per_second`ths of a
     second, and `shown` is what the client shows of a hook that runs, which else is its command.
     """
@@ -211,6 +212,7 @@ class Place(Struct, frozen=True, kw_only=True):
     shown: str = ""
     personal: bool = False
     reads_below: bool = True
+    reads_worktrees: bool = True
 
 
 class Client(Struct, frozen=True, kw_only=True):
@@ -222,7 +224,8 @@ class Client(Struct, frozen=True, kw_only=True):
     each of these is one object where they are `whole`, else a line holds an object. `untold` is
     what the client does not tell, and `trust` what its user must do before it runs our hook.
     `hooked_by` is how the client takes our hooks for one run:
-    by settings on its command line, by flags, by a plugin in a variable, or not at all.
+    by settings on its command line, by flags, by a plugin in a variable, or not at all. `brief` are
+    the hooks for which it waits no longer than so many seconds, whatever its settings say.
     """
 
     name: str
@@ -236,6 +239,7 @@ class Client(Struct, frozen=True, kw_only=True):
     untold: str
     trust: str = ""
     whole: bool = False
+    brief: Mapping[str, int] = {}
     hooked_by: Literal["settings", "flags", "plugin", ""] = ""
 
     @property

@@ -44,9 +44,14 @@ def connected(client: Client, text: str, words: Sequence[str]) -> str:
 def flags(client: Client, words: Sequence[str]) -> Mapping[str, str]:
     """Our hook for each event as Codex takes it on its command line: TOML."""
     command = json.dumps(shlex.join(words), ensure_ascii=False)
-    hook = f'hooks = [{{ type = "command", command = {command}, timeout = {SECONDS} }}]'
-    matched = f'[{{ matcher = "*", {hook} }}]'
-    return {event: matched if "Tool" in event else f"[{{ {hook} }}]" for event in client.events}
+
+    def groups(event: str) -> str:
+        matched = 'matcher = "*", ' if "Tool" in event else ""
+        seconds = _seconds(client, event)
+        hook = f'{{ type = "command", command = {command}, timeout = {seconds} }}'
+        return f"[{{ {matched}hooks = [{hook}] }}]"
+
+    return {event: groups(event) for event in client.events}
 
 
 def disconnected(text: str) -> str:
@@ -67,8 +72,13 @@ def plugin(source: str, words: Sequence[str]) -> str:
     return source.replace('["WORDS"]', json.dumps(list(words)))
 
 
+def _seconds(client: Client, event: str) -> int:
+    """How long a hook may take."""
+    return client.brief.get(event, SECONDS)
+
+
 def _hook_group(client: Client, event: str, words: Sequence[str]) -> dict[str, Any]:
-    timeout = SECONDS * client.place.per_second
+    timeout = _seconds(client, event) * client.place.per_second
     hook = {"type": "command", "command": shlex.join(words), "timeout": timeout}
     hook |= {"name": client.place.shown} if client.place.shown else {}
     return ({"matcher": "*"} if "Tool" in event else {}) | {"hooks": [hook]}

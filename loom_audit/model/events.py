@@ -388,6 +388,22 @@ class CheckpointMarked(Struct, frozen=True):
     note: str = ""
 
 
+class WorkspaceForgotten(Struct, frozen=True):
+    """A person has had everything erased that the log's events before this one say.
+
+    Erased are so many payloads, and so many contents that no other log names, of `size` bytes in
+    all as they were stored. It is the last event of its log. `root` is the folder that the log was
+    of, by which lists name it.
+    """
+
+    kind: ClassVar[str] = "workspace.forgotten"
+    root: str
+    reason: str = ""
+    payloads: int = 0
+    contents: int = 0
+    size: int = 0
+
+
 class UnknownFact(Struct, frozen=True):
     """A fact of a kind that this version does not know; envelope and payloads are kept."""
 
@@ -421,6 +437,7 @@ Fact = (
     | ChangesAttributed
     | CoverageLowered
     | TreeListed
+    | WorkspaceForgotten
     | CheckpointMarked
     | UnknownFact
 )

@@ -116,6 +116,15 @@ class Evidence(Protocol):
         """A sentence for each thing that is wrong with the database, whichever log it is of."""
         ...
 
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether the last row says that the log is forgotten."""
+        ...
+
+    def remains(self) -> Iterator[str]:
+        """A sentence for each table that holds of a forgotten log what was to be erased."""
+        ...
+
     def empty_logs(self) -> Iterator[str]:
         """The ids of other logs without events, which a kill at the making of a log leaves."""
         ...

@@ -6,6 +6,7 @@ from starlette.responses import RedirectResponse, Response
 from loom_audit.api.agents.heard import heard_clients
 from loom_audit.api.control.approvals import decisions
 from loom_audit.api.face import AuditedWorkspace
+from loom_audit.api.upkeep.forgetting import forgotten_workspaces
 from loom_audit.ports import CallFilter
 from loom_audit.web.shared.dependencies import Query, Render, Store, Workspace, number
 from loom_audit.web.shared.listing import OUTSIDE_ROWS, Listing
@@ -23,7 +24,14 @@ def workspaces(request: Request, store: Store, pages: Render) -> Response:
     """Show every workspace in the store."""
     entries = store.workspaces()
     cut_off = store.cut_off(entries)
-    return pages.page(request, "workspaces.html", entries=entries, cut_off=cut_off, url=store.url)
+    return pages.page(
+        request,
+        "workspaces.html",
+        entries=entries,
+        cut_off=cut_off,
+        forgotten=forgotten_workspaces(store),
+        url=store.url,
+    )
 
 
 @router.get("/w/{workspace}")

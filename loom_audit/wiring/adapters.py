@@ -34,11 +34,19 @@ from loom_audit.history.ground.continuous_log import ContinuousLog
 from loom_audit.history.ground.log_end import check_end, last_kept
 from loom_audit.history.ground.read_only_log import read_only
 from loom_audit.history.ground.roots import accepted_scope, is_attached_to, not_named, root_of
-from loom_audit.model.events import OUTSIDE, BaselineFinished, Draft, TreeHead, WorkspaceAttached
+from loom_audit.model.events import (
+    OUTSIDE,
+    BaselineFinished,
+    Draft,
+    Event,
+    TreeHead,
+    WorkspaceAttached,
+)
 from loom_audit.model.imported import is_imported, only_read
 from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules
 from loom_audit.ports import (
     BlobStore,
+    EventFilter,
     EventLog,
     Heads,
     HeldSessions,
@@ -53,12 +61,20 @@ from loom_audit.sandbox import confining_runner
 from loom_audit.sandbox.scratch import scratch_folder
 from loom_audit.sandbox.supervised import SUPERVISOR
 from loom_audit.sql.code_index import SqlCodeIndex
+from loom_audit.sql.erasing.forgetting import Amount, Forgetting
 from loom_audit.sql.evidence.evidence import SqlEvidence, open_evidence
 from loom_audit.sql.ground.clock import SystemClock
 from loom_audit.sql.projections.keyframes import KEYFRAME_EVENTS
 from loom_audit.sql.store.database import Database, WorkspaceEntry, open_database
 
-__all__ = ["Adapters", "WorkspaceEntry", "open_adapters"]
+__all__ = ["Adapters", "Amount", "ForgottenWorkspace", "WorkspaceEntry", "open_adapters"]
+
+
+class ForgottenWorkspace(Struct, frozen=True):
+    """A log that is forgotten: its last event, which says so, and whether all has gone by now."""
+
+    event: Event
+    is_finished: bool
 
 
 class Adapters(Struct, frozen=True):
@@ -131,6 +147,29 @@ class Adapters(Struct, frozen=True):
         """The workspaces of the store, oldest first, imported logs among them."""
         return self.database.workspaces()
 
+    def forgotten(self) -> Sequence[ForgottenWorkspace]:
+        """The logs that end with being forgotten, oldest first. Corrupt."""
+        return [self._forgotten_workspace(id) for id in self.database.forgotten()]
+
+    def _forgotten_workspace(self, id: str) -> ForgottenWorkspace:
+        log = self.database.event_log(id)
+        [event] = log.read(EventFilter.only(log.head()))
+        return ForgottenWorkspace(event, self.forgetting(id).is_finished)
+
+    def forgetting(self, id: str) -> Forgetting:
+        """What erases the log of this id, or tells how much that would be."""
+        return Forgetting(self.database, id)
+
+    def discard_caches(self, id: str) -> None:
+        """Delete what is kept beside the store of a log that is forgotten."""
+        for path in (self.settings.home / "index").glob(f"{id}.*"):
+            if path.suffix == ".forgetting":
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
     def find(self, id_or_path: str | Path) -> WorkspaceEntry:
         """The workspace of an id, of a path at or below its root, or of the start of an id.
 
@@ -147,6 +186,14 @@ class Adapters(Struct, frozen=True):
         named = [entry for entry in entries if entry.root == text and is_imported(text)] or named
         if len(named) == 1 and (named[0].id == text or not os.path.lexists(text)):
             return named[0]
+        for id in self.database.forgotten():
+            if id == text:
+                raise NoWorkspace(
+                    f"the workspace {id} is forgotten",
+                    hint="`loom-audit workspaces` says when and why; `loom-audit verify "
+                    f"--workspace {id}` checks its leaves and its tree.",
+                    details={"forgotten": id},
+                )
         path = Path(os.path.realpath(text))
         for entry in entries:
             root = Path(entry.root)
@@ -190,7 +237,10 @@ class Adapters(Struct, frozen=True):
     def _refuse_unnamed(self, text: str, path: Path, entries: Sequence[WorkspaceEntry]) -> None:
         """CORRUPT where a log says that it is of this path, or has this id, and is not named so."""
         named = {entry.id: entry for entry in entries}
+        forgotten = self.database.forgotten()
         for id in self.database.logs():
+            if id in forgotten:
+                continue
             root = root_of(self.database.event_log(id))
             if root is None or not (id == text or Path(root) in (path, *path.parents)):
                 continue
@@ -363,6 +413,7 @@ class Adapters(Struct, frozen=True):
             for log in logs_with_heads(self.settings.heads)
         }
         held = {entry.id: entry.head or 0 for entry in self.workspaces()}
+        held |= {id: self.database.event_log(id).head() for id in self.database.forgotten()}
         return [log for log, size in kept.items() if held.get(log, -1) < size]
 
     def evidence(self, id: str) -> SqlEvidence:

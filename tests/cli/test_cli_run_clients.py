@@ -103,6 +103,10 @@ def on_record(person: Shell) -> dict[str, dict[str, Any]]:
 def test_each_call_is_on_record_within_the_run(person: Shell, program: str, tool: str) -> None:
     ran = person("run", "--", program, "do it")
     assert "one call:" not in ran.errors
+    # told.txt and untold.txt; the one that stands in for Claude also says what it was given
+    files = "3 files" if program == "claude" else "2 files"
+    said = f"[loom-audit] 1 call on record, {files} changed: `loom-audit log`\n"
+    assert ran.errors == said
     calls = on_record(person)
     assert calls.keys() == {"run", tool}
     assert (calls[tool]["call_id"], calls[tool]["paths"]) == ("call_1", ["told.txt"])
@@ -115,6 +119,19 @@ def test_each_call_is_on_record_within_the_run(person: Shell, program: str, tool
     assert not (person.workspace / "told.txt").exists()
     assert (person.workspace / "untold.txt").exists()
     person("verify")
+
+
+def test_what_a_client_leaves_running_is_named_beside_what_is_on_record(
+    person: Shell, tmp_path: Path
+) -> None:
+    program = tmp_path / "programs" / "claude"
+    left = (
+        "subprocess.Popen(['sleep', '1000'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)"
+    )
+    program.write_text(f"{program.read_text()}\n{left}\n")
+    told = person("run", "--", "claude", "do it").errors.splitlines()
+    assert "coverage partial: killed at the end: " in told[0] and told[0].endswith(" sleep")
+    assert told[1:] == ["[loom-audit] 1 call on record, 3 files changed: `loom-audit log`"]
 
 
 def test_settings_of_ones_own_are_merged_and_no_file_is_changed(person: Shell) -> None:

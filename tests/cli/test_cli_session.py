@@ -119,3 +119,15 @@ def test_what_was_reported_about_a_call_later_is_shown(audited: Shell) -> None:
     shown = audited("show", str(ended.seq)).text
     assert f"call {ended.seq}  Bash  running" in shown
     assert "reported later: error" in shown and "it broke" in shown
+
+
+def test_the_start_of_a_parents_id_is_the_parent(
+    audited: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (FIRST, f"{FIRST}.one", f"{FIRST}.two"):
+        monkeypatch.setattr("loom_audit.api.ground.session_record.new_id", lambda name=name: name)
+        audited.call("write_file", path=f"{name}.txt", content="x\n")
+    monkeypatch.setattr("loom_audit.api.ground.session_record.new_id", new_id)
+    assert audited.records("session", "aaaa")[0]["id"] == FIRST
+    assert audited.records("session", f"{FIRST}.o")[0]["id"] == f"{FIRST}.one"
+    assert "2 sessions begin with" in audited("session", f"{FIRST}.", code=2).errors

@@ -49,6 +49,7 @@ from loom_audit.model.events import (
     TreeRelisted,
     Untracked,
     WorkspaceAttached,
+    WorkspaceForgotten,
 )
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.stored.merkle import EMPTY_ROOT, Frontier, leaf_hash, root
@@ -128,6 +129,7 @@ def test_every_fact_comes_back_as_it_was_given(opened: Opened) -> None:
         TreeListed(5, "ab" * 32, True),
         CheckpointMarked("name", 5, "note"),
         SessionEnded("failed"),
+        WorkspaceForgotten(f"/tmp/{odd}", odd, 5, 3, 4096),
     ]
     drafts = [
         Draft(fact, "s", "agent:a", occurred_at=START - timedelta(days=1), source="x", parent="p")

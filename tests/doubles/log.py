@@ -9,8 +9,15 @@ from io import BytesIO
 from secrets import token_bytes
 from typing import BinaryIO
 
-from loom_audit.errors import Conflict, Corrupt, InvalidArguments, NotFound
-from loom_audit.model.events import CallFinished, CallRequested, Draft, Event, TreeHead
+from loom_audit.errors import AuditUnavailable, Conflict, Corrupt, InvalidArguments, NotFound
+from loom_audit.model.events import (
+    CallFinished,
+    CallRequested,
+    Draft,
+    Event,
+    TreeHead,
+    WorkspaceForgotten,
+)
 from loom_audit.model.files import BlobId
 from loom_audit.model.stored.codec import decode, encode, id_of, intention_of, read_envelope
 from loom_audit.model.stored.merkle import root
@@ -108,6 +115,8 @@ class MemoryEventLog:
             if known:
                 return known
             head = len(self._leaves)
+            if head and read_envelope(self._leaves[-1])["kind"] == WorkspaceForgotten.kind:
+                raise AuditUnavailable("The workspace is forgotten")
             calls = self._calls_after(drafts)
             self._store(drafts)
             self._finished.update(calls)

@@ -52,6 +52,7 @@ from loom_audit.model.events import (
     UnknownFact,
     Untracked,
     WorkspaceAttached,
+    WorkspaceForgotten,
 )
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
 from loom_audit.model.stored.codec import (
@@ -312,6 +313,7 @@ facts = st.one_of(
         st.booleans(),
     ),
     st.builds(CheckpointMarked, any_text, st.integers(0, 2**62), any_text),
+    st.builds(WorkspaceForgotten, paths, any_text, *(st.integers(0, 2**60) for _ in range(3))),
 )
 zones = st.integers(-840, 840).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 times = st.datetimes(datetime(1970, 1, 3), datetime(9998, 1, 1), timezones=zones)
@@ -453,6 +455,7 @@ def test_secrets_never_reach_the_envelope() -> None:
         FilesChanged((FileChange(secret, None, state),), "tool"),
         SessionStarted(secret, secret),
         CheckpointMarked(secret, 1, secret),
+        WorkspaceForgotten(secret, secret, 1, 1, 1),
         HookFailed(secret, secret),
         ChangesAttributed(1, (secret,), 2, secret),
         WorkspaceAttached(secret, secret, 1, secret, secret),

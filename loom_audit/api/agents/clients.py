@@ -376,7 +376,7 @@ class Hooks:
         real = real_path(path)
         for roots in (self._roots, self._read_roots):
             owner = innermost(roots(), real)
-            if owner is not None:
+            if owner is not None and not self._store.adapters.database.is_forgotten(owner):
                 with suppress(NoWorkspace):
                     return self._open(owner)
         return None

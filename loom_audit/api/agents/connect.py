@@ -3,6 +3,7 @@
 import hashlib
 import math
 import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -53,14 +54,27 @@ class Kept(Struct, frozen=True):
 
 def installed_clients() -> Sequence[str]:
     """The clients whose program or settings this user has."""
-    paths = [Path(folder) for folder in os.get_exec_path()]
     return [
         name
         for name, client in CLIENTS.items()
-        if any(os.access(folder / PROGRAMS[name], os.X_OK) for folder in paths)
+        if is_on_path(name)
         or settings_file(name, None).parent.is_dir()
         or folder_of(client.place).is_dir()
     ]
+
+
+def is_on_path(client: str) -> bool:
+    """Whether the client can be started by its name in this shell."""
+    return shutil.which(PROGRAMS[client]) is not None
+
+
+def is_linked_worktree(root: str) -> bool:
+    """Whether a folder is, or is in, a worktree of a git repository whose main folder is another.
+
+    Its `.git` is a file, and the folder that this names has a `commondir` (gitrepository-layout).
+    """
+    _, git = _git_of(Path(root))
+    return git is not None and (git / "commondir").is_file()
 
 
 def settings_file(client: str, root: str | None) -> Path:
@@ -225,18 +239,25 @@ def _exclude_line(root: str, path: Path) -> tuple[bytes, Path | None]:
 
     Git looks for it in the common directory of all worktrees (gitrepository-layout).
     """
-    for folder in (Path(root), *Path(root).parents):
+    folder, git = _git_of(Path(root))
+    if git is None:
+        return b"", None
+    common = git / "commondir"
+    if common.is_file():
+        git = git / common.read_text("utf-8", "surrogateescape").strip()
+    return b"/" + os.fsencode(path.relative_to(folder)), git / "info" / "exclude"
+
+
+def _git_of(root: Path) -> tuple[Path, Path | None]:
+    """The folder of the worktree that holds the root, and the folder of git that belongs to it."""
+    for folder in (root, *root.parents):
         git = folder / ".git"
         if git.is_file():
             told = git.read_text("utf-8", "surrogateescape").removeprefix("gitdir:").strip()
             git = folder / told
-            common = git / "commondir"
-            if common.is_file():
-                git = git / common.read_text("utf-8", "surrogateescape").strip()
         if git.is_dir():
-            name = os.fsencode(path.relative_to(folder))
-            return b"/" + name, git / "info" / "exclude"
-    return b"", None
+            return folder, git
+    return root, None
 
 
 def _changed(client: str, path: Path, before: bytes | None, change: Callable[[str], str]) -> Change:

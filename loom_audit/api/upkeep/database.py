@@ -1,15 +1,27 @@
 """The database file of a store, looked at without opening the store."""
 
-from contextlib import closing
+import os
+from collections.abc import Iterable
+from contextlib import closing, suppress
 from pathlib import Path
 
+from loom_audit.config import Settings
 from loom_audit.errors import StorageFailed
+from loom_audit.model.text.display import size_text
 from loom_audit.ports import OnProgress
 from loom_audit.wiring.database_file import REVISION, connect, driver, write_error
 from loom_audit.wiring.salvage import Salvaged
 from loom_audit.wiring.salvage import salvage as salvage_file
 
-__all__ = ["REVISION", "Salvaged", "backups", "revision", "salvage"]
+__all__ = [
+    "REVISION",
+    "Salvaged",
+    "backups",
+    "revision",
+    "salvage",
+    "size_in_words",
+    "size_on_disk",
+]
 
 
 def revision(file: Path) -> str:
@@ -21,6 +33,29 @@ def revision(file: Path) -> str:
         problem = write_error(error, str(file))
         raise StorageFailed(problem.message, hint=problem.hint, details=problem.details) from error
     return str(rows[0][0]) if rows else "none"
+
+
+def size_in_words(settings: Settings) -> str:
+    """How large a store is on disk, and how much of that is not used."""
+    whole, ballast = size_on_disk(settings), _size([f"{settings.file}.ballast"])
+    spare = f" and {size_text(ballast)} in reserve, for a full disk" if ballast else ""
+    return f"{size_text(whole - ballast)} on disk{spare}"
+
+
+def size_on_disk(settings: Settings) -> int:
+    """The bytes that a store takes on disk: its database, its large contents and its caches."""
+    names = [f"{settings.file}{end}" for end in ("", "-wal", "-shm", ".ballast")]
+    for folder in (settings.home / "blobs", settings.home / "index"):
+        names += map(str, folder.rglob("*"))
+    return _size(names)
+
+
+def _size(names: Iterable[str]) -> int:
+    found = 0
+    for name in names:
+        with suppress(OSError):  # there is none, or it went away meanwhile
+            found += os.lstat(name).st_blocks * 512
+    return found
 
 
 def backups(file: Path) -> set[Path]:

@@ -225,6 +225,7 @@ def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
             yield _failed(settings, waiting(settings), failed)
             yield from _clients(settings, roots, heard, failed)
             yield from _guarded("logs", partial(_missing, store.adapters.missing_logs))
+            yield from _guarded("forgotten", partial(_forgotten, store))
             yield from _guarded("held sessions", partial(_held, store))
     except AuditError as error:
         yield Check("store", "problem", error.message, error.hint)
@@ -243,6 +244,20 @@ def _missing(missing_logs: Callable[[], Sequence[str]]) -> Sequence[Check]:
         return []
     text = f"not in the store as far as heads of them were kept: {', '.join(missing[:5])}"
     return [Check("logs", "problem", text, "Restore the store from a backup; verify it.")]
+
+
+def _forgotten(store: AuditStore) -> Sequence[Check]:
+    """Which workspaces are forgotten, and whether erasing one was interrupted."""
+    checks = []
+    for one in store.adapters.forgotten():
+        name, id = f"workspace {getattr(one.event.fact, 'root', '')}", one.event.log
+        text = f"forgotten {one.event.at:{_TIME}} by {one.event.actor}, log {id}"
+        if one.is_finished:
+            checks.append(Check(name, "ok", text))
+        else:
+            hint = f"`loom-audit workspaces forget {id}` finishes it."
+            checks.append(Check(name, "problem", f"{text}: erasing it was interrupted", hint))
+    return checks
 
 
 def _held(store: AuditStore) -> Sequence[Check]:

@@ -90,7 +90,7 @@ class Invocation(Struct, frozen=True):
             try:
                 found = store.workspace(self.shared.workspace or Path.cwd())
             except NoWorkspace as error:
-                if "moved" in error.details:
+                if "moved" in error.details or "forgotten" in error.details:
                     raise
                 raise NoWorkspace(
                     error.message,

@@ -26,6 +26,7 @@ from loom_audit.model.events import (
     SessionStarted,
     TreeRelisted,
     WorkspaceAttached,
+    WorkspaceForgotten,
 )
 from loom_audit.model.files import FileChange, FileState, Move, is_opaque, shown_moves
 from loom_audit.model.records import Call
@@ -257,6 +258,9 @@ def fact_text(event: Event) -> str:
             return f"{count_text(count, 'hook')} of {client} failed{when} {session}".strip()
         case CheckpointMarked(name=name, point=point):
             return f"@{name} at {point}"
+        case WorkspaceForgotten(reason=reason, payloads=payloads, contents=contents, size=size):
+            held = f"{count_text(payloads, 'payload')}, {count_text(contents, 'content')}"
+            return f"{held}, {size_text(size)} erased {reason}".strip()
     return ""
 
 

@@ -65,8 +65,9 @@ def session_id(workspace: "AuditedWorkspace", text: str) -> str:
         return workspace.timeline.session(text).id
     except NotFound:
         found = _beginning_with(workspace, text)
-    if len(found) == 1:
-        return found[0]
+    parent = min(found, key=len, default="")
+    if found and all(one.startswith(parent) for one in found):
+        return parent  # the others are of its subagents, whose ids begin with it
     shown = one_line(text, 80)
     if not found:
         with suppress(NotFound):  # one that is on record and not listed is Corrupt

@@ -88,7 +88,8 @@ def verify(
     findings = Findings()
     tell = progress or _tell_nothing
     contents = ContentChecker(evidence, evidence.blobs, findings)
-    full = not quick and sample is None
+    forgotten = evidence.is_forgotten
+    full = not quick and sample is None and not forgotten
     checked: dict[str, int] = {}
     checker = LogChecker(evidence.log, evidence.node_levels, heads, findings)
     with _note_unreadable(findings, "tree.unreadable", "the tree's nodes"):
@@ -96,7 +97,9 @@ def verify(
     _check_events(checker, contents if full else None, evidence, findings, tell)
     root = checker.finish()
     checked |= {"events": checker.size, "nodes": checker.nodes_checked}
-    if sample is not None and not quick:
+    if forgotten:
+        _check_forgotten(contents, evidence, findings, checker.size)
+    elif sample is not None and not quick:
         with _note_unreadable(findings, "payload.unreadable", "the payloads"):
             checked["sampled"] = _check_sample(contents, evidence, sample, checker.size)
     if not quick:
@@ -117,6 +120,7 @@ def verify(
                 findings.add(seq, "projection", message)
         with _note_unreadable(findings, "tree.listed", "the listings of the tree"):
             contents.check_listings()
+    if full or (forgotten and not quick):
         with _note_unreadable(findings, "database", "the database"):
             for message in evidence.damage():
                 findings.add(None, "database", message)
@@ -159,6 +163,21 @@ def _check_events(
                 f"events from {checker.size + 1} on cannot be read: {error}",
                 "unreadable",
             )
+
+
+def _check_forgotten(
+    contents: ContentChecker, evidence: Evidence, findings: Findings, last: int
+) -> None:
+    """Check the event that says that the log is forgotten, and that all it says has gone."""
+    with _note_unreadable(findings, "payload.unreadable", "the payloads"):
+        parts = evidence.payloads(last - 1, last)
+        for rows in evidence.events(last - 1, last):
+            contents.check(rows, parts, calls=False)
+        message = "the workspace is forgotten: what the events before this one say is erased"
+        findings.add(last, "log.forgotten", message, "harmless")
+        for left in evidence.remains():
+            message = f"{left} is to be erased: `loom-audit workspaces forget` again finishes it"
+            findings.add(last, "forget.unfinished", message, "incomplete")
 
 
 def _restart_points(checker: LogChecker) -> Iterator[int]:

@@ -21,7 +21,8 @@ _MANY_WITH_BASES = 128
 
 _INSERT = prepare(
     "INSERT INTO blob (sha256, size, stored, encoding, base, version, large) VALUES "
-    "(:sha256, :size, :stored, :encoding, (SELECT number FROM blob WHERE sha256 = :base), "
+    "(:sha256, :size, :stored, :encoding, "
+    "(SELECT number FROM blob WHERE sha256 = :base AND encoding <> 'absent'), "
     ":version, :large) ON CONFLICT (sha256) DO UPDATE SET size = excluded.size, "
     "stored = excluded.stored, encoding = excluded.encoding, base = excluded.base, "
     "version = excluded.version, large = excluded.large WHERE blob.encoding = 'absent'"

@@ -4,7 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from loom_audit.model.events import CallReported, Event, ScopeAccepted, WorkspaceAttached
+from loom_audit.errors import Corrupt
+from loom_audit.model.events import (
+    CallReported,
+    Event,
+    ScopeAccepted,
+    WorkspaceAttached,
+    WorkspaceForgotten,
+)
 from loom_audit.model.stored.codec import intention_of
 from loom_audit.ports import BlobStore, EventFilter
 from loom_audit.sql.events import event_rows
@@ -26,6 +33,7 @@ _SPAN_OF_CALL = prepare(
     "FROM call c LEFT JOIN session s ON s.log = c.log AND s.number = c.session "
     "WHERE c.log = :log AND c.call_id = :call_id"
 )
+_LAST_KIND = prepare("SELECT kind FROM event WHERE log = :log ORDER BY seq DESC LIMIT 1")
 _LAST_REPORTED = prepare(
     "SELECT max(seq) FROM event WHERE log = :log AND seq > :finished AND seq <= :last "
     "AND kind = :kind"
@@ -127,7 +135,10 @@ class EventReader:
     def decode(
         self, connection: Connection, leaves: Sequence[tuple[int, bytes]]
     ) -> Sequence[Event]:
-        """The events of these leaves, in their order; payloads and intentions are checked."""
+        """The events of these leaves, in their order; payloads and intentions are checked.
+
+        Corrupt names the event, or says that the workspace is forgotten.
+        """
         if not leaves:
             return []
         intended = {seq: intention_of(leaf) for seq, leaf in leaves}
@@ -138,7 +149,16 @@ class EventReader:
             seq: event_rows.StoredEvent(self._log, seq, leaf, payloads.get(seq, ()), self._blobs)
             for seq, leaf in read
         }
-        return [self._decoded(stored, seq, intended[seq]) for seq, _ in leaves]
+        try:
+            return [self._decoded(stored, seq, intended[seq]) for seq, _ in leaves]
+        except Corrupt as error:
+            if _LAST_KIND.value(connection, log=self._number) != WorkspaceForgotten.kind:
+                raise
+            raise Corrupt(
+                "The workspace is forgotten: what its events said is erased",
+                hint="`loom-audit workspaces` says when and why.",
+                details=error.details,
+            ) from error
 
     def _decoded(
         self, stored: Mapping[int, event_rows.StoredEvent], seq: int, intention: int | None

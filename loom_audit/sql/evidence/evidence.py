@@ -8,11 +8,12 @@ from operator import methodcaller
 from typing import Any
 
 from loom_audit.errors import Corrupt, NotFound, StorageFailed
-from loom_audit.model.events import Event, Fact, WorkspaceAttached
+from loom_audit.model.events import Event, Fact, WorkspaceAttached, WorkspaceForgotten
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.stored.codec import MALFORMED, decode, parse_time
 from loom_audit.model.stored.intentions import Intentions
 from loom_audit.model.stored.merkle import Node
+from loom_audit.model.text.display import count_text
 from loom_audit.model.text.summaries import plain_text
 from loom_audit.ports import EventRow, OnProgress, PayloadRow, Progress, ReferencedBlob
 from loom_audit.ports.evidence import CheckedEvent
@@ -37,6 +38,7 @@ from loom_audit.sql.projections import keyframes, tree
 from loom_audit.sql.projections.rows import FollowedEvent, followed
 from loom_audit.sql.schema import REVISION
 from loom_audit.sql.store.database import Database
+from loom_audit.sql.store.places import OF_LOG, PAYLOADS
 
 _BATCH = 64
 """Rows at a time; more of them live long enough to make garbage collection dear."""
@@ -81,8 +83,11 @@ _OTHERS = (
     "AND a.kind IN ('scope.accepted', 'workspace.attached') AND a.kind = 'workspace.attached'), 1) "
     "END "
     "LEFT JOIN workspace w ON w.log = l.number WHERE l.number <> ? "
+    "AND coalesce((SELECT z.kind FROM event z WHERE z.log = l.number ORDER BY z.seq DESC LIMIT 1), "
+    f"'') <> '{WorkspaceForgotten.kind}' "
     "AND EXISTS (SELECT 1 FROM event o WHERE o.log = l.number)"
 )
+_LAST = "SELECT seq, kind FROM event WHERE log = ? ORDER BY seq DESC LIMIT 1"
 _EMPTY = (
     "SELECT id FROM log l WHERE number <> ? "
     "AND NOT EXISTS (SELECT 1 FROM event o WHERE o.log = l.number)"
@@ -336,6 +341,22 @@ class SqlEvidence:
             name = '"' + table.replace('"', '""') + '"'
             for (log,) in self._rows(_LOGS_WITHOUT_NAME.format(table=name)):
                 yield f"the table {table} has rows of a log {log!a}, which there is not"
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether the last row says that the log is forgotten."""
+        return any(kind == WorkspaceForgotten.kind for _, kind in self._rows(_LAST, self._number))
+
+    def remains(self) -> Iterator[str]:
+        """A sentence for each table that holds of a forgotten log what was to be erased."""
+        last = next((seq for seq, _ in self._rows(_LAST, self._number)), 0)
+        for table in (PAYLOADS, *OF_LOG):
+            before = " AND seq < ?" if table == PAYLOADS else ""
+            values = (self._number, last) if before else (self._number,)
+            query = f"SELECT count(*) FROM {table} WHERE log = ?{before}"
+            for (count,) in self._rows(query, *values):
+                if count:
+                    yield f"{count_text(count, 'row')} of it in the table {table}"
 
     def empty_logs(self) -> Iterator[str]:
         """The ids of other logs that have no events."""

@@ -14,6 +14,7 @@ from weakref import finalize
 from msgspec import Struct
 
 from loom_audit.errors import AuditUnavailable, InvalidArguments, NotFound, StorageFailed
+from loom_audit.model.events import WorkspaceForgotten
 from loom_audit.ports import Clock, Lock
 from loom_audit.sql import schema
 from loom_audit.sql.contents.blobs import SqlBlobStore
@@ -52,6 +53,16 @@ class WorkspaceEntry(Struct, frozen=True):
     max_file_bytes: int
 
 
+_LAST_KIND = (
+    "coalesce((SELECT kind FROM event e WHERE e.log = l.number AND e.seq <= 9223372036854775807 "
+    "ORDER BY e.seq DESC LIMIT 1), '')"
+)
+
+_LAST_KIND_OF = prepare(
+    "SELECT kind FROM event WHERE log = :log AND seq <= 9223372036854775807 "
+    "ORDER BY seq DESC LIMIT 1"
+)
+
 _READ = Reading(
     WorkspaceEntry,
     "w",
@@ -62,7 +73,11 @@ _READ = Reading(
     baseline_done="w.baseline IS NOT NULL",
 )
 _WORKSPACES = prepare(
-    f"SELECT {_READ.columns} FROM workspace w JOIN log l ON l.number = w.log ORDER BY l.number"
+    f"SELECT {_READ.columns} FROM workspace w JOIN log l ON l.number = w.log "
+    f"WHERE {_LAST_KIND} <> '{WorkspaceForgotten.kind}' ORDER BY l.number"
+)
+_FORGOTTEN = prepare(
+    f"SELECT id FROM log l WHERE {_LAST_KIND} = '{WorkspaceForgotten.kind}' ORDER BY number"
 )
 
 
@@ -102,6 +117,18 @@ class Database:
         with self.connections.reading() as connection:
             return [id for (id,) in _LOGS.rows(connection)]
 
+    def forgotten(self) -> Sequence[str]:
+        """The ids of the logs that end with being forgotten, oldest first."""
+        with self.connections.reading() as connection:
+            return [id for (id,) in _FORGOTTEN.rows(connection)]
+
+    def is_forgotten(self, id: str) -> bool:
+        """Whether the log of this id ends with being forgotten."""
+        with self.connections.reading() as connection:
+            number = _LOG.value(connection, id=id)
+            kind = _LAST_KIND_OF.value(connection, log=number)
+        return bool(kind == WorkspaceForgotten.kind)
+
     def event_log(self, id: str) -> SqlEventLog:
         """The log of this id. NotFound when there is none."""
         if id not in self._logs:
@@ -132,7 +159,7 @@ class Database:
         return int(number)
 
     def workspaces(self) -> Sequence[WorkspaceEntry]:
-        """All workspaces, oldest first."""
+        """All workspaces that are not forgotten, oldest first."""
         with self.connections.reading() as connection:
             rows = _WORKSPACES.rows(connection)
         with corrupt_on_mismatch():

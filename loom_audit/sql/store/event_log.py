@@ -14,6 +14,7 @@ from loom_audit.model.events import (
     Event,
     FilesChanged,
     TreeHead,
+    WorkspaceForgotten,
 )
 from loom_audit.model.stored.codec import encode, id_of, read_envelope, seq_of
 from loom_audit.model.stored.merkle import Frontier, Node, root_at
@@ -42,6 +43,7 @@ _LAST = prepare("SELECT seq, leaf, leaf_hash FROM event WHERE log = :log ORDER B
 # the last condition word for word, or the index is not used
 _BY_ID = prepare("SELECT seq FROM event WHERE log = :log AND id = :id AND id <> x''")
 _HASH = prepare("SELECT leaf_hash FROM event WHERE log = :log AND seq = :seq AND id = x''")
+_KIND = prepare("SELECT kind FROM event WHERE log = :log AND seq = :seq")
 _NEWEST = (
     "SELECT max(seq), max(CASE WHEN seq > :after AND kind IN ({kinds}) THEN seq END) FROM event "
     "WHERE log = :log AND seq >= :after AND seq <= 9223372036854775807"
@@ -116,6 +118,7 @@ class SqlEventLog:
         with self._connections.lock.uninterrupted():
             with self._connections.writing() as connection:
                 spot = self._log_end(connection)
+                self._check_not_forgotten(connection, spot.head)
                 known = self._find_recorded(connection, drafts)
                 if known:
                     return known
@@ -124,6 +127,15 @@ class SqlEventLog:
             self._last = after
             self._blobs.forget_staged(staged)
             return events
+
+    def _check_not_forgotten(self, connection: Connection, head: int) -> None:
+        kind = _KIND.value(connection, log=self._number, seq=head)
+        if kind == WorkspaceForgotten.kind:
+            raise AuditUnavailable(
+                "The workspace is forgotten: nothing more goes on record in its log",
+                hint="`loom-audit init` puts the folder under audit again, with a new log.",
+                details={"cause": "forgotten"},
+            )
 
     def _store(
         self, connection: Connection, spot: _LogEnd, drafts: Sequence[Draft]

@@ -38,7 +38,8 @@ def workspace_of(request: Request, workspace: str) -> AuditedWorkspace:
     named = unquoted(workspace)
     store: AuditStore = request.app.state.store
     if named not in {entry.id for entry in store.workspaces()}:
-        raise NotFound(f"no workspace {named}", hint="The start page lists all of them.")
+        hint = "The start page lists all, forgotten ones too."
+        raise NotFound(f"no workspace {named}", hint=hint)
     found = store.workspace(named)
     request.state.workspace = found
     return found
