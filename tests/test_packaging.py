@@ -174,8 +174,8 @@ def test_every_package_of_a_lock_has_a_licence_that_asks_nothing_of_ours(name: s
 
 THEIRS = {"langchain_core", "agents", "pydantic_ai", "pytest", "_pytest"}
 """What whoever calls us, or the project under audit, has brought along."""
-BESIDE = {"restrict", "compression"}
-"""The supervisor's own file beside it, and what the standard library has from Python 3.14 on."""
+BESIDE = {"restrict", "supervisor", "compression"}
+"""The files beside the supervisor, and what the standard library has from Python 3.14 on."""
 
 
 def test_what_the_package_imports_is_declared() -> None:

@@ -18,7 +18,7 @@ SECTION = (ROOT / "docs" / "architecture.md").read_text("utf-8").split("## Words
 ALONE = ("migrations/", "__main__.py", "__init__.py")
 """What nothing imports: Alembic names its functions."""
 
-OF_TOOLS = {"execute", "preview", "requires_approval", "limit", "decide"}
+OF_TOOLS = {"execute", "preview", "requires_approval", "limit", "effects", "paths", "decide"}
 """Methods that `Tool` and `ApprovalGate` describe; the errors of each tool are in docs/tools.md."""
 
 OF_OTHERS = re.compile(

@@ -23,6 +23,7 @@ from loom_audit.errors import (
 from loom_audit.history.check.disk_check import clear_index_if_wrong
 from loom_audit.history.ground.attachment import FUNCTION, check_effect, check_tool_name
 from loom_audit.history.ground.writer import Writer, check_unused, new_id
+from loom_audit.history.record.backgrounds import end_backgrounds, keep_backgrounds
 from loom_audit.history.record.call import OpenCall
 from loom_audit.history.record.hold import deny
 from loom_audit.history.record.watching import why_everything
@@ -72,6 +73,7 @@ class Session:
         cwd: str = "",
         environment: Mapping[str, str] | None = None,
         parent: str | None = None,
+        background: bool = True,
     ) -> None:
         record = SessionRecord(
             workspace.adapters, workspace.attachment, agent, actor, title, parent=parent
@@ -89,6 +91,7 @@ class Session:
         self._state: Literal["new", "open", "ended"] = "new"
         self._call_ids: dict[str, int] = {}
         self._calls = 0
+        self._background = background
 
     @property
     def writer(self) -> Writer:
@@ -114,6 +117,8 @@ class Session:
         if self._state != "new":
             raise self._not_open("can be entered only once")
         self._record.__enter__()
+        if self._background:
+            keep_backgrounds(self.writer)
         self._state = "open"
         return self
 
@@ -124,7 +129,10 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         self._state = "ended"
-        self._record.__exit__(kind, error, trace)
+        try:
+            end_backgrounds(self.writer)
+        finally:
+            self._record.__exit__(kind, error, trace)
 
     def _check_open(self) -> None:
         if self._state == "new":

@@ -134,13 +134,14 @@ class AuditedWorkspace:
         cwd: str = "",
         environment: Mapping[str, str] | None = None,
         parent: str | None = None,
+        background: bool = True,
     ) -> "Session":
         """A session of this agent, to be used as a context manager; within the session `parent`.
 
         Without a gate that of `approvals.toml` stands before its calls, if there is that file.
         Shell commands and code run in `cwd`, a directory of the workspace, unless they name
-        another; commands get `environment` besides ours. InvalidArguments for an agent without a
-        name.
+        another; commands get `environment` besides ours. Unless `background` is false, commands may
+        go on between its calls, until it ends. InvalidArguments for an agent without a name.
         """
         from loom_audit.api.session import Session
 
@@ -157,6 +158,7 @@ class AuditedWorkspace:
             cwd=cwd,
             environment=environment,
             parent=parent,
+            background=background,
         )
 
     def start_foreign_session(

@@ -60,7 +60,8 @@ def call(
     values = _read(tool, arguments or [])
     with invocation.workspace() as workspace:
         gate = workspace.default_gate(ask=prompt(output, workspace.actor))
-        with workspace.session(agent, actor=actor_of(agent, workspace.actor), gate=gate) as session:
+        actor = actor_of(agent, workspace.actor)
+        with workspace.session(agent, actor=actor, gate=gate, background=False) as session:
             result = asyncio.run(session.call(tool, values))
     if output.json:
         output.record({**result.to_dict(), "output": result.full_output})

@@ -12,6 +12,7 @@ from loom_audit.cli.shared.lines import (
     attributed_text,
     change_lines,
     event_line,
+    fact_text,
     how_to_answer,
     local_time,
     numbers,
@@ -29,6 +30,7 @@ from loom_audit.cli.shared.records import (
     time_text,
 )
 from loom_audit.errors import NotFound
+from loom_audit.model.backgrounds import BackgroundFinished
 from loom_audit.model.events import CallReported, CallRequested, Event, FilesChanged
 from loom_audit.model.text.display import count_text, duration_text, size_text, visible_path
 
@@ -78,6 +80,10 @@ def show(
         reports = [e.fact for e in detail.events if isinstance(e.fact, CallReported)]
         for told in reports:
             shown.append((f"reported later: {told.status}", result_lines(told.result)))
+        for event in detail.events:
+            if isinstance(event.fact, BackgroundFinished):
+                printed = value_lines(event.fact.output.rstrip("\n")) if event.fact.output else []
+                shown.append((f"went on as {fact_text(event)}", printed))
         for title, lines in shown:
             output.line((f"{title}:", "bold"))
             for line in lines:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, field
 
+from loom_audit.model.backgrounds import BackgroundFinished, BackgroundStarted
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import FULL, Coverage, Effect, Inferred, Origin, Status
 from loom_audit.model.files import FileChange, FileState, Move
@@ -432,6 +433,8 @@ Fact = (
     | TreeRelisted
     | ContentFound
     | CallFinished
+    | BackgroundStarted
+    | BackgroundFinished
     | CallReported
     | HookFailed
     | ChangesAttributed

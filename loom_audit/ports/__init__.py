@@ -20,6 +20,8 @@ from loom_audit.ports.log import (
     Wanted,
 )
 from loom_audit.ports.processes import (
+    Background,
+    BackgroundRunner,
     Command,
     CommandResult,
     Confinement,
@@ -51,6 +53,8 @@ from loom_audit.ports.workspace import (
 __all__ = [
     "OPAQUE",
     "Attributes",
+    "Background",
+    "BackgroundRunner",
     "BlobStore",
     "CallFilter",
     "ChangeIndex",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -107,6 +107,70 @@ class Runner(Protocol):
         """Run a command with the directory `root` as its workspace.
 
         ExecutionFailed when it cannot be started. When our own process dies the tree dies.
+        """
+        ...
+
+
+class Background(Protocol):
+    """A command that goes on in a sandbox of its own, in which others run until it ends."""
+
+    @property
+    def name(self) -> str:
+        """The backend of its sandbox, as recorded in events."""
+        ...
+
+    @property
+    def task(self) -> str:
+        """The process that all of the sandbox descend from, as `Processes.activity` takes it."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the command has ended, and all else in its sandbox."""
+        ...
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the command (128+n by signal n), None before its end."""
+        ...
+
+    def run(self, root: str, command: Command, moments: Moments = Moments()) -> CommandResult:
+        """Run another command in the sandbox, as `Runner.run` says; only its limits are asked for.
+
+        ExecutionFailed also when the sandbox has ended, or ends meanwhile.
+        """
+        ...
+
+    def output(self, after: int) -> tuple[bytes, int]:
+        """What both streams gave behind so many bytes, as far as it is kept; how many in all."""
+        ...
+
+    def wait(self, after: int, seconds: float) -> None:
+        """Wait until more than so many bytes were printed, or it has ended; at most so long."""
+        ...
+
+    def tell_end(self, tell: Callable[[], object]) -> None:
+        """Call that once when it has ended, on any thread; immediately where it has."""
+        ...
+
+    def stop(self) -> None:
+        """Ask the command to end, kill all of the sandbox after a moment, and wait for that.
+
+        What `tell_end` was given has been called when this returns.
+        """
+        ...
+
+
+@runtime_checkable
+class BackgroundRunner(Protocol):
+    """A `Runner` that can also start commands that go on."""
+
+    def start(self, root: str, command: Command, inodes: Mapping[str, int]) -> Background:
+        """Start a command that goes on when this returns, until it ends or is stopped.
+
+        It dies with our process, whatever ends that, and so does all that it starts. `inodes` are
+        those of folders among `command.writable`, which must be the ones that it can write.
+        ExecutionFailed when it cannot be started, or not be confined so.
         """
         ...
 

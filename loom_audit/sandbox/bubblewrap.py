@@ -8,13 +8,13 @@ bubblewrap dies, everything in its process namespace dies with it.
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from msgspec.structs import replace
 
-from loom_audit.errors import ExecutionFailed
-from loom_audit.ports import Command, CommandResult, Moments
+from loom_audit.errors import ExecutionFailed, InvalidArguments
+from loom_audit.ports import Background, Command, CommandResult, Moments
 from loom_audit.sandbox import system_paths
 from loom_audit.sandbox.plain import LaunchOptions, limit_steps, supervise
 from loom_audit.sandbox.seccomp import filter_program
@@ -30,6 +30,10 @@ KERNEL_FOLDERS = ("acpi", "bus", "fs", "irq", "mtrr", "pressure", "scsi", "sys",
 """What user 0 could write in /proc also without capabilities; bubblewrap covers less."""
 
 
+Mount = tuple[str, list[str]]
+"""A mount point, with the options of bwrap(1) that mount it."""
+
+
 class BubblewrapRunner:
     """Runs every command confined. `hidden` folders are not shown, also not within others."""
 
@@ -43,45 +47,87 @@ class BubblewrapRunner:
 
         ExecutionFailed when bubblewrap is not installed, or does not start the command.
         """
+        root = os.path.realpath(root)
+        with self._launch_options(
+            _ordered_mounts(root, command, self._hidden), root, command
+        ) as launch:
+            done = supervise(root, _confined(command), launch=launch, moments=moments)
+        return replace(done, sandbox=self.name)
+
+    def start(self, root: str, command: Command, inodes: Mapping[str, int]) -> Background:
+        """Start a command as `loom_audit.ports.BackgroundRunner.start` says.
+
+        ExecutionFailed as `run`, and when something else was mounted than the folders of `inodes`.
+        """
+        from loom_audit.sandbox.background import BubblewrapBackground
+        from loom_audit.sandbox.joined import Sandbox
+
+        root = os.path.realpath(root)
+        mounts = _ordered_mounts(root, command, self._hidden)
+        order = _order_to_check(root, mounts, inodes)
+
+        def open_sandbox() -> Sandbox:
+            with self._launch_options(mounts, root, command) as launch:
+                return Sandbox.open(launch, order)
+
+        background = BubblewrapBackground(root, command, _steps(command), _confined)
+        background.begin(open_sandbox)
+        return background
+
+    @contextmanager
+    def _launch_options(
+        self, mounts: Sequence[Mount], root: str, command: Command
+    ) -> Iterator[LaunchOptions]:
         program = shutil.which("bwrap", path=PROGRAMS)
         if program is None:
             raise ExecutionFailed(
                 "bubblewrap is not installed", hint="Install it: `apt-get install bubblewrap`."
             )
-        root = os.path.realpath(root)
-        ordered = replace(
-            command, environment=system_paths.environment(command, HOME), variables={}
-        )
-        steps = limit_steps(command.limits, processes=os.geteuid() != 0, core=False)
         with _memory_file(filter_program()) as filter, ExitStack() as later:
             # by a descriptor, because the command can read the arguments of what runs it
-            text = "\0".join(self._options(root, command, filter))
+            text = "\0".join(_options(mounts, root, command, filter))
             options = later.enter_context(_memory_file(os.fsencode(text) + b"\0"))
-            done = supervise(
-                root,
-                ordered,
-                launch=LaunchOptions(
-                    wrap=(program, "--args", str(options), "--"),
-                    descriptors=(filter, options),
-                    environment=system_paths.bare_environment(),
-                    steps="\n".join(steps),
-                    private=True,
-                ),
-                moments=moments,
+            yield LaunchOptions(
+                wrap=(program, "--args", str(options), "--"),
+                descriptors=(filter, options),
+                environment=system_paths.bare_environment(),
+                steps=_steps(command),
+                private=True,
             )
-        return replace(done, sandbox=self.name)
-
-    def _options(self, root: str, command: Command, filter: int) -> list[str]:
-        options = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-        options += ["--share-net"] * command.network
-        options += ["--hostname", "confined", "--seccomp", str(filter)]
-        options += ["--size", str(TMPFS_BYTES), "--tmpfs", "/"]
-        options += _mount_arguments(_mounts(root, command, self._hidden))
-        options += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", root]
-        return options
 
 
-def _mounts(root: str, command: Command, hidden: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+def _confined(command: Command) -> Command:
+    """The command with the whole environment that it gets in a sandbox."""
+    return replace(command, environment=system_paths.environment(command, HOME), variables={})
+
+
+def _steps(command: Command) -> str:
+    return "\n".join(limit_steps(command.limits, processes=os.geteuid() != 0, core=False))
+
+
+def _options(mounts: Sequence[Mount], root: str, command: Command, filter: int) -> list[str]:
+    options = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    options += ["--share-net"] * command.network
+    options += ["--hostname", "confined", "--seccomp", str(filter)]
+    options += ["--size", str(TMPFS_BYTES), "--tmpfs", "/"]
+    options += [word for _, words in mounts for word in words]
+    options += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", root]
+    return options
+
+
+def _order_to_check(root: str, mounts: Sequence[Mount], inodes: Mapping[str, int]) -> bytes:
+    """The first order for `inside`: what may be written, and which folders that must be.
+
+    InvalidArguments for a folder without an inode, which would not be compared.
+    """
+    if not all(inodes.values()):
+        raise InvalidArguments("A folder to be written has no inode")
+    writable = [path for path, words in mounts if "--bind" in words or "--tmpfs" in words]
+    listed = [f"{inodes.get(path, 0)} {path}" for path in writable]
+    return os.fsencode("\0".join((root, *listed)))
+
+
+def _mounts(root: str, command: Command, hidden: Sequence[str]) -> Iterator[Mount]:
     """Each mount point of the new file tree, with the options of bwrap(1) that mount it."""
     yield "/dev", ["--dev", "/dev"]
     yield "/dev/shm", ["--size", str(TMPFS_BYTES), "--tmpfs", "/dev/shm"]
@@ -104,10 +150,10 @@ def _mounts(root: str, command: Command, hidden: Sequence[str]) -> Iterator[tupl
         yield path, ["--bind", os.path.realpath(path), path]
 
 
-def _mount_arguments(mounts: Iterator[tuple[str, list[str]]]) -> list[str]:
+def _ordered_mounts(root: str, command: Command, hidden: Sequence[str]) -> list[Mount]:
     """Outer mount points first, so that inner ones lie on top; of two mounts the later."""
-    ordered = sorted(dict(mounts).items(), key=lambda mount: mount[0].rstrip("/").count("/"))
-    return [word for _, words in ordered for word in words]
+    mounts = dict(_mounts(root, command, hidden))
+    return sorted(mounts.items(), key=lambda mount: mount[0].rstrip("/").count("/"))
 
 
 @contextmanager

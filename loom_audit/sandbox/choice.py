@@ -10,7 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, ExecutionFailed
-from loom_audit.ports import Command, CommandResult, Moments, Runner
+from loom_audit.ports import (
+    Background,
+    BackgroundRunner,
+    Command,
+    CommandResult,
+    Moments,
+    Runner,
+)
 
 
 class ProbeResult(Struct, frozen=True):
@@ -75,6 +82,24 @@ class ConfiningRunner:
         done = self._plain.run(root, command, moments)
         return replace(done, unconfined=_reasons_text(flaws))
 
+    def start(self, root: str, command: Command, inodes: Mapping[str, int]) -> Background:
+        """Start a command as `loom_audit.ports.BackgroundRunner.start` says.
+
+        ExecutionFailed where no backend can hold it to what it may write, whatever it asks for.
+        """
+        if command.confinement == "off":
+            raise _no_background_error(
+                'confinement = "off" in tools.toml', "a person can take that out"
+            )
+        flaws: dict[str, str] = {}
+        for one in self.backends():
+            if not one.flaw and isinstance(one.runner, BackgroundRunner):
+                return one.runner.start(root, command, inodes)
+            flaws[one.runner.name] = one.flaw or "it has no loopback network of its own"
+        raise _no_background_error(
+            _reasons_text(flaws), "a person can install bubblewrap (`loom-audit doctor`)"
+        )
+
 
 def probe(runner: Runner) -> None:
     """Run `true` in a backend; ExecutionFailed when this machine does not let the backend work."""
@@ -114,3 +139,10 @@ def _unavailable_error(flaws: Mapping[str, str]) -> ExecutionFailed:
 
 def _reasons_text(flaws: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {flaw}" for name, flaw in flaws.items()) or "no backend is known"
+
+
+def _no_background_error(why: str, way: str) -> ExecutionFailed:
+    return ExecutionFailed(
+        f"A background command must run in bubblewrap, and cannot here: {why}",
+        hint=f"Run it with a `timeout` and without `background`; {way}.",
+    )

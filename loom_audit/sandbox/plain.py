@@ -20,7 +20,15 @@ from msgspec import Struct
 from loom_audit.errors import ExecutionFailed, InvalidArguments
 from loom_audit.ports import Command, CommandResult, Limits, Moments
 from loom_audit.sandbox import terminal
-from loom_audit.sandbox.run import HeadAndTail, Run, close, exit_code, run_to_end, send
+from loom_audit.sandbox.run import (
+    ChildProcess,
+    HeadAndTail,
+    Run,
+    close,
+    exit_code,
+    run_to_end,
+    send,
+)
 from loom_audit.sandbox.supervised import FOLDER, SUPERVISOR
 
 
@@ -88,8 +96,23 @@ def supervise(
     inherit = command.stdio == "inherit"
     mode, owner, forwarded = terminal.terminal_mode() if inherit else ("g", 0, ())
     mode += "w" * whole_tree + "p" * launch.private + "k" * command.keep
-    order = _encode_order(root, command, mode, owner, launch.steps)
+    order = encode_order(root, command, mode, owner, launch.steps)
     run = _launch(command, launch)
+    carry_out(run, order, command, moments, forwarded)
+    if run.failure is not None:
+        raise start_error(root, command, *run.failure)
+    if launch.wrap and not run.child and not run.timed_out and run.killed_at is None:
+        raise wrapper_error(launch.wrap[0], run.stderr.content())
+    return command_result(run, keep=command.keep)
+
+
+def carry_out(
+    run: Run, order: bytes, command: Command, moments: Moments, forwarded: tuple[str, ...] = ()
+) -> None:
+    """Give a supervisor its order and wait until nothing of the command runs any more.
+
+    The order is given when `moments.start` has returned.
+    """
     try:
         moments.start()
         run.started = time.monotonic()
@@ -98,11 +121,11 @@ def supervise(
             run_to_end(run, command.timeout, moments.cancelled)
     finally:
         close(run)
-    if run.failure is not None:
-        raise _start_error(root, command, *run.failure)
-    if launch.wrap and not run.child and not run.timed_out and run.killed_at is None:
-        raise _wrapper_error(launch.wrap[0], run)
-    kept = command.keep and run.killed_at is None and run.status is not None
+
+
+def command_result(run: Run, *, keep: bool = False) -> CommandResult:
+    """How a command has ended; with `keep` what it left running was left alive."""
+    kept = keep and run.killed_at is None and run.status is not None
     return CommandResult(
         exit_code=exit_code(run.status),
         stdout=run.stdout.content(),
@@ -120,7 +143,8 @@ def supervise(
 # --- starting -----------------------------------------------------------------------------
 
 
-def _encode_order(root: str, command: Command, mode: str, owner: int, steps: str) -> bytes:
+def encode_order(root: str, command: Command, mode: str, owner: int, steps: str) -> bytes:
+    """The order for a supervisor (`supervisor.Order`). InvalidArguments for a malformed command."""
     given = own_environment() if command.environment is None else command.environment
     environment = {**given, **command.variables}
     if not command.argv or not command.argv[0]:
@@ -152,8 +176,8 @@ def _launch(command: Command, launch: LaunchOptions) -> Run:
     messages, their_messages = os.pipe()
     pipes = (str(their_control), str(their_messages))
     try:
-        process = subprocess.Popen(
-            [*launch.wrap, sys.executable, "-ISc", SUPERVISOR, *pipes, FOLDER],
+        process = ChildProcess(
+            [*launch.wrap, sys.executable, "-ISc", SUPERVISOR, FOLDER, "supervisor", *pipes],
             stdin=None if inherit and command.stdin is None else feed,
             stdout=keep,
             stderr=keep,
@@ -192,7 +216,8 @@ def _launch(command: Command, launch: LaunchOptions) -> Run:
     return run
 
 
-def _start_error(root: str, command: Command, stage: str, code: int) -> ExecutionFailed:
+def start_error(root: str, command: Command, stage: str, code: int) -> ExecutionFailed:
+    """The error when a supervisor failed at a stage with an errno."""
     reason = os.strerror(code)
     if stage == "cwd":
         return ExecutionFailed(
@@ -216,8 +241,9 @@ def _start_error(root: str, command: Command, stage: str, code: int) -> Executio
     )
 
 
-def _wrapper_error(program: str, run: Run) -> ExecutionFailed:
-    message = run.stderr.content().decode(errors="replace").strip()[-500:]
+def wrapper_error(program: str, said: bytes) -> ExecutionFailed:
+    """The error when the program that makes the sandbox said that and started nothing."""
+    message = said.decode(errors="replace").strip()[-500:]
     return ExecutionFailed(
         f"{os.path.basename(program)} did not start the command: {message or 'it gave no reason'}",
         hint="Run `loom-audit doctor`.",

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from typing import IO, Protocol
 
 from msgspec import Struct, field
 
@@ -55,6 +56,63 @@ class HeadAndTail:
         return self.total > self._half + self._tail_limit
 
 
+class Stream(Protocol):
+    """What takes the bytes of a stream."""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes."""
+
+
+class SupervisorProcess(Protocol):
+    """The process of a supervisor, with our ends of its streams."""
+
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+
+    def kill_session(self) -> str:
+        """Kill it with all that is of its session; how people know it."""
+
+    def wait_for_end(self) -> None:
+        """Wait until it has ended. subprocess.TimeoutExpired after KILL_SECONDS."""
+
+
+class ChildProcess(subprocess.Popen[bytes]):
+    """A supervisor that is a child of ours."""
+
+    def kill_session(self) -> str:
+        """Kill it with all that is of its session, by /proc; its pid."""
+        self.kill()
+        self.wait()
+        for pid in _session(self.pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        return str(self.pid)
+
+    def wait_for_end(self) -> None:
+        """Wait until it has ended. subprocess.TimeoutExpired after KILL_SECONDS.
+
+        A descriptor of the process (pidfd_open(2)) tells the end at once, where there is one:
+        Popen.wait asks again and again, and sleeps a millisecond and more in between.
+        """
+        seconds = KILL_SECONDS
+        with contextlib.suppress(AttributeError, OSError):
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                wait_readable(descriptor, KILL_SECONDS)
+                seconds = 0.0
+            finally:
+                os.close(descriptor)
+        self.wait(seconds)
+
+
+def wait_readable(descriptor: int, seconds: float) -> bool:
+    """Whether a descriptor can be read within so many seconds, as one of an ended process can."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
 POLL_CANCELLED = 0.05
 KILL_SECONDS = 15.0
 """Seconds until a supervisor that was told to kill and does not answer is killed itself."""
@@ -68,15 +126,16 @@ class Run(Struct):
     `control` and `messages` are our ends of the pipes to the supervisor, `started` and `killed_at`
     are of time.monotonic(). `child` is the pid of the command, `private` whether it is a number of
     another namespace; `status` is as waitpid(2) gives it, `failure` a stage with its errno.
+    `on_start` is called when the command was executed.
     """
 
-    process: subprocess.Popen[bytes]
+    process: SupervisorProcess
     control: int
     messages: int
     started: float
     stdout: HeadAndTail
     stderr: HeadAndTail
-    streams: dict[int, HeadAndTail] = field(default_factory=dict)
+    streams: dict[int, Stream] = field(default_factory=dict)
     stdin: int | None = None
     unsent: memoryview = field(default_factory=lambda: memoryview(b""))
     private: bool = False
@@ -88,6 +147,7 @@ class Run(Struct):
     ended: bool = False
     killed_at: float | None = None
     timed_out: bool = False
+    on_start: Callable[[], object] = lambda: None
 
 
 def run_to_end(run: Run, timeout: float | None, cancelled: Callable[[], bool] | None) -> None:
@@ -131,7 +191,7 @@ def _poll_timeout(run: Run, deadline: float | None, polling: bool) -> float | No
     return min(waits) * 1000 if waits else None
 
 
-def _read_stream(fd: int, stream: HeadAndTail, chunks: int) -> bool:
+def _read_stream(fd: int, stream: Stream, chunks: int) -> bool:
     """Read what is there, boundedly; False at the end of the stream."""
     for _ in range(chunks):
         try:
@@ -176,6 +236,7 @@ def _read_messages(run: Run) -> None:
         match word:
             case b"started":
                 run.child = int(rest)
+                run.on_start()
             case b"failed":
                 stage, _, code = rest.decode().partition(" ")
                 run.failure, run.ended = (stage, int(code)), True
@@ -195,15 +256,11 @@ def _read_messages(run: Run) -> None:
 def _kill_session(run: Run) -> None:
     """The supervisor was killed: kill its session, and say that more may be alive."""
     run.ended = True
-    run.process.kill()
-    run.process.wait()
-    run.survivors.append(f"{run.process.pid} supervisor (killed from outside: more may be alive)")
+    named = run.process.kill_session()
+    run.survivors.append(f"{named} supervisor (killed from outside: more may be alive)")
     if run.child and not run.private:  # else it is a number of another namespace
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(run.child, signal.SIGKILL)
-    for pid in _session(run.process.pid):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def _session(leader: int) -> Iterator[int]:
@@ -220,32 +277,13 @@ def close(run: Run) -> None:
     _close_stdin(run)
     os.close(run.control)
     try:
-        _wait(run.process)
+        run.process.wait_for_end()
     except subprocess.TimeoutExpired:
         _kill_session(run)
     os.close(run.messages)
     for pipe in (run.process.stdout, run.process.stderr):
         if pipe is not None:
             pipe.close()
-
-
-def _wait(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of a process. TimeoutExpired after KILL_SECONDS.
-
-    A descriptor of the process (pidfd_open(2)) tells the end at once, where there is one:
-    Popen.wait asks again and again, and sleeps a millisecond and more in between.
-    """
-    seconds = KILL_SECONDS
-    with contextlib.suppress(AttributeError, OSError):
-        descriptor = os.pidfd_open(process.pid)
-        try:
-            poll = select.poll()
-            poll.register(descriptor, select.POLLIN)
-            poll.poll(KILL_SECONDS * 1000)
-            seconds = 0.0
-        finally:
-            os.close(descriptor)
-    process.wait(seconds)
 
 
 def _close_stdin(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Runs one command and leaves nothing of it behind: `main()` with CONTROL and MESSAGES in argv.
+"""Runs one command and leaves nothing of it behind: `main()`, given CONTROL and MESSAGES.
 
 A process of its own, because it adopts every orphan of the command (PR_SET_CHILD_SUBREAPER)
 and reaps all its children, which a program with children of its own must not do. It imports
@@ -16,7 +16,6 @@ import _signal  # type: ignore[import-not-found]
 import errno
 import posix
 import select
-import sys
 import time
 
 TYPE_CHECKING = False
@@ -381,9 +380,8 @@ def ignore_terminal_signals() -> "dict[int, Any]":
     return previous
 
 
-def main() -> None:
-    """Read the order from the pipe in argv, run the command, and exit."""
-    control, messages = int(sys.argv[1]), int(sys.argv[2])
+def main(control: int, messages: int) -> None:
+    """Read the order from the pipe `control`, run the command, and exit."""
     posix.set_inheritable(control, False)
     posix.set_inheritable(messages, False)
     previous = ignore_terminal_signals()

@@ -19,6 +19,7 @@ from loom_audit.disk.machine.heads import DiskHeads
 from loom_audit.errors import AuditUnavailable, Conflict, Corrupt
 from loom_audit.history.ground.log_end import LogEnd
 from loom_audit.history.ground.proven_log import ProvenLog
+from loom_audit.model.backgrounds import BackgroundFinished, BackgroundStarted, WritableFolder
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import (
@@ -117,6 +118,9 @@ def test_every_fact_comes_back_as_it_was_given(opened: Opened) -> None:
         CallFinished("c2", "Bash", "execute", "unknown", None, inferred=True),
         CallReported("c2", "Bash", "ok", {"output": odd}, None, "unknown"),
         CallReported("c2", "Bash", "ok", {"output": odd}, replaces=14, inferred="unknown"),
+        BackgroundStarted("c2", "bg1", (WritableFolder(odd, "id"),)),
+        BackgroundFinished("c2", "bg1", "stopped", 143, 12, odd),
+        BackgroundFinished("c2", "bg1", "interrupted"),
         HookFailed("codex", odd, 3),
         ChangesAttributed(12, (odd,), 3, odd),
         RulesChanged((("write", "ask"),)),

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from msgspec.structs import fields, replace
 
 from loom_audit.errors import AuditError, Corrupt, NotSerializable, StorageFailed
+from loom_audit.model.backgrounds import BackgroundFinished, BackgroundStarted, WritableFolder
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import Coverage, Effect, Inferred, Status
 from loom_audit.model.events import (
@@ -203,6 +204,7 @@ left_out = st.lists(
 rules = st.lists(st.tuples(any_text, blobs), max_size=3).map(tuple)
 some = st.none() | st.integers(0, 2**40)
 leases = st.builds(Lease, some, some, any_text, any_text, st.integers(0))
+writable = st.builds(WritableFolder, paths, any_text)
 relisted = st.lists(
     st.builds(lambda path, state: FileChange(path, None, state), paths, known_states)
 ).map(tuple)
@@ -217,6 +219,16 @@ facts = st.one_of(
     st.builds(PromptSubmitted, odd_text, any_text),
     st.builds(MessageReceived, st.sampled_from(["assistant", "tool"]), odd_text, any_text),
     st.builds(ContentFound, paths, known_states, any_text, st.none() | ids),
+    st.builds(BackgroundStarted, ids, any_text, st.lists(writable, max_size=3).map(tuple)),
+    st.builds(
+        BackgroundFinished,
+        ids,
+        any_text,
+        st.sampled_from(["exited", "stopped", "closed", "interrupted"]),
+        st.none() | st.integers(0, 255),
+        number,
+        any_text,
+    ),
     st.builds(CallReported, ids, names, statuses, any_json),
     st.builds(CallReported, ids, names, statuses, any_json, number, inferred),
     st.builds(CoverageLowered, seqs, coverages),
@@ -456,6 +468,8 @@ def test_secrets_never_reach_the_envelope() -> None:
         SessionStarted(secret, secret),
         CheckpointMarked(secret, 1, secret),
         WorkspaceForgotten(secret, secret, 1, 1, 1),
+        BackgroundStarted("c", secret, (WritableFolder(secret, secret),)),
+        BackgroundFinished("c", secret, "exited", 0, 1, secret),
         HookFailed(secret, secret),
         ChangesAttributed(1, (secret,), 2, secret),
         WorkspaceAttached(secret, secret, 1, secret, secret),

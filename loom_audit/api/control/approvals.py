@@ -44,12 +44,13 @@ def check_arguments(
     if request.tool not in BUNDLED:
         return
     tool = bundled_tool(request.tool)
-    tool.parse(arguments)
+    parsed = tool.parse(arguments)
     gate = workspace.default_gate()
     if not isinstance(gate, AskingGate):
         return
     files = workspace.attachment.on_disk.workspace
-    subject = subject_of(tool.name, tool.effect, request.actor, arguments, files)
+    effects = tool.effects(parsed)
+    subject = subject_of(tool.name, tool.effect, request.actor, arguments, files, effects=effects)
     ruled = ruling(gate.policy, subject)
     if ruled.rule and ruled.action == "deny":
         raise ApprovalDenied(

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from loom_audit.cli.shared.output import Line, Style
+from loom_audit.model.backgrounds import BackgroundFinished, BackgroundStarted
 from loom_audit.model.events import (
     ApprovalRequested,
     BaselineFinished,
@@ -251,6 +252,11 @@ def fact_text(event: Event) -> str:
             return f"{visible_path(path)}, {size_text(state.size)}: {reason}"
         case CallFinished(tool=tool, status=status, duration=duration):
             return f"{tool} {status} in {duration_text(duration)}"
+        case BackgroundStarted(name=name, writes=writes):
+            folders = first_few(writes, 5, lambda one: visible_path(one.path))
+            return f"{name}, which can write {folders or 'nothing'}"
+        case BackgroundFinished(name=name, how=how, exit_code=code):
+            return f"{name} {how}" + (f", exit code {code}" if code is not None else "")
         case ChangesAttributed() as told:
             return f"call {told.call} {attributed_text(told)}"
         case HookFailed(client=client, session=session, count=count):

@@ -1,13 +1,15 @@
 """What this process knows of one workspace between calls; it is lost when the process ends."""
 
 from collections.abc import Collection
+from typing import Literal
 
 from msgspec import Struct, field
 
 from loom_audit.history.ground.session_state import SessionState
+from loom_audit.model.backgrounds import WritableFolder
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.scope import Scope
-from loom_audit.ports import LeftOutFiles, StampedPaths, Stamps, Watch
+from loom_audit.ports import Background, LeftOutFiles, StampedPaths, Stamps, Watch
 
 CallKey = tuple[str, str]
 """The session and the id of a call."""
@@ -45,6 +47,29 @@ class LastSeen(Struct):
     unchecked: set[int] = field(default_factory=set)
 
 
+class KeptBackground(Struct):
+    """A background command: its call, its name, and the folders that it can write.
+
+    `how` is how it has ended, or would end now, and `is_recorded` whether that is on record;
+    `shown` is how many bytes of its output were asked for.
+    """
+
+    call_id: str
+    name: str
+    command: Background
+    writes: tuple[WritableFolder, ...] = ()
+    how: Literal["exited", "stopped", "closed"] = "exited"
+    is_recorded: bool = False
+    shown: int = 0
+
+
+class Backgrounds(Struct):
+    """The background commands of a session, by name; `begun` counts those that were started."""
+
+    known: dict[str, KeptBackground] = field(default_factory=dict)
+    begun: int = 0
+
+
 class ProcessState(Struct, frozen=True):
     """What this process keeps for one attachment: never stored, and shared by all threads.
 
@@ -55,6 +80,7 @@ class ProcessState(Struct, frozen=True):
     for each block under way the pids that there were when it began. `ended_calls` are calls of
     clients that have ended and are open on record, since it was not told yet how they ended: each
     with its coverage and the paths that it changed, as the look at its end found them.
+    `backgrounds` are those of each session whose commands may go on between its calls.
     """
 
     last_seen: LastSeen = field(default_factory=LastSeen)
@@ -62,3 +88,4 @@ class ProcessState(Struct, frozen=True):
     unfinished: dict[CallKey, int] = field(default_factory=dict)
     running: dict[CallKey, Collection[int]] = field(default_factory=dict)
     ended_calls: dict[CallKey, tuple[Coverage, tuple[str, ...]]] = field(default_factory=dict)
+    backgrounds: dict[str, Backgrounds] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from loom_audit.history.ground.questions import is_waiting
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.doers import UNKNOWN, Candidate, Doers, Look, Told, by_doers
 from loom_audit.history.look.timing import look_between
+from loom_audit.model.backgrounds import BackgroundStarted
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import (
     OUTSIDE,
@@ -47,6 +48,35 @@ def request_event(stored: StoredLog, call: Call) -> tuple[Event, CallRequested]:
     raise Corrupt(
         f"event {call.requested} is not the request of a call", hint="Run `loom-audit verify`."
     )
+
+
+def background_of(stored: StoredLog, call: Call) -> BackgroundStarted | None:
+    """What goes on in the background of a call, as it was started; None where nothing does."""
+    wanted = EventFilter(
+        after=call.requested,
+        before=call.seq,
+        kinds=(BackgroundStarted.kind,),
+        session=call.session,
+        call_id=call.call_id,
+    )
+    return next(
+        (e.fact for e in stored.log.read(wanted) if isinstance(e.fact, BackgroundStarted)), None
+    )
+
+
+def writable_by(attachment: Attachment, call: Call) -> tuple[str, ...] | None:
+    """The folders that what a call left running can write; None where it is not held to any.
+
+    Nor is it where one of them is not at its place: with a folder that is moved elsewhere moves
+    what may be written.
+    """
+    started = background_of(attachment.stored, call)
+    if started is None:
+        return None
+    identity = attachment.on_disk.workspace.identity
+    if any(identity(one.path) != one.identity for one in started.writes):
+        return None
+    return tuple(one.path for one in started.writes)
 
 
 def changes_by_itself(stored: StoredLog, call: Call) -> bool:

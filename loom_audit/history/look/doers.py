@@ -42,6 +42,7 @@ class Candidate(Struct, frozen=True):
     and `number` is its number. `named` are the paths that its command names. `begun` is when it
     began, in ns since 1970, None where that is not known. `told` is what its client told of its
     end. One that was not `seen` to begin is known only by what was told, and owns nothing.
+    `writes` are the folders that a background command can write, None for any other call.
     """
 
     requested: int
@@ -56,6 +57,7 @@ class Candidate(Struct, frozen=True):
     begun: int | None = None
     told: Told = Told()
     seen: bool = True
+    writes: tuple[str, ...] | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -72,6 +74,14 @@ class Candidate(Struct, frozen=True):
             return True
         made = change.before is None and change.after and change.after.kind == "directory"
         return bool(made) and any(change.path in parents(path) for path in self.paths)
+
+    def can_have_made(self, change: FileChange) -> bool:
+        """Whether it was able to: in its folders, or by another name that the file has there."""
+        if self.writes is None:
+            return True
+        names = (state.group for state in (change.before, change.after) if state is not None)
+        inside = not {change.path, *parents(change.path)}.isdisjoint(self.writes)
+        return inside or bool(self.writes and any(group is not None for group in names))
 
     def says(self, change: FileChange) -> bool:
         """Whether the call says that it changes this path: as declared, by its command, or as its
@@ -164,6 +174,7 @@ def doers_of(change: FileChange, among: Sequence[Candidate], look: Look) -> Doer
     """
     if change.path in look.missed:
         return Doers(look.unchecked, outside=True, missed=True)
+    among = [one for one in among if one.can_have_made(change)]
     if look.late and not all(one.is_survivor for one in among):
         return _of_late_look(change, among, look)
     saying = [one for one in among if one.owns(change)]

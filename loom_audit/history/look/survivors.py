@@ -15,8 +15,8 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import asdict
 
 from loom_audit.errors import AuditError
-from loom_audit.history.ground.attachment import Attachment, StoredLog
-from loom_audit.history.look.attribution import request_event
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.look.attribution import request_event, writable_by
 from loom_audit.history.look.doers import Candidate
 from loom_audit.model.records import Call
 
@@ -348,7 +348,7 @@ class Window(Struct):
         ]
         return [
             *among,
-            *(_candidate(self.running.attachment.stored, requested) for requested in ran),
+            *(_candidate(self.running.attachment, requested) for requested in ran),
         ]
 
     def end(self) -> None:
@@ -370,7 +370,8 @@ def _ran(before: Activity, now: Activity) -> bool:
     )
 
 
-def _candidate(stored: StoredLog, requested: int) -> Candidate:
+def _candidate(attachment: Attachment, requested: int) -> Candidate:
+    stored = attachment.stored
     call: Call = stored.reading.call_at(requested)
     _, request = request_event(stored, call)
     return Candidate(
@@ -383,6 +384,7 @@ def _candidate(stored: StoredLog, requested: int) -> Candidate:
         is_survivor=True,
         number=call.seq,
         named=request.names or (),
+        writes=writable_by(attachment, call),
     )
 
 

@@ -16,6 +16,7 @@ from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.ground.session_state import hold_of, session_state
 from loom_audit.history.read.call_detail import CallDetail, net_changes
 from loom_audit.history.read.verified import VerifiedReading
+from loom_audit.model.backgrounds import BackgroundFinished
 from loom_audit.model.events import (
     BaselineFinished,
     CallDecided,
@@ -50,7 +51,7 @@ NEAR = 10_000
 trees."""
 PIECE = 1024 * 1024
 """Bytes of a large content that are read at once."""
-_TOLD_LATER = (CallReported, ChangesAttributed)
+_TOLD_LATER = (CallReported, ChangesAttributed, BackgroundFinished)
 _LOSING = (PathsUntracked.kind, ScopeAccepted.kind, TreeRelisted.kind)
 _BACK = re.compile(r"head~([0-9]{1,100})")
 

@@ -15,6 +15,7 @@ from loom_audit.history.ground.attachment import Attachment, StoredLog, is_undo
 from loom_audit.history.ground.questions import is_waiting
 from loom_audit.history.look.attribution import changes_by_itself
 from loom_audit.history.look.survivors import Running
+from loom_audit.history.record.backgrounds import lost_ends
 from loom_audit.history.record.call import close_interrupted
 from loom_audit.history.record.interrupted import (
     SOURCE,
@@ -27,7 +28,7 @@ from loom_audit.history.record.looks import look_after_interrupted
 from loom_audit.history.record.open_calls import check_open
 from loom_audit.history.record.temporaries import remove_temporaries
 from loom_audit.model.coverage import Status
-from loom_audit.model.events import Draft, SessionEnded
+from loom_audit.model.events import Draft, Fact, SessionEnded
 from loom_audit.model.files import Move
 from loom_audit.model.plans.planning import Note
 from loom_audit.model.records import Call, Session
@@ -199,5 +200,8 @@ def decision_needed(call: Call) -> Conflict:
 
 def _end_sessions(stored: StoredLog, sessions: Collection[Session]) -> None:
     """Put on record, in one commit, that sessions ended as their process did."""
-    fact = SessionEnded("interrupted")
-    stored.log.append([Draft(fact, s.id, s.actor, source=SOURCE) for s in sessions])
+    drafts: list[Draft] = []
+    for one in sessions:
+        facts: list[Fact] = [*lost_ends(stored, one.id), SessionEnded("interrupted")]
+        drafts += [Draft(fact, one.id, one.actor, source=SOURCE) for fact in facts]
+    stored.log.append(drafts)

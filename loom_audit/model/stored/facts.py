@@ -13,6 +13,7 @@ from msgspec import NODEFAULT, Struct, field
 from msgspec.structs import astuple, fields
 
 from loom_audit.errors import NotSerializable
+from loom_audit.model.backgrounds import BackgroundFinished, BackgroundStarted, WritableFolder
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import (
     ApprovalRequested,
@@ -103,6 +104,8 @@ LAYOUTS: Mapping[type[Any], Layout] = {
         result=("duration", "result"),
         tolerant=True,
     ),
+    BackgroundStarted: Layout(_same("call_id")),
+    BackgroundFinished: Layout({"call_id": "call_id", "how": "status"}, tolerant=True),
     CallReported: Layout(
         {**_CALL, **_same("status", "replaces", "inferred")}, result=("result",), tolerant=True
     ),
@@ -120,6 +123,7 @@ _ITEMS: Mapping[tuple[type[Any], str], type[Any]] = {
     (ScopeAccepted, "left_out"): LeftOut,
     (SessionStarted, "lease"): Lease,
     (ChangeIntended, "temporaries"): Temporary,
+    (BackgroundStarted, "writes"): WritableFolder,
     (ChangeIntended, "opened"): OpenedFolder,
 }
 """Fields that hold structs, or lists of them."""

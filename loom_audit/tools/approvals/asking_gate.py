@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
@@ -96,13 +97,16 @@ class AskingGate:
     def _ruling(self, tool: Tool, args: Any, ctx: ToolContext) -> Ruling:
         agent = ctx.writer.actor if ctx.writer is not None else ""
         workspace = ctx.writer.workspace if ctx.writer is not None else None
-        subject = subject_of(tool.name, tool.effect, agent, arguments_of(args), workspace)
+        given, effects = arguments_of(args), tool.effects(args)
+        subject = subject_of(tool.name, tool.effect, agent, given, workspace, effects=effects)
         if self.policy.looks_at_paths and ctx.writer is not None:
-            try:
-                states = tool.preview(args, ctx).states or {}
-            except AuditError:
-                states = {}  # it cannot work as it is; what it names is known all the same
-            more = [frozenset({path}) for path in changed_paths(states)]
+            known: list[str] = []
+            with suppress(
+                AuditError
+            ):  # it cannot work as it is; what it names is known all the same
+                known += changed_paths(tool.preview(args, ctx).states or {})
+                known += tool.paths(args, ctx)
+            more = [frozenset({path}) for path in known]
             subject = replace(subject, paths=[*subject.paths, *more])
         return ruling(self.policy, subject)
 

@@ -22,7 +22,19 @@ NAME = "approvals.toml"
 TIMEOUT = 600.0
 """Seconds somebody is given to answer, when the file does not say."""
 
-_PATHS = ("path", "from", "to", "source", "target", "paths", "file", "files", "directory", "cwd")
+_PATHS = (
+    "path",
+    "from",
+    "to",
+    "source",
+    "target",
+    "paths",
+    "file",
+    "files",
+    "directory",
+    "cwd",
+    "writes",
+)
 _SEPARATOR = re.compile(r"[;&|()<>\n]+")
 _UNSURE = re.compile(r"[<>$`\\\x00-\x08\x0b-\x1f]|(^|[\s;&|()])#|\{[^}]*(,|\.\.)")
 """What a shell may read as something other than the words that stand there."""
@@ -34,7 +46,8 @@ _MOST_OPTIONS = 50
 class Subject(Struct, frozen=True):
     """A call as the rules see it; `command` is None where the tool runs none.
 
-    `paths` holds for each path named in the arguments all workspace paths it may stand for.
+    `paths` holds for each path named in the arguments all workspace paths it may stand for, and
+    `effects` what the call has besides its tool's own.
     """
 
     tool: str
@@ -42,6 +55,7 @@ class Subject(Struct, frozen=True):
     agent: str
     paths: Sequence[frozenset[str]] = ()
     command: str | None = None
+    effects: frozenset[Effect] = frozenset()
 
 
 class Rule(Struct, frozen=True):
@@ -71,12 +85,12 @@ class Rule(Struct, frozen=True):
     def matches(self, subject: Subject) -> bool:
         """Whether the rule is about the call.
 
-        To allow, every path and every part of the command must match; to ask or deny, one.
+        To allow, every effect, path and part of the command must match; to ask or deny, one.
         """
         sure = self.action == "allow"
         return (
             (self.tool is None or fnmatchcase(subject.tool, self.tool))
-            and (self.effect is None or self.effect == subject.effect)
+            and (self.effect is None or _matches_effect(subject, self.effect, sure=sure))
             and (self.agent is None or _is_agent(subject.agent, self.agent))
             and (self.path is None or _matches_path(subject.paths, self.path, sure=sure))
             and not (sure and self._is_of_paths_alone and subject.effect not in ("read", "write"))
@@ -212,11 +226,12 @@ def subject_of(
     arguments: Any,
     workspace: Workspace | None,
     paths: Iterable[str] = (),
+    effects: frozenset[Effect] = frozenset(),
 ) -> Subject:
-    """A call as the rules see it, by its arguments and more `paths` that it is known to name."""
+    """A call as the rules see it, by its arguments and more `paths` and `effects` that it has."""
     named = (*paths, *paths_in(arguments))
     possible = [_possible_paths(workspace, path) for path in named]
-    return Subject(tool, effect, agent, possible, command_in(arguments))
+    return Subject(tool, effect, agent, possible, command_in(arguments), effects - {effect})
 
 
 def _possible_paths(workspace: Workspace | None, path: str) -> frozenset[str]:
@@ -235,6 +250,12 @@ def call_subject(arguments: Any) -> str:
     if isinstance(arguments, Mapping) and isinstance(arguments.get("command"), str):
         return str(arguments["command"])
     return command_in(arguments) or ", ".join(paths_in(arguments))
+
+
+def _matches_effect(subject: Subject, effect: Effect, *, sure: bool) -> bool:
+    if sure:
+        return not subject.effects and effect == subject.effect
+    return effect == subject.effect or effect in subject.effects
 
 
 def _is_agent(actor: str, pattern: str) -> bool:

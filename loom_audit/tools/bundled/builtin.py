@@ -16,6 +16,8 @@ BUNDLED: Mapping[str, str] = {
     "search_files": "search.search_files.SearchFiles",
     "shell_execute": "shell.shell_execute.ShellExecute",
     "bash": "shell.shell_execute.Bash",
+    "bash_output": "shell.background.BashOutput",
+    "bash_stop": "shell.background.BashStop",
     "run_code": "code.run_code.RunCode",
     "search_code": "search.search_code.SearchCode",
     "git_status": "git.queries.GitStatus",

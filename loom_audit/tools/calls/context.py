@@ -23,6 +23,7 @@ from loom_audit.errors import (
     TooLarge,
 )
 from loom_audit.history.ground.writer import Writer
+from loom_audit.history.record.backgrounds import known_background
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.coverage import Effect
 from loom_audit.model.files import FileChange
@@ -167,7 +168,7 @@ class ToolContext:
             if area.prefix:
                 self._announce_scratch()
                 return scratch.write(area.disk, rest, content, mode=mode, create=parents)
-            return self._open_call.write(
+            return self.open_call.write(
                 area.path(rest), content, mode=mode, parents=parents, final=final
             )
 
@@ -189,7 +190,7 @@ class ToolContext:
 
         def step() -> FileChange:
             area, rest = self._area(path)
-            call = self._open_call
+            call = self.open_call
             if self.exists(path) and (size := area.stat(rest).size) > MAX_EDITED:
                 raise TooLarge(
                     f"{path} has {size} bytes, more than the {MAX_EDITED} that can be edited",
@@ -214,7 +215,7 @@ class ToolContext:
                 if area.prefix:
                     self._announce_scratch()
                     return scratch.delete(area.disk, rest, recursive=recursive)
-                return self._open_call.delete(area.path(rest), recursive=recursive, final=final)
+                return self.open_call.delete(area.path(rest), recursive=recursive, final=final)
 
         return await self._step(step)
 
@@ -237,7 +238,7 @@ class ToolContext:
                 if area.prefix:
                     self._announce_scratch()
                     return scratch.move(area.disk, old, new, overwrite=overwrite)
-                return self._open_call.move(
+                return self.open_call.move(
                     area.path(old), area.path(new), overwrite=overwrite, final=final
                 )
 
@@ -258,6 +259,7 @@ class ToolContext:
         network: bool | None = None,
         writable: tuple[str, ...] = (),
         readable: tuple[str, ...] = (),
+        within: str = "",
     ) -> CommandResult:
         """Run a command in the workspace and record which files it changed.
 
@@ -265,31 +267,61 @@ class ToolContext:
         given. The call's environment, and this `environment`, are added to ours. Its whole
         process tree is killed at `timeout` (seconds), or when the call is cancelled. At most
         `limit` bytes of each stream are kept. A confined one gets the network as the settings
-        say, unless `network` is given, and may use the `readable` and `writable` paths too.
+        say, unless `network` is given, and may use the `readable` and `writable` paths too. With
+        `within` it runs in the sandbox of the background command of that name, as that one is.
         """
         stop = threading.Event()
-        wanted = confinement or self.settings.confinement or self.confinement
 
         def step() -> CommandResult:
-            self._check_may_run("execute", "network")
-            command = Command(
-                argv=argv,
-                cwd=Area(self._workspace).directory(cwd),
+            self.check_may_run("execute", "network")
+            command = self.command(
+                argv,
+                cwd,
                 stdin=stdin,
                 timeout=timeout,
                 limit=limit,
-                variables={**self.environment, **(environment or {})},
-                confinement=wanted,
-                network=self.settings.network if network is None else network,
-                readable=(*self.settings.readable, *readable),
-                writable=(*writable, *([str(self.scratch_dir)] if self.scratch_dir else [])),
-                limits=Limits() if wanted == "off" else self.settings.limits,
+                confinement=confinement,
+                environment=environment,
+                network=network,
+                writable=writable,
+                readable=readable,
             )
-            return self._open_call.run(
-                self._command_runner, command, cancelled=stop.is_set, final=final
-            )
+            runner = self.command_runner
+            if within:
+                runner = known_background(self._writer, within).command
+            return self.open_call.run(runner, command, cancelled=stop.is_set, final=final)
 
         return await in_thread(step, stop=stop)
+
+    def command(
+        self,
+        argv: tuple[str, ...],
+        cwd: str,
+        *,
+        timeout: float | None,
+        confinement: Confinement | None,
+        environment: Mapping[str, str] | None,
+        stdin: bytes | None = None,
+        limit: int = 256 * 1024,
+        network: bool | None = None,
+        writable: tuple[str, ...] = (),
+        readable: tuple[str, ...] = (),
+    ) -> Command:
+        """The command as `run` describes it; sync. InvalidPath, NotADirectory, FileNotFound."""
+        wanted = confinement or self.settings.confinement or self.confinement
+        return Command(
+            argv=argv,
+            cwd=Area(self._workspace).directory(cwd),
+            stdin=stdin,
+            timeout=timeout,
+            limit=limit,
+            variables={**self.environment, **(environment or {})},
+            confinement=wanted,
+            network=self.settings.network if network is None else network,
+            readable=(*self.settings.readable, *readable),
+            writable=(*writable, *([str(self.scratch_dir)] if self.scratch_dir else [])),
+            limits=Limits() if wanted == "off" else self.settings.limits,
+        )
 
     @asynccontextmanager
     async def captured(self) -> AsyncIterator[None]:
@@ -299,8 +331,8 @@ class ToolContext:
         """
 
         def enter() -> None:
-            self._check_may_run("execute")
-            manager = self._open_call.capture()
+            self.check_may_run("execute")
+            manager = self.open_call.capture()
             manager.__enter__()
             entered.append(manager)
 
@@ -344,7 +376,7 @@ class ToolContext:
                 read_only=read_only,
                 limits=Limits() if confinement == "off" else self.settings.limits,
             )
-            return self._command_runner.run(area.disk.root, command, Moments(cancelled=stop.is_set))
+            return self.command_runner.run(area.disk.root, command, Moments(cancelled=stop.is_set))
 
         return await in_thread(step, stop=stop)
 
@@ -352,10 +384,11 @@ class ToolContext:
         """Run blocking code beside the event loop; a timeout waits for its end."""
         return await self._step(step)
 
-    def _check_may_run(self, *effects: Effect) -> None:
+    def check_may_run(self, *effects: Effect) -> None:
+        """PermissionDenied for a tool of another effect."""
         if self.effect not in effects:
             raise PermissionDenied(
-                f"{self._open_call.tool} is registered with effect {self.effect} "
+                f"{self.open_call.tool} is registered with effect {self.effect} "
                 "and tried to run a command",
                 hint="Register the tool with effect execute.",
             )
@@ -371,19 +404,25 @@ class ToolContext:
         return step()
 
     @property
-    def _workspace(self) -> Workspace:
+    def _writer(self) -> Writer:
         if self.writer is None:
             raise no_workspace_error()
-        return self.writer.workspace
+        return self.writer
 
     @property
-    def _open_call(self) -> OpenCall:
+    def _workspace(self) -> Workspace:
+        return self._writer.workspace
+
+    @property
+    def open_call(self) -> OpenCall:
+        """The call on record. NoWorkspace."""
         if self.call is None:
             raise no_workspace_error()
         return self.call
 
     @property
-    def _command_runner(self) -> Runner:
+    def command_runner(self) -> Runner:
+        """What runs commands. NoWorkspace, ExecutionFailed."""
         if self.writer is None:
             raise no_workspace_error()
         if self.runner is None:
@@ -404,13 +443,13 @@ class ToolContext:
 
     def _announce_scratch(self) -> None:
         """Put the call on record before it changes what is not of the workspace."""
-        call = self._open_call
+        call = self.open_call
         call.check_writable()
         call.record.lower_coverage("outside the workspace: scratch")
         call.announce()
 
     def _check_size(self, path: str, size: int) -> None:
-        limit = self._open_call.writer.attachment.scope.max_file_bytes
+        limit = self.open_call.writer.attachment.scope.max_file_bytes
         if size > limit:
             raise TooLarge(
                 f"{path} would have {size} bytes, more than the {limit} that are recorded",

@@ -114,6 +114,6 @@ class DenyAll:
     async def decide(
         self, tool: "Tool", args: Any, ctx: "ToolContext", *, asked: str = ""
     ) -> Decision:
-        if self._effects and tool.effect not in self._effects:
+        if self._effects and tool.effects(args).isdisjoint(self._effects):
             return Decision("allowed", "gate:deny-all")
         return Decision("denied", "gate:deny-all", asked or self._reason)

@@ -1,7 +1,7 @@
 """What a tool is."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
@@ -129,6 +129,20 @@ class Tool(ABC):
         An AuditError says that the call cannot work; the call then ends with that error.
         """
         return Preview()
+
+    def effects(self, args: Any) -> frozenset[Effect]:
+        """Return every effect that this call has; by default `effect` alone.
+
+        A gate asks about the call as about one of each.
+        """
+        return frozenset({self.effect})
+
+    def paths(self, args: Any, ctx: "ToolContext") -> Sequence[str]:
+        """Return workspace paths that the call can change beside those that its arguments name.
+
+        Sync; runs in a worker thread.
+        """
+        return ()
 
     def limit(self, args: Any) -> float:
         """Return how many seconds this call may take; by default `timeout_seconds`."""

@@ -156,6 +156,21 @@ ELSEWHERE: list[Asked] = [
     ("write_file", {"path": "a.txt", "content": 5}),
     ("shell_execute", "{broken"),
 ]
+GOING_ON: list[Asked] = [
+    ("bash", {"command": "echo begun; sleep 600", "background": True, "writes": ["logs"]}),
+    ("bash", {"command": "echo begun; sleep 600", "background": True, "writes": ["shop"]}),
+    ("bash_output", {"id": "bg1", "wait": 30}),
+    ("bash_output", {"id": "bg1"}),
+    ("bash", {"command": "echo x > shop/log; echo x > README.md", "in": "bg1"}),
+    ("bash", {"command": "true", "in": "bg7"}),
+    ("bash", {"command": "true", "background": True, "timeout": 60}),
+    ("bash", {"command": "echo no such port; exit 3", "background": True}),
+    ("bash_output", {"id": "bg2", "offset": 100, "wait": 30}),
+    ("bash", {"command": "true", "in": "bg2"}),
+    ("bash_stop", {"id": "bg1"}),
+]
+NINTH: list[Asked] = [("bash", {"command": "sleep 600", "background": True})]
+UNCONFINED: list[Asked] = [("bash", {"command": "sleep 600", "background": True})]
 REFUSED: list[Asked] = [
     ("delete_file", {"path": "shop", "recursive": True}),
     ("install_package", {"packages": ["requests"]}),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec.structs import replace
 
 from loom_audit.api.face import Session, open_store
 from loom_audit.tools.calls.call import call_tool
@@ -21,7 +22,18 @@ from loom_audit.tools.calls.gate import ApprovalGate, DenyAll
 from loom_audit.tools.calls.messages import ToolCall, tool_messages
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.given.pictures import PNG
-from tests.tools.answers.asked import BINARY, CHANGED, ELSEWHERE, FILES, LOOKED_AT, REFUSED, RUN
+from tests.tools.answers.asked import (
+    BINARY,
+    CHANGED,
+    ELSEWHERE,
+    FILES,
+    GOING_ON,
+    LOOKED_AT,
+    NINTH,
+    REFUSED,
+    RUN,
+    UNCONFINED,
+)
 from tests.tools.bundled.web.web_server import serving
 
 FILE = Path(__file__).with_name("answers.txt")
@@ -47,14 +59,20 @@ def answers(folder: Path) -> str:
         store.attach(root).session("tester") as session,
     ):
         allowed = session.gate
-        for gate, asked in [
-            (allowed, LOOKED_AT + CHANGED + RUN + ELSEWHERE),
-            (DenyAll(reason="Not before the release"), REFUSED),
+        not_now = DenyAll(reason="Not before the release")
+        for gate, settings, asked in [
+            (allowed, SETTINGS, LOOKED_AT + CHANGED + RUN + GOING_ON),
+            (allowed, replace(SETTINGS, confinement="off"), UNCONFINED),
+            (allowed, SETTINGS, NINTH),
+            (allowed, SETTINGS, ELSEWHERE),
+            (not_now, SETTINGS, REFUSED),
         ]:
+            for _ in range(8 if asked is NINTH else 0):
+                anyio.run(session.call, *NINTH[0])
             for tool, arguments in asked:
                 given = json.loads(json.dumps(arguments).replace("SERVER", server.url("")))
                 id = f"call_{len(told) + 1:02}"
-                content = anyio.run(ask, session, gate, ToolCall(id, tool, given))
+                content = anyio.run(ask, session, gate, settings, ToolCall(id, tool, given))
                 told.append(section(tool, arguments, normal(content, root)))
     return "\n".join(told)
 
@@ -76,7 +94,7 @@ def lay_project(root: Path) -> None:
         subprocess.run(["git", *words.split()], cwd=root, check=True)
 
 
-async def ask(session: Session, gate: ApprovalGate, call: ToolCall) -> str:
+async def ask(session: Session, gate: ApprovalGate, settings: ToolSettings, call: ToolCall) -> str:
     """What the model is sent as the answer."""
     result = await call_tool(
         session.registry,
@@ -85,7 +103,7 @@ async def ask(session: Session, gate: ApprovalGate, call: ToolCall) -> str:
         call.name,
         call.arguments,
         call_id=call.id,
-        settings=SETTINGS,
+        settings=settings,
     )
     [message] = tool_messages([call], [result])
     content: str = message["content"]

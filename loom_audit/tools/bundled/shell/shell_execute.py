@@ -5,13 +5,16 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from loom_audit.errors import InvalidArguments
+from loom_audit.model.coverage import Effect
 from loom_audit.tools.bundled.process import (
     MAX_STREAM,
     SCAN_SECONDS,
     Timeout,
     process_result,
 )
+from loom_audit.tools.bundled.shell.background import started_result
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.going_on import known_command, start_command
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Preview, Tool
@@ -27,6 +30,27 @@ class ShellInput(Arguments):
         Field(description="Directory of the workspace to run in; the session's, else its root"),
     ] = None
     timeout: Timeout = None
+    background: Annotated[
+        bool,
+        Field(
+            description="For servers and watchers: answer with an id (bg1) as soon as it has "
+            "started. It goes on until it ends, bash_stop, or the session's end; without `&` and "
+            "`timeout`"
+        ),
+    ] = False
+    writes: list[NonEmpty] = Field(
+        default_factory=list,
+        description="Folders of the workspace that a background command may write; it reads all, "
+        "and writes none by default (/tmp and HOME are its own)",
+    )
+    within: Annotated[
+        NonEmpty | None,
+        Field(
+            alias="in",
+            description="Id of a background command: run beside it, in its sandbox, with its "
+            "localhost (curl localhost:8000), its /tmp and the same read-only workspace",
+        ),
+    ] = None
 
 
 class ShellOutput(Output):
@@ -37,6 +61,7 @@ class ShellOutput(Output):
     truncated: bool
     survivors: list[str]
     sandbox: str
+    background: str | None = None
 
 
 class ShellExecute(Tool):
@@ -45,7 +70,7 @@ class ShellExecute(Tool):
     name = "shell_execute"
     description = (
         "Run a shell command in the workspace. The command and everything it started is killed "
-        "at its end or its timeout; no process stays in the background."
+        "at its end or its timeout, unless it was started with background=true."
     )
     input = ShellInput
     output = ShellOutput
@@ -67,15 +92,34 @@ class ShellExecute(Tool):
                 hint="Write a script to a file first and run that.",
             )
         check_command(args.command)
+        _check_background(args)
         return args
+
+    def effects(self, args: ShellInput) -> frozenset[Effect]:
+        if args.background or args.within:
+            return frozenset({"execute", "write", "network"})
+        return super().effects(args)
+
+    def paths(self, args: ShellInput, ctx: ToolContext) -> list[str]:
+        return [one.path for one in known_command(ctx, args.within).writes] if args.within else []
 
     def limit(self, args: ShellInput) -> float:
         return (args.timeout or self.timeout_seconds) + SCAN_SECONDS
 
     def preview(self, args: ShellInput, ctx: ToolContext) -> Preview:
-        return Preview(f"in {_working_directory(args, ctx)}:\n{args.command}\n")
+        where = f"in {_working_directory(args, ctx)}"
+        if args.background:
+            where += f", in the background, writing {', '.join(args.writes) or 'nothing'}"
+        if args.within:
+            where += f", beside {known_command(ctx, args.within).name}"
+        return Preview(f"{where}:\n{args.command}\n")
 
     async def execute(self, args: ShellInput, ctx: ToolContext) -> ToolResult:
+        if args.background:
+            where = _working_directory(args, ctx)
+            return started_result(
+                await start_command(ctx, "sh", "-c", args.command, cwd=where, writes=args.writes)
+            )
         seconds = args.timeout or self.timeout_seconds
         done = await ctx.run(
             "sh",
@@ -85,6 +129,7 @@ class ShellExecute(Tool):
             timeout=seconds,
             limit=MAX_STREAM,
             final=True,
+            within=args.within or "",
         )
         return process_result("command", done, seconds, ShellOutput.model_fields, ctx)
 
@@ -93,6 +138,19 @@ class Bash(ShellExecute):
     """The tool `shell_execute`, for models that know it by this name."""
 
     name = "bash"
+
+
+def _check_background(args: ShellInput) -> None:
+    """InvalidArguments for what says nothing together."""
+    if args.background and args.within:
+        flaw = "a background command has a sandbox of its own: leave out `in`"
+    elif args.background and args.timeout is not None:
+        flaw = "a background command goes on until it ends or bash_stop: leave out `timeout`"
+    elif args.writes and not args.background:
+        flaw = "`writes` is for a background command: pass background=true, or leave it out"
+    else:
+        return
+    raise InvalidArguments(f"Invalid arguments: {flaw}")
 
 
 def _working_directory(args: ShellInput, ctx: ToolContext) -> str:
