@@ -35,6 +35,7 @@ BENCHMARKS = (
     "memory",
     "confinement",
     "hooks",
+    "watching",
     "tools",
 )
 

@@ -18,6 +18,11 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("connect", "Record", "Record every call of a client, through its own hooks."),
     ("call", "Record", "Call one bundled tool and print its result."),
     ("tools", "Record", "List the tools, or show one whole."),
+    (
+        "watch",
+        "Record",
+        "Record what you and other programs change as it happens, until Ctrl-C.",
+    ),
     ("import", "Record", "Put transcripts of other programs on record, in logs of their own."),
     ("scope", "Record", "Show what is recorded, or accept .loomignore."),
     ("approvals", "Approve", "List the calls that wait for an answer."),

@@ -41,11 +41,19 @@ def history(
         for recorded in found:
             call = _call(workspace, recorded)
             told = workspace.timeline.told_at(recorded.seq)
+            observed = (
+                workspace.timeline.observed_at(recorded.seq)
+                if recorded.origin == "outside"
+                else None
+            )
             if output.json:
-                output.record(history_record(recorded, call) | {"occurred_at": time_text(told)})
+                output.record(
+                    history_record(recorded, call) | {"occurred_at": time_text(told or observed)}
+                )
             else:
                 others = _others(workspace, recorded, call)
-                output.line(*history_line(recorded, call, others, told, path=inside))
+                line = history_line(recorded, call, others, told, observed, path=inside)
+                output.line(*line)
         note_verified(invocation, workspace)
 
 
@@ -69,12 +77,13 @@ def history_line(
     call: int | None,
     others: Sequence[int] = (),
     told: datetime | None = None,
+    observed: datetime | None = None,
     *,
     path: bool,
 ) -> Line:
     """One change of a path's history: its event's number, who did it, in which call.
 
-    `others` are calls that may have made it instead.
+    `others` are calls that may have made it instead; it was recorded later than it was `observed`.
     """
     letter, style = mark(recorded.change)
     who = recorded.actor if recorded.origin != "outside" else "outside"
@@ -84,7 +93,7 @@ def history_line(
     how += [f"told {local_time(told)}"] if told else []
     return (
         (f"{recorded.seq:>6}", "bold"),
-        f"  {local_time(recorded.at)}  ",
+        f"  {local_time(observed or recorded.at)}  ",
         (letter, style),
         f" {visible_path(recorded.change.path)}" if path else "",
         (_about(recorded.change), "dim"),

@@ -27,6 +27,7 @@ from loom_audit.disk.access.root_directory import OpenFolders, RootDirectory
 from loom_audit.disk.access.system import System, mapped_below, mounts_below
 from loom_audit.disk.looking import walk as walking
 from loom_audit.disk.looking.lstat import lstat, lstat_each
+from loom_audit.disk.looking.told_folders import ToldFolders
 from loom_audit.disk.looking.touched import find_watched_differences
 from loom_audit.disk.looking.walk import stamp_of
 from loom_audit.disk.looking.watch import DiskWatch
@@ -346,7 +347,7 @@ class DiskWorkspace:
     ) -> Iterator[tuple[str, Stamp | str | None]]:
         """The paths whose stamp is not the known one, by the folders that a watch tells of."""
         self._beneath.check()
-        watched = watch if isinstance(watch, DiskWatch) else None
+        watched = watch if isinstance(watch, ToldFolders) else None
         if self._beneath.is_deleted:
             watched = None  # nothing is told of what is not there
         scan = walking.Scan(

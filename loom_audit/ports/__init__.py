@@ -35,7 +35,7 @@ from loom_audit.ports.processes import (
 )
 from loom_audit.ports.replacing import Displaced, Replacement, Reservation
 from loom_audit.ports.transcripts import TranscriptFile
-from loom_audit.ports.watch import Watch
+from loom_audit.ports.watch import Noticed, Observer, Watch
 from loom_audit.ports.workspace import (
     OPAQUE,
     Attributes,
@@ -77,6 +77,8 @@ __all__ = [
     "Lock",
     "Looks",
     "Moments",
+    "Noticed",
+    "Observer",
     "OnProgress",
     "PayloadRow",
     "Processes",

@@ -1,6 +1,9 @@
 """What tells which paths may have changed between two looks at the workspace."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from loom_audit.model.scope import Scope
 
 
 class Watch(Protocol):
@@ -20,6 +23,11 @@ class Watch(Protocol):
     @property
     def flaw(self) -> str:
         """The reason why the watch is of no use here; "" where it is of use."""
+        ...
+
+    @property
+    def lag(self) -> int:
+        """For how long, in ns, what happened may not have been told yet."""
         ...
 
     @property
@@ -48,4 +56,56 @@ class Watch(Protocol):
 
     def close(self) -> None:
         """Watch nothing any more."""
+        ...
+
+
+class Noticed(NamedTuple):
+    """A path at which something happened; it is `renewed` where a folder came or went there."""
+
+    path: str
+    renewed: bool = False
+
+
+class Observer(Protocol):
+    """What tells, as it happens, at which paths of a workspace something happens.
+
+    It has threads of its own, which hand over what they notice and do nothing else. It is used by
+    one thread, and its `watch` by that one too, under the workspace lock: what a look with it is of
+    is what was touched.
+    """
+
+    @property
+    def doubt(self) -> str:
+        """The reason why a look at everything is due; "" where none is."""
+        ...
+
+    @property
+    def watch(self) -> Watch:
+        """What a look asks where it has to look."""
+        ...
+
+    def start(self, scope: Scope) -> None:
+        """Begin to notice, in the folders in scope, what happens; anew where it had begun.
+
+        Conflict where it cannot be, with the reason.
+        """
+        ...
+
+    def take(self, seconds: float | None) -> Sequence[Noticed]:
+        """What was noticed since, in order; waited for up to so many seconds, or until it comes.
+
+        Conflict where not all is noticed any more, StorageFailed where nothing is.
+        """
+        ...
+
+    def check(self) -> None:
+        """Doubt where a folder that was renamed is not known any more by its path."""
+        ...
+
+    def forget(self) -> None:
+        """Forget what looks have told: the next one is of everything, and is not due by that."""
+        ...
+
+    def close(self) -> None:
+        """Notice nothing any more."""
         ...

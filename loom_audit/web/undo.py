@@ -21,11 +21,13 @@ from loom_audit.api.control.holding import (
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.upkeep.drift import content_of_drift
 from loom_audit.errors import AuditError, Conflict, InvalidArguments
+from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.plans.lists import BLOCKED, DECIDED, KEPT, MERGED, TOLD
 from loom_audit.model.plans.planning import Note, Plan
 from loom_audit.model.plans.request import FLAGS, Choice, PlanRequest, Verb
 from loom_audit.model.text.display import visible
+from loom_audit.ports import EventFilter
 from loom_audit.web.live import Works
 from loom_audit.web.shared.admission import Visitor
 from loom_audit.web.shared.budget import Budget, Part, row_weight, weight
@@ -133,7 +135,7 @@ def carry_out(
     if first(form, "quick"):
         if not is_clean(plan):
             return redirect(request, plan_address(workspace, asked))
-    elif first(form, "plan") != identity(plan) and not asked.running:
+    elif not is_as_shown(workspace, plan, form) and not asked.running:
         problem = Conflict(
             "Nothing was changed: the workspace has moved on since the plan was shown.",
             hint="This is the new plan. Look through it and carry it out if it is right.",
@@ -243,6 +245,23 @@ def identity(plan: Plan) -> str:
         plan.inexact,
     )
     return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def is_as_shown(workspace: AuditedWorkspace, plan: Plan, form: Fields) -> bool:
+    """Whether a plan is the one that was shown, as the form tells it.
+
+    What came from outside since, at paths of which the shown one said nothing, is kept by both.
+    """
+    shown, head = first(form, "plan"), number(form, "head")
+    if shown == identity(plan):
+        return True
+    if head is None:
+        return False
+    later = workspace.log.read(EventFilter(after=head, kinds=(FilesChanged.kind,)))
+    facts = (event.fact for event in later if isinstance(event.fact, FilesChanged))
+    came = {one.path for fact in facts if fact.origin == "outside" for one in fact.changes}
+    kept = tuple(note for note in plan.kept if note.path not in came)
+    return shown == identity(replace(plan, kept=kept))
 
 
 def name_of(error: AuditError | None) -> str:

@@ -452,6 +452,7 @@ class BlindWatch:
     """A watch to which nothing is told."""
 
     flaw = why_whole = "memory has no inotify"
+    lag = 0
 
     def touch(self, path: str) -> None:
         """Every look is of everything."""

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 from pysqlite3 import dbapi2 as sqlite3
 
+from loom_audit.api.upkeep.drift import accept_drift
 from loom_audit.web.shared.urls import quoted
 from tests.web.conftest import Recorded
 
@@ -169,6 +170,40 @@ def test_a_call_elsewhere_does_not_make_a_person_decide_again(
     text = plan(client, recorded, f"verb=revert&target={recorded.numbers['notes']}")
     recorded.call("look", "read_file", {"path": "notes.txt"})
     assert carry_out(client, recorded, fields(text)).status_code == 303
+
+
+def test_what_came_from_outside_elsewhere_does_not_make_a_person_decide_again(
+    recorded: Recorded, client: TestClient
+) -> None:
+    text = plan(client, recorded, f"verb=rollback&target={recorded.numbers['read']}")
+    (recorded.root / "mine.txt").write_text("written while the plan was read\n")
+    accept_drift(recorded.workspace)
+    assert carry_out(client, recorded, fields(text)).status_code == 303
+    assert (recorded.root / "mine.txt").read_text() == "written while the plan was read\n"
+    assert (recorded.root / "notes.txt").read_text() == "one\ntwo\nthree\n"
+
+
+def test_what_came_from_outside_at_a_path_that_the_plan_changes_stops_it(
+    recorded: Recorded, client: TestClient
+) -> None:
+    text = plan(client, recorded, f"verb=rollback&target={recorded.numbers['read']}")
+    (recorded.root / "notes.txt").write_text("written while the plan was read\n")
+    accept_drift(recorded.workspace)
+    answer = carry_out(client, recorded, fields(text))
+    assert answer.status_code == 409 and "moved on" in answer.text
+    assert (recorded.root / "notes.txt").read_text() == "written while the plan was read\n"
+
+
+def test_what_came_from_outside_at_a_path_that_the_plan_keeps_is_kept(
+    recorded: Recorded, client: TestClient
+) -> None:
+    (recorded.root / "mine.txt").write_text("before\n")
+    accept_drift(recorded.workspace)
+    text = plan(client, recorded, f"verb=rollback&target={recorded.numbers['read']}")
+    (recorded.root / "mine.txt").write_text("written while the plan was read\n")
+    accept_drift(recorded.workspace)
+    assert carry_out(client, recorded, fields(text)).status_code == 303
+    assert (recorded.root / "mine.txt").read_text() == "written while the plan was read\n"
 
 
 def test_a_forged_plan_is_refused(recorded: Recorded, client: TestClient) -> None:

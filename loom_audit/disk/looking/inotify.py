@@ -79,6 +79,27 @@ def most_watches() -> int | None:
     return None
 
 
+def free_watches() -> int | None:
+    """How many more folders this user may watch; None where that is not told.
+
+    Those of the processes that may not be looked at are not counted.
+    """
+    most = most_watches()
+    if most is None:
+        return None
+    own, used = os.geteuid(), 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if process.stat().st_uid != own:
+                continue
+            for entry in os.scandir(process / "fd"):
+                with suppress(OSError):
+                    if os.readlink(entry.path) == "anon_inode:inotify":
+                        told = (process / "fdinfo" / entry.name).read_bytes()
+                        used += told.count(b"inotify wd:")
+    return max(0, most - used)
+
+
 def filesystem_type(descriptor: int) -> int:
     """The f_type of statfs(2) of something open; 0 where it is not told."""
     told = ctypes.create_string_buffer(256)

@@ -6,15 +6,15 @@ from stat import S_ISDIR
 from msgspec.structs import replace
 
 from loom_audit.disk.access.paths import join, split
+from loom_audit.disk.looking.told_folders import ToldFolders
 from loom_audit.disk.looking.walk import Scan, find_differences, walk
-from loom_audit.disk.looking.watch import DiskWatch
 from loom_audit.model.files import parents
 from loom_audit.ports import Stamp
 
 Differences = Iterator[tuple[str, Stamp | str | None]]
 
 
-def find_watched_differences(scan: Scan, watch: DiskWatch) -> Differences:
+def find_watched_differences(scan: Scan, watch: ToldFolders) -> Differences:
     """The differences by the folders in which something happened; of all where unknown."""
     if watch.begin(scan.scope, scan.excluded):
         yield from _TouchedFolders(scan, watch).differences()
@@ -40,7 +40,7 @@ class _TouchedFolders:
     is read with all that is below. `closed` could not be entered, `gone` are not there any more.
     """
 
-    def __init__(self, scan: Scan, watch: DiskWatch) -> None:
+    def __init__(self, scan: Scan, watch: ToldFolders) -> None:
         self._watch = watch
         self._scan = replace(scan, part=self._enters)
         self._searched: set[int] = set()

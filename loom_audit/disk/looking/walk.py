@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from loom_audit.disk.access.identity import TICK, identity_at
 from loom_audit.disk.access.paths import audit_errors, join, kind_of, printable, to_audit_error
 from loom_audit.disk.access.root_directory import RootDirectory
-from loom_audit.disk.looking.watch import DiskWatch
+from loom_audit.disk.looking.told_folders import ToldFolders
 from loom_audit.errors import StorageFailed
 from loom_audit.model.scope import NEVER, TEMPORARY, Scope
 from loom_audit.ports import OPAQUE, LeftOutFiles, Stamp, Stamps, opaque_stamp
@@ -83,7 +83,7 @@ class Scan(Struct, frozen=True):
     missing: list[str] = field(default_factory=list)
     opaque: bool = False
     left_out: LeftOutFiles = field(default_factory=dict)
-    watch: DiskWatch | None = None
+    watch: ToldFolders | None = None
     linked: dict[str, dict[str, int]] = field(default_factory=dict)
     part: Callable[[str], bool] | None = None
 

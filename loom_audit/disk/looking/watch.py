@@ -9,14 +9,12 @@ looked at whole, and a folder that is watched already is then known by its new p
 import errno
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 
-from loom_audit.disk.access.paths import join, split
+from loom_audit.disk.access.paths import join
 from loom_audit.disk.access.root_directory import RootDirectory
 from loom_audit.disk.looking import inotify
-from loom_audit.model.files import parents
-from loom_audit.model.scope import Scope
-from loom_audit.ports import LeftOutFiles
+from loom_audit.disk.looking.told_folders import ToldFolders
 
 TRUSTED = frozenset(
     {
@@ -38,59 +36,21 @@ _FULL = {
 }
 
 
-class DiskWatch:
+class DiskWatch(ToldFolders):
     """A `ports.Watch` of one root.
 
     A watch has no thread; its descriptor is read in `read` only, to the end of what is queued. It
     is used under the workspace lock, by the process that made it: a forked process has the same
-    queue and would take events away, so that it begins with a queue of its own. `touched` are the
-    folders in which something happened, `renewed` the paths at which there may be another folder
-    than before. `linked` are the files with several names, by folder and name with their inodes:
-    written by one name, another is told nothing. Once there they stay for as long as they exist:
-    what has a deleted name open may write on. `left_out` and `excluded` are those of the last look.
+    queue and would take events away, so that it begins with a queue of its own.
     """
 
     def __init__(self, beneath: RootDirectory) -> None:
+        super().__init__(flaw_of(beneath.fd))
         self._queue = -1
         self._owner = 0
         self._close: Callable[[], object] = _nothing
         self._paths: dict[int, str] = {}
         self._deleted: set[int] = set()
-        self.flaw = _flaw(beneath.fd)
-        self.doubt = "nothing was watched before"
-        self.why_whole = self.doubt
-        self.folders: dict[str, int] = {}
-        self.touched: set[str] = set()
-        self.renewed: set[str] = set()
-        self.linked: dict[str, dict[str, int]] = {}
-        self.mapped: set[str] = set()
-        self.left_out: LeftOutFiles = {}
-        self._excluded: Mapping[str, str] = {}
-        self._scope: Scope | None = None
-
-    # --- a look -----------------------------------------------------------------------------
-
-    def begin(self, scope: Scope, excluded: Mapping[str, str]) -> bool:
-        """Begin a look, by reading what is queued; whether it is of what was touched only.
-
-        Until `end` is called the next look would be of everything.
-        """
-        self.read()
-        if scope != self._scope:
-            self.distrust("the rules of the scope are others")
-        if excluded != self._excluded:
-            self.distrust("other folders are mounted or left out")
-        self.why_whole = self.flaw or self.doubt
-        if self.why_whole:
-            self._begin_anew()
-        self._scope, self._excluded = scope, dict(excluded)
-        self.doubt = "the last look did not end"
-        return not self.why_whole
-
-    def end(self, left_out: LeftOutFiles) -> None:
-        """End a look that has seen all that it was of, with the files that it left out."""
-        self.left_out = dict(left_out)
-        self.doubt = ""
 
     def add(self, path: str, folder: int) -> None:
         """Watch an open folder, of which nothing was read yet, under this path."""
@@ -107,12 +67,6 @@ class DiskWatch:
                 del self.folders[was]
             self._forget(path)
             self._paths[watch], self.folders[path] = path, watch
-
-    def forget(self, gone: Iterable[str]) -> None:
-        """Stop watching folders that are not at these paths any more, wherever each may be now."""
-        for path in gone:
-            self._forget(path)
-            self.linked.pop(path, None)
 
     # --- what happened ----------------------------------------------------------------------
 
@@ -148,34 +102,18 @@ class DiskWatch:
                 elif child in self.folders:
                     self.touched.add(child)
 
-    def touch(self, path: str) -> None:
-        """Let the next look be of a path, and of what is below it, whatever the kernel tells."""
-        self.touched.add(split(path)[0])
-        self.renewed.add(path)
-
-    def happened_at(self, path: str) -> bool:
-        """Whether something happened in the folder of a path or above; True where unknown."""
-        if self.doubt or split(path)[0] in self.touched:
-            return True
-        return not self.renewed.isdisjoint((path, *parents(path)))
-
-    def distrust(self, why: str) -> None:
-        """Let the next look be of everything; the first reason is kept."""
-        self.doubt = self.doubt or why
-
     # --- the queue --------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the queue: nothing is watched any more."""
         self._close()
         self._queue = -1
-        self._paths, self.folders = {}, {}
-        self.distrust("nothing is watched any more")
+        self._paths = {}
+        super().close()
 
     def _begin_anew(self) -> None:
-        self.close()
-        self._deleted, self.touched, self.renewed = set(), set(), set()
-        self.linked = {}
+        super()._begin_anew()
+        self._deleted = set()
         if self.flaw:
             return
         try:
@@ -198,7 +136,7 @@ class DiskWatch:
             inotify.remove(self._queue, watch)
 
 
-def _flaw(root: int) -> str:
+def flaw_of(root: int) -> str:
     """The reason why what is below an open folder cannot be watched; "" where it can."""
     if not inotify.AVAILABLE:
         return "this system has no inotify"

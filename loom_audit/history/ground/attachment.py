@@ -36,6 +36,9 @@ UNDO_TOOLS = frozenset({"undo", "redo", "revert", "rollback"})
 FUNCTION = "function"
 """The source of the events of a recorded Python function that changes files by itself."""
 
+OBSERVED = "watch"
+"""The source of what changed from outside and was recorded as it happened."""
+
 CLIENT, CLIENT_UNSEEN = "client", "client, not looked at"
 """The source of what a client reports about its call; and the source of the request of such a call
 when nobody looked at the workspace before the call."""

@@ -16,7 +16,7 @@ from loom_audit.history.look.change_index import (
 )
 from loom_audit.history.look.closed_folders import closed_folders
 from loom_audit.history.look.links import ScannedLinks
-from loom_audit.history.look.observation import observe
+from loom_audit.history.look.observation import is_missed, observe
 from loom_audit.history.look.opaque import (
     arrivals,
     is_listed,
@@ -26,6 +26,7 @@ from loom_audit.history.look.opaque import (
     unrecorded,
     written_inside,
 )
+from loom_audit.history.look.spared import Spared
 from loom_audit.history.look.tracked_again import (
     NOT_A_FILE,
     came_back,
@@ -82,6 +83,7 @@ def scan(
     anew: bool = False,
     progress: OnProgress | None = None,
     stage: str = "scan",
+    spared: Spared | None = None,
 ) -> Iterator[Batch]:
     """Find every path in scope whose state differs from the log's tree; the lock is held.
 
@@ -90,7 +92,7 @@ def scan(
     where the index says that it did not change. `progress` is told how many paths of the `stage`
     were looked at. Where a content cannot be stored: AuditUnavailable; or, for a look
     `after_the_fact`, its path becomes untracked, since the call cannot be refused any more.
-    NoWorkspace, Corrupt.
+    What is `spared` is left to the next look. NoWorkspace, Corrupt.
     """
     if keep:
         record_opaque_entries(attachment)
@@ -100,9 +102,13 @@ def scan(
         known = every_path_stale(attachment)
     look = _Scan(attachment, known, keep=keep, after_the_fact=after_the_fact)
     watch = attachment.process.last_seen.watch if keep and not anew else None
-    look.sort_out(_differences(attachment, known, look.whole, watch))
+    differences = _differences(attachment, known, look.whole, watch)
+    look.sort_out(spared.without(attachment, differences, known) if spared else differences)
     if watch is not None:
+        if spared is not None:
+            look.differing.extend(spared.met)
         attachment.process.last_seen.differing = look.differing
+        began -= watch.lag
     for batch in look.batches(progress, stage):
         if keep and batch.last:
             seen, whole = attachment.process.last_seen, look.whole
@@ -354,7 +360,7 @@ class _Scan:
             self._unmatched.defer(path, "", folder=True)  # gone since it was listed
         elif after != before or is_opaque(after):
             self._add_change(path, before, after)
-            if before is not None and entry is not None and _is_missed(attachment, path, entry):
+            if before is not None and entry is not None and is_missed(attachment, path, entry):
                 batch.missed.add(path)
         batch.entries[path] = entry
         for source in self._unmatched.take(entry.identity if entry else "", path):
@@ -481,19 +487,3 @@ def _surely_gone(gone: set[str], untracked: list[Untracked], known: Stamps) -> s
     hidden = {u.path for u in untracked} - replaced
     gone |= {path for path in replaced if known.get(path) not in (None, UNTRACKED)}
     return {path for path in gone if hidden.isdisjoint((path, *parents(path)))}
-
-
-def _is_missed(attachment: Attachment, path: str, indexed: IndexEntry) -> bool:
-    """Whether a file was last changed before the last look began, and that look did not see it.
-
-    That look was only of what the kernel told, and the kernel told nothing of this path: the file
-    was written by another name, which came and went between two looks.
-    """
-    seen = attachment.process.last_seen
-    if not seen.unchecked or seen.last_look is None or not stat.S_ISREG(indexed.stamp.mode):
-        return False
-    known = attachment.on_disk.index.get(path)
-    if known is None or not known.identity or known.identity != indexed.identity:
-        return False
-    # a stamp that may be racy, or of a file mapped into memory, has no ctime above zero
-    return 0 < indexed.stamp.ctime_ns < seen.last_look

@@ -130,3 +130,19 @@ def names_in(on_disk: OnDisk, folder: str) -> list[str]:
     with suppress(FileNotFound):
         return [name for name, _ in on_disk.workspace.list(folder)]
     return []
+
+
+def is_missed(attachment: Attachment, path: str, indexed: IndexEntry) -> bool:
+    """Whether a file was last changed before the last look began, and that look did not see it.
+
+    That look was only of what the kernel told, and the kernel told nothing of this path: the file
+    was written by another name, which came and went between two looks.
+    """
+    seen = attachment.process.last_seen
+    if not seen.unchecked or seen.last_look is None or not stat.S_ISREG(indexed.stamp.mode):
+        return False
+    known = attachment.on_disk.index.get(path)
+    if known is None or not known.identity or known.identity != indexed.identity:
+        return False
+    # a stamp that may be racy, or of a file mapped into memory, has no ctime above zero
+    return 0 < indexed.stamp.ctime_ns < seen.last_look

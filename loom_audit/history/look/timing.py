@@ -67,7 +67,7 @@ def look_made(
         if goes_on and (one.requested in alive or attachment.is_session_alive(one.session))
     )
     now = None if set_since else time.time_ns()
-    return Look(late, alive, running, _changed_at(attachment.on_disk), now)
+    return Look(late, alive, running, changed_at(attachment.on_disk), now)
 
 
 def keep_clock(on_disk: OnDisk, session: str) -> None:
@@ -109,7 +109,7 @@ def _clock_name(session: str) -> str:
     return f"{session}\0clock"
 
 
-def _changed_at(on_disk: OnDisk) -> Callable[[FileChange], int | None]:
+def changed_at(on_disk: OnDisk) -> Callable[[FileChange], int | None]:
     """A function that gives when the state of a path last changed, in ns since 1970, or None.
 
     A path that is gone has no time any more: its nearest folder that is there changed then.

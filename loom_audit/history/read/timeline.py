@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 from msgspec import Struct
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
+from loom_audit.history.ground.attachment import OBSERVED
 from loom_audit.history.ground.client_ids import client_id
 from loom_audit.history.ground.kept_contents import KeptContents
 from loom_audit.history.ground.proven_log import ProvenLog
@@ -178,6 +179,11 @@ class Timeline(Struct, frozen=True):
         if not self.imported:
             return None
         return next((one.occurred_at for one in self.log.read(EventFilter.only(seq))), None)
+
+    def observed_at(self, seq: int) -> datetime | None:
+        """When the last change of an event was made that a watcher recorded; None for others."""
+        event = next(iter(self.log.read(EventFilter.only(seq))), None)
+        return event.occurred_at if event is not None and event.source == OBSERVED else None
 
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
         """The calls that match, newest first, as lists have them."""

@@ -4,17 +4,18 @@ It tells how the call ended, and which files it changed. A change of such a file
 as from outside, or as shared, stays as it is recorded, since nobody saw who made it: that the call
 may have made it is a fact of its own, `changes.attributed`. The fact needs grounds: either the
 client told the very content that is on record, or it told the path and no content, and the change
-was made while the call ran.
+was made while the call ran. Of a call that nobody was told of when it began the time alone is
+grounds, for what a watcher recorded meanwhile.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from loom_audit.clients.reports import CallEnded, FileTold
 from loom_audit.errors import NotFound
-from loom_audit.history.ground.attachment import CLIENT_UNSEEN, Attachment, StoredLog
+from loom_audit.history.ground.attachment import CLIENT_UNSEEN, OBSERVED, Attachment, StoredLog
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import in_ns, innermost, request_event
 from loom_audit.history.look.doers import A_TICK, Candidate, Look, Told
@@ -24,16 +25,19 @@ from loom_audit.history.told import foreign
 from loom_audit.history.told.file_comparison import is_recorded_as_told, reported_path
 from loom_audit.history.told.reported import merged_result, safe_id
 from loom_audit.model.coverage import NOT_FAILED, Status
-from loom_audit.model.events import ChangesAttributed
+from loom_audit.model.events import ChangesAttributed, FilesChanged
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.results import told_result
 from loom_audit.ports import EventFilter
 
 SAME_CONTENT = "the client told that it left this content"
 SAME_TIME = "the client told that it changed this path, which changed while it ran"
+SAME_MOMENT = "it ran when this changed, and nobody was told then that it did"
 _MOST_CHANGES = 100
 """Changes of a path that are looked at, the newest, so that a late report costs the same however
 often the path changed."""
+_TOGETHER = 5_000_000_000
+"""For how long, in ns, a watcher lets changes wait at most that it records together."""
 
 
 class _EndedCall(Struct, frozen=True):
@@ -126,6 +130,7 @@ def attribute(writer: Writer, call_id: str, ended: CallEnded) -> None:
     if call.effect not in ("write", "execute") or call.status not in NOT_FAILED:
         return
     event, request = request_event(attachment.stored, call)
+    unseen = event.source == CLIENT_UNSEEN
     declared = (request.paths or ()) if call.effect == "write" else ()
     files = {path: FileTold(path) for path in declared}
     files |= {
@@ -134,14 +139,16 @@ def attribute(writer: Writer, call_id: str, ended: CallEnded) -> None:
         if (path := reported_path(attachment.on_disk.workspace, file))
     }
     files = {path: file for path, file in files.items() if path not in call.paths}
-    if not files:
+    if not files and not unseen:
         return
     with exclusive(attachment):
         over = Told(over=in_ns(ended.at), paths=frozenset(files))
         [one] = innermost(attachment.stored, [call], told={call.requested: over})
         look = look_made(attachment, [one], late=True, alive_session=writer.session)
-        ended_call = _EndedCall(attachment, call, one, look, event.source == CLIENT_UNSEEN)
+        ended_call = _EndedCall(attachment, call, one, look, unseen)
         facts = [*_facts(ended_call, files)]
+        if unseen and one.paths is None:
+            facts += _observed_meanwhile(attachment, one, facts)
         new = [*_unless_recorded(attachment.stored, call, facts)] if facts else []
         if new:
             writer.record(*new)
@@ -156,6 +163,31 @@ def _facts(ended_call: _EndedCall, files: Mapping[str, FileTold]) -> Iterator[Ch
             found.setdefault((change.seq, why), []).append(path)
     for (event, why), paths in sorted(found.items()):
         yield ChangesAttributed(event, tuple(paths), ended_call.call.requested, why)
+
+
+def _observed_meanwhile(
+    attachment: Attachment, one: Candidate, known: Sequence[ChangesAttributed]
+) -> Iterator[ChangesAttributed]:
+    """A fact for each event of a watcher with changes that may have been made while a call ran.
+
+    The time of such an event is that of the last of its changes; the others may be earlier.
+    """
+    over, listed = one.told.over, {fact.event for fact in known}
+    if one.begun is None or over is None:
+        return
+    newest_first = EventFilter(kinds=(FilesChanged.kind,), newest_first=True)
+    for event in attachment.stored.log.read(newest_first):
+        at, recorded = in_ns(event.occurred_at), in_ns(event.at)
+        if recorded is None or recorded < one.begun:
+            return
+        fact = event.fact
+        if event.source != OBSERVED or at is None or not isinstance(fact, FilesChanged):
+            continue
+        if one.requested in fact.causes:
+            continue
+        if one.begun - A_TICK <= at and at - _TOGETHER <= over and event.seq not in listed:
+            paths = tuple(change.path for change in fact.changes)
+            yield ChangesAttributed(event.seq, paths, one.requested, SAME_MOMENT)
 
 
 def _unless_recorded(
