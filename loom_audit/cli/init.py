@@ -97,6 +97,11 @@ def init(
         if approvals and not written:
             output.note("approvals.toml and tools.toml are there already and stay as they are")
         note_repository(output, workspace.root)
+        if (Path(workspace.root) / ".git").exists():
+            output.note(
+                "a commit that an agent makes bears your name, as git has it; `loom-audit log` "
+                "tells which they are (git_identity in tools.toml)"
+            )
         output.note("next: `loom-audit run -- COMMAND`, then `loom-audit log`")
         named = shlex.quote(visible(workspace.root))
         output.note(f"`loom-audit workspaces forget {named}` erases what is on record of it")

@@ -39,7 +39,8 @@ class Command(Struct, frozen=True):
     `confinement` says whether it must be confined. A confined command reads the workspace and
     a minimal system, and writes the workspace and a temporary folder of its own; `readable`
     and `writable` are further absolute paths, and `network` lets it reach others. One that is
-    `read_only` does not write the workspace.
+    `read_only` does not write the workspace. `home` are files by name that lie in its home
+    directory when it starts; a command that is not confined has its user's own.
     """
 
     argv: tuple[str, ...]
@@ -55,6 +56,7 @@ class Command(Struct, frozen=True):
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     read_only: bool = False
+    home: Mapping[str, bytes] = field(default_factory=dict)
     limits: Limits = Limits()
     keep: bool = False
 

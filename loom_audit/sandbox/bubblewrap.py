@@ -84,12 +84,16 @@ class BubblewrapRunner:
                 "bubblewrap is not installed", hint="Install it: `apt-get install bubblewrap`."
             )
         with _memory_file(filter_program()) as filter, ExitStack() as later:
+            files = {
+                later.enter_context(_memory_file(content)): name
+                for name, content in command.home.items()
+            }
             # by a descriptor, because the command can read the arguments of what runs it
-            text = "\0".join(_options(mounts, root, command, filter))
+            text = "\0".join(_options(mounts, root, command, filter, files))
             options = later.enter_context(_memory_file(os.fsencode(text) + b"\0"))
             yield LaunchOptions(
                 wrap=(program, "--args", str(options), "--"),
-                descriptors=(filter, options),
+                descriptors=(filter, options, *files),
                 environment=system_paths.bare_environment(),
                 steps=_steps(command),
                 private=True,
@@ -105,12 +109,16 @@ def _steps(command: Command) -> str:
     return "\n".join(limit_steps(command.limits, processes=os.geteuid() != 0, core=False))
 
 
-def _options(mounts: Sequence[Mount], root: str, command: Command, filter: int) -> list[str]:
+def _options(
+    mounts: Sequence[Mount], root: str, command: Command, filter: int, files: Mapping[int, str]
+) -> list[str]:
     options = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     options += ["--share-net"] * command.network
     options += ["--hostname", "confined", "--seccomp", str(filter)]
     options += ["--size", str(TMPFS_BYTES), "--tmpfs", "/"]
     options += [word for _, words in mounts for word in words]
+    for descriptor, name in files.items():
+        options += ["--file", str(descriptor), f"{HOME}/{name}"]
     options += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", root]
     return options
 

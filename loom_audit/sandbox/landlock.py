@@ -11,8 +11,9 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -60,7 +61,7 @@ class LandlockRunner:
         """
         version = min(_kernel_version(), self._newest)
         root = os.path.realpath(root)
-        with _home() as home:
+        with _home(command.home) as home:
             steps = [
                 *limit_steps(command.limits, core=False),
                 *(["drop-capabilities"] if os.geteuid() == 0 else []),
@@ -122,10 +123,12 @@ def _kernel_version() -> int:
 
 
 @contextmanager
-def _home() -> Iterator[str]:
-    """A folder for temporary files, deleted whatever the command did to it."""
+def _home(files: Mapping[str, bytes]) -> Iterator[str]:
+    """A folder with these files and for temporary ones, deleted whatever the command did to it."""
     folder = tempfile.mkdtemp(prefix="loom-audit-")
     try:
+        for name, content in files.items():
+            Path(folder, name).write_bytes(content)
         yield os.path.realpath(folder)
     finally:
         remove_tree(folder)

@@ -102,6 +102,7 @@ PASSED_VARIABLES = (
 """Variables of ours that a confined command gets; no keys, no tokens, no agents' sockets."""
 
 _INTERPRETER = re.compile(r"(python|pypy|node)[0-9.]*")
+_MOST_LINKS = 8
 
 
 def environment(command: Command, home: str) -> dict[str, str]:
@@ -186,6 +187,21 @@ def _interpreter_folder(program: str) -> Iterator[str]:
     installed = os.path.basename(folder) == "bin" and _INTERPRETER.fullmatch(name)
     if os.path.islink(program) and installed and os.path.isfile(real) and os.access(real, os.X_OK):
         yield from _program_folder(folder)
+        for way in _ways(program):
+            # the same folder under the name of a version, as uv and pyenv link to it
+            if way != folder and os.path.realpath(os.path.dirname(way)) == os.path.dirname(folder):
+                yield from _program_folder(way)
+
+
+def _ways(program: str) -> Iterator[str]:
+    """The folders through which a chain of links leads to a program, but for its own."""
+    for _ in range(_MOST_LINKS):
+        if not os.path.islink(program):
+            return
+        place = os.path.realpath(os.path.dirname(program))
+        program = os.path.normpath(os.path.join(place, os.readlink(program)))
+        if os.path.basename(os.path.dirname(program)) == "bin":
+            yield os.path.dirname(program)
 
 
 def _leads_through(path: str, root: str) -> bool:

@@ -70,3 +70,10 @@ def test_a_baseline_that_is_not_finished_is_told(shell: Shell) -> None:
     shell("init")
     for command in ("status", "log"):
         assert "loom-audit init" not in shell(command).errors
+
+
+def test_in_a_repository_it_is_said_whose_name_an_agent_s_commits_bear(shell: Shell) -> None:
+    assert "bears your name" not in shell("init").errors
+    (shell.workspace / ".git").mkdir()
+    told = shell("init").errors
+    assert "bears your name" in told and "git_identity in tools.toml" in told

@@ -4,14 +4,17 @@ It sees the answers as messages and nothing else: whatever it needs next, a path
 the words to replace, it takes from there. What the files must be is worked out beside it.
 """
 
+import os
 import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from loom_audit.api.face import Session
+from tests.given.python import lay_python
 from tests.tapes.releases import PROJECTS, unpack_releases
 from tests.tools.conftest import Bench
 
@@ -75,7 +78,7 @@ def start_the_tests(model: Model) -> None:
 
 def mend_what_fails(model: Model) -> None:
     told = model.ask("run_tests", paths=TRIED)
-    path, line = taken(r"\((\S+:\d+)\): AssertionError", told).split(":")
+    path, line = taken(r"(\S+:\d+): in test_", told).split(":")
     function = taken(r"= (\w+)\(", model.line(path, int(line) - 1))
     [(path, number)] = model.places(f"def {function}", path=PACKAGE)
     wrong = model.line(path, number + 1)
@@ -226,7 +229,10 @@ TASKS = (
 )
 
 
-def test_a_model_finishes_ten_tasks_by_what_the_answers_say(bench: Bench, tmp_path: Path) -> None:
+def test_a_model_finishes_ten_tasks_by_what_the_answers_say(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{lay_python(tmp_path / 'programs')}:{os.environ['PATH']}")
     root = tmp_path / "project"
     lay_project(root, tmp_path)
     before = files(root)

@@ -118,13 +118,15 @@ class SqlEventLog:
         with self._connections.lock.uninterrupted():
             with self._connections.writing() as connection:
                 spot = self._log_end(connection)
-                self._check_not_forgotten(connection, spot.head)
+                if spot is not self._last:  # which was checked, and nobody has appended since
+                    self._check_not_forgotten(connection, spot.head)
                 known = self._find_recorded(connection, drafts)
                 if known:
                     return known
                 self._check_calls(connection, drafts)
                 events, after, staged = self._store(connection, spot, drafts)
-            self._last = after
+            ends = any(isinstance(draft.fact, WorkspaceForgotten) for draft in drafts)
+            self._last = None if ends else after
             self._blobs.forget_staged(staged)
             return events
 

@@ -1,6 +1,7 @@
 """What a program came to, as the tools that run programs say it."""
 
 from collections.abc import Iterable, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -8,6 +9,7 @@ from pydantic import Field
 from loom_audit.errors import AuditError, ExecutionFailed, ToolTimeout
 from loom_audit.model.text.display import count_text, first_few, visible_path
 from loom_audit.ports import CommandResult
+from loom_audit.tools.bundled.printed import printed_text
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.result import ToolResult
@@ -19,20 +21,37 @@ MOST_NAMED = 20
 SCAN_SECONDS = 600.0
 """Seconds allowed for looking at a large workspace before and after the command."""
 
+TIMEOUT_NAMES = MappingProxyType({"timeout_seconds": "timeout", "timeout_secs": "timeout"})
+"""What models call a timeout, too."""
+
+PLACES = (
+    "Confined, HOME and /tmp are its own and go at its end; $SCRATCH_DIR lasts for the session."
+)
+
 Timeout = Annotated[
     int | None,
-    Field(ge=1, le=MAX_SECONDS, description="Seconds until it is killed; 60 by default"),
+    Field(
+        ge=1,
+        le=MAX_SECONDS,
+        description=f"Seconds until it is killed: 60 by default, {MAX_SECONDS} at most",
+    ),
 ]
 
 
 def process_result(
-    what: str, done: CommandResult, seconds: float, fields: Iterable[str], ctx: ToolContext
+    what: str,
+    done: CommandResult,
+    seconds: float,
+    fields: Iterable[str],
+    ctx: ToolContext,
+    told: Sequence[str] = (),
 ) -> ToolResult:
     """Return the result of a process: TIMEOUT, EXECUTION_ERROR for an exit code, or success.
 
-    `seconds` is the limit the process had; `fields` are those of the tool's output.
+    `seconds` is the limit the process had; `fields` are those of the tool's output, `told` lines of
+    what a model must know beside what was printed.
     """
-    text = "\n".join([output_text(done), *changes_text(files_changed(ctx))])
+    text = "\n".join([output_text(done), *told, *changes_text(files_changed(ctx))])
     error: AuditError | None = None
     if done.timed_out:
         error = killed_error(f"The {what} was", seconds)
@@ -86,9 +105,9 @@ def changes_text(paths: Sequence[str]) -> list[str]:
 
 def output_text(done: CommandResult) -> str:
     """Return what a command printed, and what else a model must know of how the command ran."""
-    parts = [decode(done.stdout)] if done.stdout else []
+    parts = [printed_text(decode(done.stdout))] if done.stdout else []
     if done.stderr:
-        parts.append("[stderr]\n" + decode(done.stderr))
+        parts.append("[stderr]\n" + printed_text(decode(done.stderr)))
     if done.truncated:
         total = done.stdout_bytes + done.stderr_bytes
         way = "`COMMAND > $SCRATCH_DIR/out` keeps all, which read_file gives as scratch://out"

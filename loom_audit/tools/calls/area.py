@@ -237,15 +237,18 @@ def search_path(*areas: str | Path | None) -> dict[str, str]:
     Left out are relative folders, those in the areas, and those reached through one: a
     project's own environment is often first on PATH. The system's folders when none is left.
     """
-    kept = [
-        folder
-        for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)
-        if os.path.isabs(folder)
-        and not any(_leads_through(folder, os.path.realpath(root)) for root in areas if root)
-    ]
+    roots = [os.path.realpath(root) for root in areas if root]
+    inside: dict[str, bool] = {os.sep: os.sep in roots}
+
+    def leads_through(folder: str) -> bool:
+        """Whether a folder, or one that it is in, is in an area; each is looked at once."""
+        if folder not in inside:
+            real = os.path.realpath(folder)
+            within = any(real == root or real.startswith(root + os.sep) for root in roots)
+            above = os.path.dirname(folder)
+            inside[folder] = within or (above != folder and leads_through(above))
+        return inside[folder]
+
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    kept = [f for f in folders if os.path.isabs(f) and not leads_through(f)]
     return {"PATH": os.pathsep.join(kept) or os.defpath}
-
-
-def _leads_through(folder: str, root: str) -> bool:
-    ways = (Path(folder), *Path(folder).parents)
-    return any(Path(os.path.realpath(way)).is_relative_to(root) for way in ways)

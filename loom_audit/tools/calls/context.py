@@ -246,6 +246,12 @@ class ToolContext:
 
     # --- processes ------------------------------------------------------------------------
 
+    @property
+    def is_confined(self) -> bool:
+        """Whether a command that asks for nothing else runs confined; blocks at the first time."""
+        wanted = self.settings.confinement or self.confinement
+        return wanted != "off" and self.command_runner.name != "plain"
+
     async def run(
         self,
         *argv: str,
@@ -260,6 +266,7 @@ class ToolContext:
         writable: tuple[str, ...] = (),
         readable: tuple[str, ...] = (),
         within: str = "",
+        home: Mapping[str, bytes] | None = None,
     ) -> CommandResult:
         """Run a command in the workspace and record which files it changed.
 
@@ -267,8 +274,9 @@ class ToolContext:
         given. The call's environment, and this `environment`, are added to ours. Its whole
         process tree is killed at `timeout` (seconds), or when the call is cancelled. At most
         `limit` bytes of each stream are kept. A confined one gets the network as the settings
-        say, unless `network` is given, and may use the `readable` and `writable` paths too. With
-        `within` it runs in the sandbox of the background command of that name, as that one is.
+        say, unless `network` is given, may use the `readable` and `writable` paths too, and finds
+        the files of `home`, by name, in its home directory. With `within` it runs in the sandbox of
+        the background command of that name, as that one is.
         """
         stop = threading.Event()
 
@@ -285,6 +293,7 @@ class ToolContext:
                 network=network,
                 writable=writable,
                 readable=readable,
+                home=home,
             )
             runner = self.command_runner
             if within:
@@ -306,6 +315,7 @@ class ToolContext:
         network: bool | None = None,
         writable: tuple[str, ...] = (),
         readable: tuple[str, ...] = (),
+        home: Mapping[str, bytes] | None = None,
     ) -> Command:
         """The command as `run` describes it; sync. InvalidPath, NotADirectory, FileNotFound."""
         wanted = confinement or self.settings.confinement or self.confinement
@@ -320,6 +330,7 @@ class ToolContext:
             network=self.settings.network if network is None else network,
             readable=(*self.settings.readable, *readable),
             writable=(*writable, *([str(self.scratch_dir)] if self.scratch_dir else [])),
+            home=home or {},
             limits=Limits() if wanted == "off" else self.settings.limits,
         )
 

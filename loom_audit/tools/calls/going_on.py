@@ -19,6 +19,7 @@ async def start_command(
     cwd: str = "",
     writes: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
+    home: Mapping[str, bytes] | None = None,
 ) -> KeptBackground:
     """Start a command that goes on when the call has ended, confined whatever the settings say.
 
@@ -29,7 +30,9 @@ async def start_command(
 
     def step() -> KeptBackground:
         ctx.check_may_run("execute")
-        command = ctx.command(argv, cwd, timeout=None, confinement=None, environment=environment)
+        command = ctx.command(
+            argv, cwd, timeout=None, confinement=None, environment=environment, home=home
+        )
         started.append(start_background(ctx.open_call, ctx.command_runner, command, writes))
         return started[0]
 

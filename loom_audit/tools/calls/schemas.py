@@ -1,6 +1,7 @@
 """What does not fit a JSON Schema, and the short check of simple ones."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,8 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 
+_WHOLE = re.compile(r"[0-9]{1,9}")
+_NUMBERS = frozenset({"integer", "number"})
 _PLAIN_TYPES = {"string": str, "integer": int, "boolean": bool}
 _PLAIN_WORDS = frozenset({"type", "description", "default", "minLength", "enum"})
 _OBJECT_WORDS = frozenset({"type", "properties", "required", "additionalProperties"})
@@ -58,6 +61,38 @@ def lone_surrogate(value: Any, place: str = "") -> str:
         lone_surrogate(item, f"{place}.{step}" if place else str(step)) for step, item in inner
     )
     return next(filter(None, steps), "")
+
+
+def readable_arguments(
+    schema: Mapping[str, Any], arguments: dict[str, Any], other_names: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the arguments by the names of the schema.
+
+    A timeout, and what has other names too, may be a whole number that is a text. An argument that
+    is given by its own name is not taken from another.
+    """
+    measures = {"timeout", *other_names.values()}
+    properties = schema.get("properties", {})
+    read = arguments
+    for name, value in arguments.items():
+        meant = name if name in properties else other_names.get(name, name)
+        whole = isinstance(value, str) and _WHOLE.fullmatch(value) is not None
+        number = whole and meant in measures and _is_number(properties.get(meant))
+        if not number if meant == name else meant in read:
+            continue
+        read = {**read} if read is arguments else read
+        del read[name]
+        read[meant] = int(value) if number else value
+    return read
+
+
+def _is_number(schema: Any) -> bool:
+    """Whether a schema takes numbers and no texts."""
+    if not isinstance(schema, Mapping):
+        return False
+    kinds = [schema, *schema.get("anyOf", ())]
+    said = {kind.get("type") for kind in kinds if isinstance(kind, Mapping)} - {None}
+    return bool(said & _NUMBERS) and said <= {*_NUMBERS, "null"}
 
 
 def schema_flaws(errors: Iterator["ValidationError"]) -> Iterator[str]:

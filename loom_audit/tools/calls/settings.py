@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
@@ -14,6 +14,9 @@ NAME = "tools.toml"
 MIB = 1024 * 1024
 LIMITS = ("cpu_seconds", "memory_mib", "processes", "file_mib")
 CONFINEMENTS: tuple[Confinement, ...] = ("required", "preferred", "off")
+LISTS = ("readable", "allowed_hosts", "private_hosts", "build_packages")
+
+GitIdentity = Literal["person", "none"]
 
 
 class ToolSettings(Struct, frozen=True):
@@ -24,7 +27,9 @@ class ToolSettings(Struct, frozen=True):
     `processes` and `file_mib` limit each process of one; 0 means no limit. `allowed_hosts` are
     fetched from without asking and `private_hosts` may have addresses that are not public (`*.`
     in front for all below a name). `proxy_url` is where `loom-audit proxy` listens. With
-    `auto_commit` a session's batches end with a git commit of what they changed.
+    `auto_commit` a session's batches end with a git commit of what they changed. `git_identity`
+    says in whose name confined commands commit, and `build_packages` names the packages of Python
+    that may be built where there is no wheel of them.
     """
 
     confinement: Confinement | None = None
@@ -38,6 +43,8 @@ class ToolSettings(Struct, frozen=True):
     private_hosts: tuple[str, ...] = ()
     proxy_url: str = ""
     auto_commit: bool = False
+    git_identity: GitIdentity = "person"
+    build_packages: tuple[str, ...] = ()
 
     @property
     def limits(self) -> Limits:
@@ -61,13 +68,15 @@ def tool_settings(table: Mapping[str, Any]) -> ToolSettings:
             raise _invalid(key, f"is not known; known are {', '.join(sorted(known))}")
         if key == "confinement" and value not in CONFINEMENTS:
             raise _invalid(key, f"must be one of {', '.join(CONFINEMENTS)}")
+        if key == "git_identity" and value not in get_args(GitIdentity):
+            raise _invalid(key, f"must be one of {', '.join(get_args(GitIdentity))}")
         if key in ("network", "auto_commit") and not isinstance(value, bool):
             raise _invalid(key, "must be true or false")
         if key == "proxy_url" and not _is_address(value):
             raise _invalid(key, "must be an address that begins with http:// or https://")
         if key in LIMITS and not (type(value) is int and value >= 0):
             raise _invalid(key, "must be a whole number from 0; 0 means no limit")
-        if key in ("readable", "allowed_hosts", "private_hosts") and not _is_list_of_texts(value):
+        if key in LISTS and not _is_list_of_texts(value):
             raise _invalid(key, "must be a list of texts")
     values: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in table.items()

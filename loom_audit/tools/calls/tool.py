@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import cached_property, wraps
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from loom_audit.tools.calls.fields import Fields, fit_struct, struct_schema
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.schemas import (
     lone_surrogate,
+    readable_arguments,
     schema_flaws,
     signature,
     surely_fits,
@@ -99,6 +101,8 @@ class Tool(ABC):
     needs_workspace: bool = True
     announced: bool = False
     confinement: Confinement = "off"
+    other_names: Mapping[str, str] = MappingProxyType({})
+    """What models call an argument, too; the schema has one name for each."""
     requires_approval: "Approval" = False
     """Whether somebody should be asked first: a bool, or a method of the arguments, or of these
     and the context, that may give the reason. Runs in a worker thread; a coroutine is awaited."""
@@ -183,6 +187,7 @@ class Tool(ABC):
                 f"{place} holds a lone surrogate, which is not a character",
                 hint="Leave it out; bytes that are not UTF-8 are written with encoding base64.",
             )
+        arguments = readable_arguments(self.parameters, arguments, self.other_names)
         made: Any = None
         # the quick way; what it refuses goes the long one, which names every flaw
         if isinstance(self.input, type) and issubclass(self.input, Fields):

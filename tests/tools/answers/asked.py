@@ -144,6 +144,28 @@ RUN: list[Asked] = [
     ("git_status", {}),
     ("git_push", {}),
 ]
+LINT = (
+    "mkdir -p .venv/bin; touch .venv/pyvenv.cfg; cd .venv/bin; "
+    "echo 'exec python3 \"$@\"' > python; echo 'echo fine' > lint; chmod +x lint python"
+)
+PROJECT: list[Asked] = [
+    ("bash", {"command": LINT}),
+    ("bash", {"command": "lint"}),
+    ("bash", {"command": "python3"}),
+    ("bash", {"command": "vim README.md"}),
+    ("bash", {"command": "printf ' 10%%\\r100%%\\n\\033[32mdone\\033[0m\\n'"}),
+    ("bash", {"command": "sleep 30", "timeout_seconds": "1"}),
+    ("bash", {"command": "make", "timeout": 600}),
+    ("bash", {"command": "git commit -qam buys && git log -1 --format='%s, by %an <%ae>'"}),
+    ("write_file", {"path": "conftest.py", "content": "import shopping\n"}),
+    ("run_tests", {}),
+    ("delete_file", {"path": "conftest.py"}),
+    ("edit_file", {"path": "tests/test_prices.py", "old_str": "== 119", "new_str": "== 120"}),
+    ("run_tests", {"framework": "pytest"}),
+    ("run_tests", {"pattern": "no_such_test"}),
+    ("install_package", {"manager": "pip", "packages": ["git+https://example.org/shop"]}),
+    ("install_package", {"manager": "pip", "packages": ["."]}),
+]
 ELSEWHERE: list[Asked] = [
     ("web_fetch", {"url": "SERVER/article"}),
     ("web_fetch", {"url": "SERVER/nothing"}),
@@ -174,4 +196,5 @@ UNCONFINED: list[Asked] = [("bash", {"command": "sleep 600", "background": True}
 REFUSED: list[Asked] = [
     ("delete_file", {"path": "shop", "recursive": True}),
     ("install_package", {"packages": ["requests"]}),
+    ("install_package", {"manager": "pip", "packages": ["-e .[dev]"]}),
 ]

@@ -22,6 +22,7 @@ from loom_audit.tools.calls.gate import ApprovalGate, DenyAll
 from loom_audit.tools.calls.messages import ToolCall, tool_messages
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.given.pictures import PNG
+from tests.given.python import lay_python
 from tests.tools.answers.asked import (
     BINARY,
     CHANGED,
@@ -30,6 +31,7 @@ from tests.tools.answers.asked import (
     GOING_ON,
     LOOKED_AT,
     NINTH,
+    PROJECT,
     REFUSED,
     RUN,
     UNCONFINED,
@@ -52,6 +54,7 @@ def answers(folder: Path) -> str:
     """Each answer below what was asked; `folder` is empty, the store that of this process."""
     root = folder / "shop"
     lay_project(root)
+    os.environ["PATH"] = f"{lay_python(folder / 'programs')}:{os.environ['PATH']}"
     told: list[str] = []
     with (
         serving() as server,
@@ -61,7 +64,7 @@ def answers(folder: Path) -> str:
         allowed = session.gate
         not_now = DenyAll(reason="Not before the release")
         for gate, settings, asked in [
-            (allowed, SETTINGS, LOOKED_AT + CHANGED + RUN + GOING_ON),
+            (allowed, SETTINGS, LOOKED_AT + CHANGED + RUN + PROJECT + GOING_ON),
             (allowed, replace(SETTINGS, confinement="off"), UNCONFINED),
             (allowed, SETTINGS, NINTH),
             (allowed, SETTINGS, ELSEWHERE),

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import force_setattr
 
 from loom_audit.tools.bundled.builtin import builtin_tools
-from loom_audit.tools.bundled.project import install_package as packages
+from loom_audit.tools.bundled.project import pip_install
 from loom_audit.tools.bundled.search.search_files import SearchFiles
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.tools.bundled.test_bad_input import BAD
@@ -103,8 +103,9 @@ def test_each_error_of_a_tool_happens(
         (bench.root / ".venv" / "bin").mkdir(parents=True)
         (bench.root / ".venv" / "pyvenv.cfg").touch()
         (bench.root / ".venv" / "bin" / "python").symlink_to("/bin/false")
+        monkeypatch.setenv("PIP_NO_INDEX", "1")
     if cause == ("install_package", "TIMEOUT"):
-        monkeypatch.setattr(packages, "SECONDS", 0.01)
+        monkeypatch.setattr(pip_install, "SECONDS", 0.01)
     if name in ("git_diff", "git_log") and code == "FILE_NOT_FOUND":
         made = "-c user.name=a -c user.email=a@b commit --quiet --allow-empty -m x"
         for words in ("init --quiet", made):

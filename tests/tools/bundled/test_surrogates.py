@@ -20,6 +20,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "search_code": {"query": "x", "path": "."},
     "shell_execute": {"command": "true", "cwd": "."},
     "bash": {"command": "true", "cwd": "."},
+    "bash_output": {"id": "bg1"},
+    "bash_stop": {"id": "bg1"},
     "run_code": {"language": "bash", "code": "true", "args": ["x"], "env": {"A": "x"}},
     "git_diff": {"paths": ["x"], "from": "HEAD"},
     "git_log": {"ref": "HEAD", "paths": ["x"]},
@@ -37,8 +39,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 BYTES = {
     *("path", "from", "to", "paths", "cwd", "glob", "file_pattern"),
     *("command", "code", "args", "env", "ref", "remote"),
+    "id",
 }
-"""Texts that may name what has a name that is not UTF-8: some surrogates stand for its bytes."""
+"""Texts that may name what has a name that is not UTF-8, as some surrogates stand for its bytes;
+and those that are only compared with names that are known."""
 
 
 def with_sign(value: Any, sign: str) -> Iterator[tuple[str, Any]]:

@@ -55,7 +55,7 @@ def test_a_write_takes_two_transactions_and_so_many_statements(
 
     counted = statements_of(traced, tmp_path, "write_file", arguments)
     assert counted["BEGIN"] == counted["COMMIT"] == 2, counted
-    assert counted["SELECT"] <= 11, counted
+    assert counted["SELECT"] <= 12, counted
     assert counted.total() <= 47, counted
 
 

@@ -24,9 +24,13 @@ def test_without_a_file_nothing_is_allowed(tmp_path: Path) -> None:
 
 def test_what_the_file_says_is_taken(tmp_path: Path) -> None:
     found = settings_of(
-        tmp_path, 'confinement = "required"\nnetwork = true\nallowed_hosts = ["*.example.org"]\n'
+        tmp_path,
+        'confinement = "required"\nnetwork = true\nallowed_hosts = ["*.example.org"]\n'
+        'git_identity = "none"\n',
     )
-    assert found == ToolSettings("required", True, allowed_hosts=("*.example.org",))
+    assert found == ToolSettings(
+        "required", True, allowed_hosts=("*.example.org",), git_identity="none"
+    )
 
 
 def test_limits_are_given_in_bytes_and_seconds_and_zero_is_none(tmp_path: Path) -> None:
@@ -50,6 +54,9 @@ def test_limits_are_given_in_bytes_and_seconds_and_zero_is_none(tmp_path: Path) 
         ('proxy_url = "https://"', "proxy_url"),
         ("memory_mib = -1", "memory_mib must be a whole number from 0"),
         ("cpu_seconds = 1.5", "cpu_seconds must be a whole number from 0"),
+        ('git_identity = "agent"', "git_identity must be one of person, none"),
+        ("git_identity = [1]", "git_identity"),
+        ('build_packages = "numpy"', "build_packages"),
         ("allow = []", "allow"),
         ("network = ", "tools.toml"),
         ("\xff", "tools.toml"),

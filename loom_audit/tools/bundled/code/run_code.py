@@ -1,15 +1,20 @@
 """run_code: a program of the model's own, confined or not at all."""
 
 import re
-import sys
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from loom_audit.errors import InvalidArguments
+from loom_audit.tools.bundled.environment import find_programs, python_of, system_program
+from loom_audit.tools.bundled.git.identity import Identities, withholding
+from loom_audit.tools.bundled.git_head import moved_text
 from loom_audit.tools.bundled.process import (
     MAX_STREAM,
+    PLACES,
     SCAN_SECONDS,
+    TIMEOUT_NAMES,
     Timeout,
     process_result,
 )
@@ -18,6 +23,7 @@ from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Tool
+from loom_audit.tools.guard.interactive import check_terminal
 from loom_audit.tools.guard.rules import check_command
 
 MAX_CODE = 120 * 1024
@@ -51,14 +57,19 @@ class RunCode(Tool):
 
     name = "run_code"
     description = (
-        "Run Python or bash code in the workspace, in a sandbox: no network, and nothing outside "
-        "the workspace but the system's programs. Files it changes are recorded."
+        "Run Python (the project's .venv, if there is one) or bash code in the workspace, in a "
+        "sandbox: no network, and nothing outside the workspace but the system's programs. Files "
+        "it changes are recorded. " + PLACES
     )
     input = CodeInput
     output = CodeOutput
     effect = "execute"
     timeout_seconds = 60
     confinement = "required"
+    other_names = TIMEOUT_NAMES
+
+    def __init__(self) -> None:
+        self._identities = Identities()
 
     def parse(self, arguments: Any) -> CodeInput:
         """Return the arguments.
@@ -68,6 +79,7 @@ class RunCode(Tool):
         args: CodeInput = super().parse(arguments)
         if args.language == "bash" and len(args.code) <= MAX_CODE:
             check_command(args.code)
+            check_terminal(args.code)
         return args
 
     def limit(self, args: CodeInput) -> float:
@@ -75,18 +87,24 @@ class RunCode(Tool):
 
     async def execute(self, args: CodeInput, ctx: ToolContext) -> ToolResult:
         seconds = args.timeout or self.timeout_seconds
+        programs = await find_programs(ctx)
+        python = await ctx.in_thread(lambda: python_of(ctx, own=programs.confined))
         done = await ctx.run(
-            *_argv(args),
+            *withholding(ctx),
+            *_argv(args, python),
             cwd=ctx.cwd,
             timeout=seconds,
             limit=MAX_STREAM,
             final=True,
-            environment=args.env,
+            environment={**programs.variables, **(args.env or {})},
+            home=await self._identities.home(ctx, programs),
         )
-        return process_result("code", done, seconds, CodeOutput.model_fields, ctx)
+        moved = await ctx.in_thread(lambda: moved_text(ctx, programs.head))
+        told = [*programs.told, *moved]
+        return process_result("code", done, seconds, CodeOutput.model_fields, ctx, told)
 
 
-def _argv(args: CodeInput) -> list[str]:
+def _argv(args: CodeInput, python: Sequence[str]) -> list[str]:
     """The command line. InvalidArguments for what no process can be given."""
     given = [args.code, *(args.args or ())]
     for name, value in (args.env or {}).items():
@@ -104,5 +122,5 @@ def _argv(args: CodeInput) -> list[str]:
             hint="Write the code to a file first and run that.",
         )
     if args.language == "bash":
-        return ["bash", "-c", args.code, "bash", *(args.args or ())]
-    return [sys.executable, "-c", args.code, *(args.args or ())]
+        return [system_program("bash"), "-c", args.code, "bash", *(args.args or ())]
+    return [*python, "-c", args.code, *(args.args or ())]

@@ -77,6 +77,7 @@ class GitCommit(Tool):
                 hint="Say in a line what the commit changes.",
             )
         git = await repository(ctx)
+        _check_identity(git, ctx)
         await git.read("var", "GIT_COMMITTER_IDENT")  # before anything is staged
         only, left_out = await self._choose_files(git, args, ctx)
         listing = _listing(only)
@@ -116,6 +117,17 @@ class GitCommit(Tool):
             raise NotFound("there is nothing to commit", hint="git_status says what changed.")
         await _check_filters(git, files)
         return sorted(files), left_out
+
+
+def _check_identity(git: Repository, ctx: ToolContext) -> None:
+    """PermissionDenied where the person's name is not to be used, and the repository has none."""
+    own = {setting.key for setting in git.listed if setting.own}
+    if ctx.settings.git_identity == "none" and not {"user.name", "user.email"} <= own:
+        raise PermissionDenied(
+            "the repository does not say who commits, and the person's name is not used here",
+            hint="A person can set user.name and user.email in the repository, or git_identity in "
+            "tools.toml.",
+        )
 
 
 async def _check_present(paths: list[str], ctx: ToolContext) -> None:

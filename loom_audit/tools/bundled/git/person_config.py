@@ -7,8 +7,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-KEPT_VARIABLES = frozenset(
-    {"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"}
+IDENTITY_VARIABLES = frozenset(
+    f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+)
+KEPT_VARIABLES = (
+    IDENTITY_VARIABLES
     | {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"}
     | {"GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT"}
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -225,6 +226,7 @@ class GitLog(Tool):
     description = "The commits that lead to a revision, newest first, or those that changed paths."
     input = LogInput
     output = LogOutput
+    other_names = MappingProxyType({"limit": "max_count", "max_results": "max_count"})
     confinement = "preferred"
 
     async def execute(self, args: LogInput, ctx: ToolContext) -> ToolResult:

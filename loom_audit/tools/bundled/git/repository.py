@@ -23,7 +23,9 @@ from loom_audit.errors import (
     ToolTimeout,
 )
 from loom_audit.ports import CommandResult, Confinement
+from loom_audit.tools.bundled.environment import find_programs, program, system_program
 from loom_audit.tools.bundled.git.person_config import (
+    IDENTITY_VARIABLES,
     KEPT_VARIABLES,
     Setting,
     person_files,
@@ -125,10 +127,14 @@ class Repository:
         `other` are variables that lead to another repository than the workspace's.
         """
         # hooks may ask who commits, and see nothing of the person's own configuration
-        again = [(s.key, s.value) for s in self.listed if s.key in IDENTITY]
+        nobody = self.ctx.settings.git_identity == "none"
+        again = [
+            (s.key, s.value) for s in self.listed if s.key in IDENTITY and (s.own or not nobody)
+        ]
         settings = (*self.settings, *(again if hooks else (NO_HOOKS,)))
         ours = sorted({*os.environ, *self.ctx.environment})
-        unset = [n for n in ours if n.startswith("GIT_") and n not in KEPT_VARIABLES]
+        kept = KEPT_VARIABLES - IDENTITY_VARIABLES if nobody else KEPT_VARIABLES
+        unset = [n for n in ours if n.startswith("GIT_") and n not in kept]
         variables = {
             "GIT_CEILING_DIRECTORIES": os.path.dirname(self.root),
             **({"GIT_WORK_TREE": self.root} if other is None else other),
@@ -145,7 +151,9 @@ class Repository:
             variables |= {f"GIT_CONFIG_KEY_{n}": key, f"GIT_CONFIG_VALUE_{n}": value}
         given = [f"{name}={value}" for name, value in variables.items()]
         options = [option for name in unset for option in ("-u", name)]
-        return ("env", *options, *given, "git", "--no-pager", *words)
+        # what hooks find on PATH is the project's, and git must not be
+        git = program("git", self.ctx) if hooks else "git"
+        return (system_program("env"), *options, *given, git, "--no-pager", *words)
 
     async def ask(self, *words: str, stdin: bytes = b"", limit: int = MAX_LISTING) -> CommandResult:
         """Run a command that only reads.
@@ -194,7 +202,7 @@ class Repository:
             *self.argv(*words, locks=True, hooks=hooks),
             stdin=stdin,
             confinement=self.confinement,
-            environment=None
+            environment=(await find_programs(self.ctx)).variables
             if hooks
             else {**search_path(self.root, self.ctx.scratch_dir), **person_variables()},
             network=None if hooks else False,

@@ -1,12 +1,9 @@
 """install_package: pip and npm, into the workspace's own environment and nowhere else."""
 
-import configparser
 import json
 import os
 import re
-import sys
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -19,6 +16,7 @@ from loom_audit.errors import (
     PermissionDenied,
 )
 from loom_audit.ports import CommandResult
+from loom_audit.tools.bundled.environment import environment_of, outside_path, program
 from loom_audit.tools.bundled.process import (
     SCAN_SECONDS,
     killed_error,
@@ -26,62 +24,37 @@ from loom_audit.tools.bundled.process import (
     process_data,
     result_of,
 )
-from loom_audit.tools.bundled.text import decode
+from loom_audit.tools.bundled.project.package_sources import (
+    certificates,
+    env_without,
+    npm_settings,
+    person_route,
+)
+from loom_audit.tools.bundled.project.pip_install import MAX_STREAM, SECONDS, VENV, install
+from loom_audit.tools.bundled.project.requirements import OwnProject, is_named, own_project
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Preview, Tool
 
-SECONDS = 300.0
-MAX_STREAM = 128 * 1024
-VENV = ".venv"
-
-_VERSION = r"(?:===|~=|==|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+"
-_PYTHON = re.compile(
-    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
-    r"(?:\[[A-Za-z0-9._, -]+\])?"
-    rf"\s*(?:{_VERSION}(?:\s*,\s*{_VERSION})*)?"
-)
-"""A requirement by name (PEP 508), without addresses and markers."""
+NODE_FOLDERS = ("package.json", "package-lock.json", "node_modules")
+STEPS = 8
+"""Commands at most, each with its own time: what builds the project is fetched in two."""
 
 _NODE = re.compile(
     r"(?:@[a-z0-9-][a-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*(?:@[A-Za-z0-9.^~<>=*+-]+)?"
 )
-_PIP_INSTALL = (
-    "-I",
-    "-m",
-    "pip",
-    "install",
-    "--no-input",
-    "--disable-pip-version-check",
-    "--require-virtualenv",
-    "--no-color",
-    "--progress-bar=off",
-)
-_NPM_INSTALL = ("npm", "install", "--no-audit", "--no-fund", "--no-update-notifier", "--no-global")
 _ARCHIVE = re.compile(r"\.(?:whl|zip|tar|tgz|tbz|txz|tar\.\w+)$", re.IGNORECASE)
-
-PIP_SETTINGS = (
-    "index-url",
-    "extra-index-url",
-    "trusted-host",
-    "no-index",
-    "find-links",
-    "proxy",
-    "cert",
+_WORK = (
+    "Looking in",
+    "Ignoring ",
+    "Processing ",
+    "Collecting ",
+    "Installing collected",
+    "Successfully inst",
 )
-"""Where packages come from: what is taken of the person's own configuration of pip."""
-
-NPM_SETTINGS = ("registry", "proxy", "https_proxy", "noproxy", "strict_ssl", "cafile")
-PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
-CERTIFICATES = (
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-)
-"""Who is trusted, where a company's proxy signs what it passes on: files or folders."""
+"""How lines of pip begin that say again what is told."""
+_NPM_INSTALL = ("install", "--no-audit", "--no-fund", "--no-update-notifier", "--no-global")
 
 
 class InstallInput(Arguments):
@@ -89,7 +62,8 @@ class InstallInput(Arguments):
     packages: Annotated[
         list[NonEmpty],
         Field(
-            description="By name: `name`, `name[extra]>=1,<2`; for npm `@scope/name@version`",
+            description="By name: `name`, `name[extra]>=1,<2`; the project itself as `.` or "
+            "`-e .[extra]`; for npm `@scope/name@version`",
             min_length=1,
             max_length=50,
         ),
@@ -103,10 +77,14 @@ class Installed(Output):
 
 
 class InstallOutput(Output):
-    """`installed` is what is there now that was asked for, or had to come with it (pip)."""
+    """`installed` is what is there now that was asked for, or had to come with it (pip).
+
+    `environment` is the folder of the workspace that changed.
+    """
 
     manager: str
     packages: list[str]
+    environment: str
     installed: list[Installed]
     exit_code: int | None
     stdout: str
@@ -119,8 +97,8 @@ class InstallPackage(Tool):
 
     name = "install_package"
     description = (
-        "Install packages by name into the workspace's own environment: pip into its .venv "
-        "(made when absent), npm into its package.json. Asks first."
+        "Install packages into the workspace's own environment: by pip, as wheels, into its .venv "
+        "(made when absent), by npm into its package.json. Asks first."
     )
     input = InstallInput
     output = InstallOutput
@@ -128,127 +106,129 @@ class InstallPackage(Tool):
     timeout_seconds = SECONDS + SCAN_SECONDS
     confinement = "preferred"
 
+    def limit(self, args: InstallInput) -> float:
+        return (STEPS if args.manager == "pip" else 1) * SECONDS + SCAN_SECONDS
+
     def requires_approval(self, args: InstallInput, ctx: ToolContext) -> bool | str:
         return f"installs {', '.join(args.packages):.500} and may run what they bring"
 
     def preview(self, args: InstallInput, ctx: ToolContext) -> Preview:
-        _check(args)
-        where = "package.json and node_modules" if args.manager == "npm" else VENV
+        names, own = _sorted_out(args)
+        where = "package.json and node_modules"
+        if args.manager == "pip":
+            where = environment_of(os.path.realpath(str(ctx.workspace))) or VENV
         text = f"{args.manager} installs into {where}, with the network:\n"
-        text += "".join(f"  {package}\n" for package in args.packages)
+        text += "".join(f"  {package}\n" for package in names)
+        if own is not None:
+            text += "  the project itself, built without the network, and what it says it needs\n"
         if args.manager == "npm" and ctx.exists(".npmrc"):
             text += "The workspace's .npmrc has a say in where they come from.\n"
         return Preview(text)
 
     async def execute(self, args: InstallInput, ctx: ToolContext) -> ToolResult:
-        _check(args)
-        root = str(ctx.workspace)
-        await ctx.in_thread(lambda: _check_folders(root, args.manager))
+        names, own = _sorted_out(args)
+        root = os.path.realpath(str(ctx.workspace))
         if args.manager == "npm":
+            await ctx.in_thread(lambda: _check_folders(root))
             done = await _npm(args, ctx, root)
+            where = "node_modules"
             installed = await _node_versions(args, ctx) if not done.exit_code else []
         else:
-            made = await _make_environment(ctx, root)
-            done = made or await _pip(args, ctx, root)
-            installed = _python_versions(decode(done.stdout))
+            made = await install(ctx, root, names, own)
+            assert made.done is not None
+            done, where, installed = made.done, made.folder, made.installed
         data = {
             "manager": args.manager,
             "packages": args.packages,
+            "environment": where,
             "installed": installed,
             **process_data(done, InstallOutput.model_fields),
         }
         output = output_text(done)
-        error: AuditError | None = None
-        if done.timed_out:
-            error = killed_error(f"{args.manager} was", SECONDS)
-        elif done.exit_code == 127:
-            error = ExecutionFailed(f"{args.manager} is not installed", hint="Install it first.")
-        elif done.exit_code:
-            error = ExecutionFailed(f"{args.manager} failed with exit code {done.exit_code}")
-        else:
-            names = ", ".join(f"{one['name']} {one['version']}" for one in installed)
-            output = f"installed: {names or 'nothing new'}\n{output}"
+        error = _error(args, done)
+        if error is None:
+            told = ", ".join(f"{one['name']} {one['version']}" for one in installed)
+            lines = [f"installed into {where}: {told or 'nothing new'}"]
+            lines += [line for line in output.splitlines() if not line.startswith(_WORK)]
+            output = "\n".join(lines)
         return result_of(error, output, data)
 
 
-def _check(args: InstallInput) -> None:
-    """InvalidArguments for an option, an address, a path or an archive."""
-    rule = _NODE if args.manager == "npm" else _PYTHON
-    for package in args.packages:
-        if not rule.fullmatch(package) or _ARCHIVE.search(package) or len(package) > 300:
+def _error(args: InstallInput, done: CommandResult) -> AuditError | None:
+    if done.timed_out:
+        return killed_error(f"{args.manager} was", SECONDS)
+    if done.exit_code == 127:
+        return ExecutionFailed(f"{args.manager} is not installed", hint="Install it first.")
+    if not done.exit_code:
+        return None
+    hint = ""
+    if args.manager == "pip" and b"No matching distribution" in done.stderr:
+        hint = (
+            "Only wheels are taken: check the name and the version. A person can name what may "
+            "be built without one: `build_packages` in tools.toml."
+        )
+    return ExecutionFailed(f"{args.manager} failed with exit code {done.exit_code}", hint=hint)
+
+
+def _sorted_out(args: InstallInput) -> tuple[list[str], OwnProject | None]:
+    """What is installed by name, and the project itself when it is among it.
+
+    InvalidArguments for an option, an address, another path or an archive.
+    """
+    names, own = list[str](), None
+    for package in _joined(args.packages):
+        if args.manager == "pip" and (found := own_project(package)) is not None:
+            own = found
+            continue
+        fits = is_named(package) if args.manager == "pip" else _is_of_npm(package)
+        if not fits:
             raise InvalidArguments(
                 f"{package!r:.100} is not the name of a package",
-                hint="Addresses, paths and options are not taken; "
-                "examples: requests>=2, name[extra]; for npm @scope/name@^1.",
+                hint="Addresses, paths and options are not taken; examples: requests>=2, "
+                "name[extra], `.` and `-e .[extra]` for the project itself; "
+                "for npm @scope/name@^1.",
                 details={"package": package[:300]},
             )
+        names.append(package)
     if args.dev and args.manager == "pip":
         raise InvalidArguments("pip knows no dev packages", hint="Leave dev out.")
+    return names, own
 
 
-def _check_folders(root: str, manager: str) -> None:
-    """PermissionDenied when what would be written to lies elsewhere."""
-    names = ["package.json", "package-lock.json", "node_modules"]
-    if manager == "pip":
-        names = [VENV, f"{VENV}/bin", f"{VENV}/lib", f"{VENV}/lib64", f"{VENV}/pyvenv.cfg"]
-    top = os.path.realpath(root)
-    for name in names:
-        real = os.path.realpath(os.path.join(top, name))
-        if not real.startswith(top + os.sep):
+def _joined(packages: Sequence[str]) -> list[str]:
+    """The packages, with `-e` put before the one that follows it."""
+    joined: list[str] = []
+    for package in packages:
+        if joined and joined[-1] in ("-e", "--editable"):
+            package = f"{joined.pop()} {package}"
+        joined.append(package)
+    return joined
+
+
+def _is_of_npm(package: str) -> bool:
+    named = _NODE.fullmatch(package) is not None and len(package) <= 300
+    return named and not _ARCHIVE.search(package)
+
+
+def _check_folders(root: str) -> None:
+    """PermissionDenied when what npm would write to lies elsewhere."""
+    for name in NODE_FOLDERS:
+        real = os.path.realpath(os.path.join(root, name))
+        if not real.startswith(root + os.sep):
             raise PermissionDenied(
                 f"{name} leads out of the workspace",
                 hint="Remove the link; packages are installed in the workspace only.",
             )
-    if manager == "pip" and os.path.lexists(os.path.join(top, VENV)):
-        for name in ("pyvenv.cfg", "bin/python"):
-            if not os.path.exists(os.path.join(top, VENV, name)):
-                raise PermissionDenied(
-                    f"{VENV} is there and is not a Python environment", hint="Remove it."
-                )
-
-
-async def _make_environment(ctx: ToolContext, root: str) -> CommandResult | None:
-    """Make the environment when there is none; what went wrong, if anything did."""
-    if await ctx.in_thread(lambda: os.path.lexists(os.path.join(root, VENV))):
-        return None
-    done = await ctx.run(
-        *_env_without("PIP_", "PYTHON"),
-        sys.executable,
-        "-I",
-        "-m",
-        "venv",
-        VENV,
-        timeout=SECONDS,
-        limit=MAX_STREAM,
-    )
-    return done if done.exit_code or done.timed_out else None
-
-
-async def _pip(args: InstallInput, ctx: ToolContext, root: str) -> CommandResult:
-    settings = await ctx.in_thread(_pip_settings)
-    variables = {f"PIP_{n.upper().replace('-', '_')}": v for n, v in settings.items()}
-    variables |= _route() | {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_CACHE_DIR": "1"}
-    return await ctx.run(
-        *_env_without("PIP_", "PYTHON"),
-        *(f"{name}={value}" for name, value in variables.items()),
-        f"{root}/{VENV}/bin/python",
-        *_PIP_INSTALL,
-        "--",
-        *args.packages,
-        timeout=SECONDS,
-        limit=MAX_STREAM,
-        network=True,
-        final=True,
-        readable=_certificates(variables, "PIP_CERT"),
-    )
 
 
 async def _npm(args: InstallInput, ctx: ToolContext, root: str) -> CommandResult:
-    settings = await ctx.in_thread(_npm_settings)
-    variables = {f"npm_config_{name}": value for name, value in settings.items()} | _route()
+    settings = await ctx.in_thread(npm_settings)
+    variables = {f"npm_config_{name}": value for name, value in settings.items()}
+    variables |= person_route()
     return await ctx.run(
-        *_env_without("npm_", "NPM_"),
+        *env_without("npm_", "NPM_"),
         *(f"{name}={value}" for name, value in variables.items()),
+        program("npm", ctx),
         *_NPM_INSTALL,
         f"--prefix={root}",
         "--save-dev" if args.dev else "--save-prod",
@@ -258,75 +238,9 @@ async def _npm(args: InstallInput, ctx: ToolContext, root: str) -> CommandResult
         limit=MAX_STREAM,
         network=True,
         final=True,
-        readable=_certificates(variables, "npm_config_cafile"),
+        environment={"PATH": await ctx.in_thread(lambda: outside_path(ctx))},
+        readable=certificates(variables, "npm_config_cafile"),
     )
-
-
-def _env_without(*prefixes: str) -> list[str]:
-    """`env` that takes away our variables of these kinds: one could redirect the installation."""
-    names = sorted(n for n in os.environ if n.startswith(prefixes))
-    return ["env", *(word for name in names for word in ("-u", name))]
-
-
-def _route() -> dict[str, str]:
-    """The person's proxies, and the certificates that their connections are checked by."""
-    names = [*CERTIFICATES, *(name for upper in PROXIES for name in (upper, upper.lower()))]
-    return {name: os.environ[name] for name in names if os.environ.get(name)}
-
-
-def _certificates(variables: Mapping[str, str], own: str) -> tuple[str, ...]:
-    """What the variables name that a confined command must be able to read."""
-    named = [variables[name] for name in (*CERTIFICATES, own) if name in variables]
-    return tuple(path for path in named if os.path.isabs(path))
-
-
-def _pip_settings() -> dict[str, str]:
-    """The person's own: their files, then PIP_* of ours (pip's documentation, Configuration)."""
-    home = Path.home()
-    configured = os.environ.get("XDG_CONFIG_HOME") or home / ".config"
-    files = [Path("/etc/pip.conf"), home / ".pip/pip.conf", Path(configured) / "pip/pip.conf"]
-    named = os.environ.get("PIP_CONFIG_FILE")
-    files = [] if named == os.devnull else [*files, *([Path(named)] if named else [])]
-    parser = configparser.RawConfigParser()
-    try:
-        parser.read(files, "utf-8")
-    except (configparser.Error, UnicodeDecodeError) as error:
-        raise ExecutionFailed(
-            f"pip's configuration cannot be read: {error}"[:500],
-            hint="Correct it: `pip config debug`.",
-        ) from error
-    found: dict[str, str] = {}
-    for section in ("global", "install"):
-        if parser.has_section(section):
-            found |= {k: v for k, v in parser.items(section) if k in PIP_SETTINGS}
-    for name in PIP_SETTINGS:
-        given = os.environ.get(f"PIP_{name.upper().replace('-', '_')}")
-        found |= {name: given} if given else {}
-    return {name: " ".join(value.split()) for name, value in found.items()}
-
-
-def _npm_settings() -> dict[str, str]:
-    """Where the person's npm gets packages; no tokens: what packages run could read them."""
-    found: dict[str, str] = {}
-    try:
-        lines = (Path.home() / ".npmrc").read_text("utf-8", "replace").splitlines()
-    except OSError:
-        lines = []  # most people have none
-    for line in lines:
-        name, equals, value = line.partition("=")
-        name = name.strip().replace("-", "_")
-        if equals and name in NPM_SETTINGS:
-            found[name] = value.strip().strip('"')
-    for name, value in os.environ.items():
-        if name.lower().startswith("npm_config_") and name.lower()[11:] in NPM_SETTINGS:
-            found[name.lower()[11:]] = value
-    return found
-
-
-def _python_versions(stdout: str) -> list[dict[str, str]]:
-    found = re.search(r"^Successfully installed (.*)$", stdout, re.MULTILINE)
-    pairs = (word.rpartition("-") for word in (found[1].split() if found else ()))
-    return [{"name": name, "version": version} for name, _, version in pairs]
 
 
 async def _node_versions(args: InstallInput, ctx: ToolContext) -> list[dict[str, str]]:

@@ -2,9 +2,7 @@
 
 import json
 import re
-import sys
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -14,9 +12,12 @@ from pydantic import Field
 from loom_audit.errors import AuditError, ExecutionFailed, InvalidArguments, NotFound
 from loom_audit.model.text.cutting import cut
 from loom_audit.ports import CommandResult
+from loom_audit.tools.bundled.environment import find_programs, python_of, system_program
+from loom_audit.tools.bundled.printed import printed_text
 from loom_audit.tools.bundled.process import (
     MAX_SECONDS,
     SCAN_SECONDS,
+    TIMEOUT_NAMES,
     killed_error,
     process_data,
     result_of,
@@ -29,7 +30,22 @@ from loom_audit.tools.calls.tool import Preview, Tool
 
 MAX_STREAM = 1024 * 1024
 SHOWN_STREAM = 64 * 1024
-COUNTS = ("passed", "failed", "errors", "skipped")
+COUNTS = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed")
+SHOWN_WHOLE = 6_000
+"""Characters of a framework's own report that a model is shown; of a longer one, a list of ours."""
+LAST = 2_000
+"""Characters of what a run that ran nothing printed last."""
+ENDINGS = {
+    2: "The tests were interrupted",
+    3: "pytest failed inside, or a plugin of it did",
+    4: "pytest could not begin: an option, a path or a conftest.py is wrong",
+}
+"""What pytest's exit codes say beyond tests that failed: `pytest.ExitCode`."""
+_NO_TESTS = {
+    "pytest": "Check paths and pattern.",
+    "unittest": "Check paths and pattern. Tests for pytest are found where it is installed: "
+    "install_package installs it.",
+}
 PYTHON_SIGNS = ("pytest.ini", "pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "conftest.py")
 _PROGRAM = Path(__file__).with_name("tests_program.py")
 _TEST_FILE = re.compile(r"test.*\.py|.*_test\.py")
@@ -47,27 +63,38 @@ class TestsInput(Arguments):
         NonEmpty | None, Field(description="Only tests whose name holds it (pytest's -k)")
     ] = None
     timeout: Annotated[
-        int | None, Field(ge=1, le=MAX_SECONDS, description="Seconds until it is killed; 120")
+        int | None,
+        Field(
+            ge=1,
+            le=MAX_SECONDS,
+            description=f"Seconds until it is killed: 120, at most {MAX_SECONDS}",
+        ),
     ] = None
 
 
 class Failure(Output):
-    """`file` is a workspace path where it is known."""
+    """`file` is a workspace path where it is known, `source` the line of it that failed."""
 
     name: str
     file: str | None
     line: int | None
+    source: str | None = None
     message: str
 
 
 class TestsOutput(Output):
-    """Counts are None where the framework's output does not tell them."""
+    """Counts are None where the framework's output does not tell them.
+
+    `xfailed` were expected to fail and did, `xpassed` did not.
+    """
 
     framework: str
     passed: int | None
     failed: int | None
     errors: int | None
     skipped: int | None
+    xfailed: int | None
+    xpassed: int | None
     failures: list[Failure]
     left_out: int
     exit_code: int | None
@@ -92,6 +119,7 @@ class RunTests(Tool):
     effect = "execute"
     timeout_seconds = 120
     confinement = "preferred"
+    other_names = TIMEOUT_NAMES
 
     def limit(self, args: TestsInput) -> float:
         return (args.timeout or self.timeout_seconds) + SCAN_SECONDS
@@ -109,15 +137,18 @@ class RunTests(Tool):
         seconds = args.timeout or self.timeout_seconds
         # the tests print too, and cannot know this mark beforehand
         mark = f"report-{uuid4().hex}"
+        programs = await find_programs(ctx)
         done = await ctx.run(
             *(await _argv(framework, args, ctx, mark)),
             timeout=seconds,
             limit=MAX_STREAM,
             final=True,
             environment={
+                **programs.variables,
                 "PYTHONDONTWRITEBYTECODE": "1",
                 "npm_config_update_notifier": "false",
-                "FORCE_COLOR": "0",
+                "PY_COLORS": "0",
+                "NO_COLOR": "1",
             },
         )
         if framework == "npm":
@@ -145,14 +176,6 @@ class RunTests(Tool):
         return "npm"
 
 
-async def python_of(ctx: ToolContext) -> str:
-    """Return the path of the Python in the workspace's own environment, else of ours."""
-    for folder in (".venv", "venv"):
-        if await ctx.in_thread(partial(ctx.exists, f"{folder}/bin/python")):
-            return f"{ctx.workspace}/{folder}/bin/python"
-    return sys.executable
-
-
 def _result(
     framework: str, tally: dict[str, Any], stdout: str, done: CommandResult, seconds: float
 ) -> ToolResult:
@@ -174,9 +197,10 @@ def _result(
         error = ExecutionFailed(f"{bad} of {_total(data)} tests did not pass")
     # what pytest exits with when there are no tests, and so our program for unittest
     elif done.exit_code == 5 and framework != "npm" and tally:
-        error = NotFound("no tests were found", hint="Check paths and pattern.")
+        error = NotFound("no tests were found", hint=_NO_TESTS[tally["framework"]])
     elif done.exit_code:
-        error = ExecutionFailed(f"The tests ended with exit code {done.exit_code}")
+        said = ENDINGS.get(done.exit_code, "") if tally else ""
+        error = ExecutionFailed(said or f"The tests ended with exit code {done.exit_code}")
     elif not tally and framework != "npm":
         error = ExecutionFailed("The tests ended without a report: one of them left the process")
     return result_of(error, output, data)
@@ -191,14 +215,16 @@ async def _argv(framework: str, args: TestsInput, ctx: ToolContext, mark: str) -
             raise NotFound(
                 "there is no package.json in the workspace", hint="Name another framework."
             )
-        return ["npm", "test", *(["--", *paths] if paths else [])]
+        unset = [system_program("env"), "-u", "FORCE_COLOR"]  # node warns where both are set
+        return [*unset, "npm", "test", *(["--", *paths] if paths else [])]
     request = {
         "framework": framework,
         "paths": paths,
         "pattern": args.pattern or "",
         "mark": mark,
     }
-    return [await python_of(ctx), "-c", _PROGRAM.read_text("utf-8"), json.dumps(request)]
+    python = await ctx.in_thread(lambda: python_of(ctx))
+    return [*python, "-c", _PROGRAM.read_text("utf-8"), json.dumps(request)]
 
 
 def _tally(stdout: str, mark: str) -> tuple[dict[str, Any], str]:
@@ -220,6 +246,8 @@ class TestsTally(Output):
     failed: int
     errors: int
     skipped: int
+    xfailed: int
+    xpassed: int
     failures: Annotated[list[Failure], Field(max_length=1_000)]
     left_out: int
 
@@ -263,6 +291,7 @@ def _tap_failures(stdout: str) -> Iterator[dict[str, Any]]:
             "name": name.strip(),
             "file": place[1] if place else None,
             "line": int(place[2]) if place else None,
+            "source": None,
             "message": re.sub(r"\n +", "\n", text).strip()[:1000],
         }
 
@@ -272,14 +301,27 @@ def _total(data: dict[str, Any]) -> int:
 
 
 def _lines(data: dict[str, Any], tally: dict[str, Any], done: CommandResult) -> Iterator[str]:
+    """What a model is told: counts, then each failure once, or why nothing ran."""
     if tally:
         counts = ", ".join(f"{data[key]} {key}" for key in COUNTS if data[key])
         yield f"{data['framework']}: {counts or 'no tests'}"
-    for failure in data["failures"][:50]:
-        place = f" ({failure['file']}:{failure['line']})" if failure["file"] else ""
-        first = (failure["message"].strip().splitlines() or [""])[0]
-        yield f"- {failure['name']}{place}: {first}"
-    if not tally or data["failures"]:
-        yield from (text for text in (data["stdout"].strip(), data["stderr"].strip()) if text)
+    stdout = printed_text(data["stdout"]).strip()
+    stderr = printed_text(data["stderr"]).strip()
+    if tally and not data["failures"]:
+        yield from (text[-LAST:] for text in (stdout, stderr) if text and done.exit_code)
+    elif tally and len(stdout) > SHOWN_WHOLE:
+        for failure in data["failures"][:50]:
+            yield from _failure_lines(failure)
+        yield "[the whole report is longer: run one of these by paths or pattern to see its own]"
+    else:
+        yield from (text for text in (stdout, stderr) if text)
     if done.unconfined:
         yield f"[not confined: {done.unconfined}]"
+
+
+def _failure_lines(failure: Mapping[str, Any]) -> Iterator[str]:
+    place = f" ({failure['file']}:{failure['line']})" if failure["file"] else ""
+    first = (failure["message"].strip().splitlines() or [""])[0]
+    yield f"- {failure['name']}{place}: {first}"
+    if failure["source"]:
+        yield f"    {failure['source']}"

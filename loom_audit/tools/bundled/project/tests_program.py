@@ -7,6 +7,7 @@ directory and prints, after everything they print, one line: the request's mark 
 from __future__ import annotations
 
 import json
+import linecache
 import os
 import sys
 import unittest
@@ -15,6 +16,7 @@ from typing import Any
 
 MAX_FAILURES = 200
 MAX_TEXT = 1000
+OUTCOMES = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed")
 
 
 class Tally:
@@ -22,7 +24,7 @@ class Tally:
 
     def __init__(self, framework: str) -> None:
         self.framework = framework
-        self.counts = {"passed": 0, "failed": 0, "errors": 0, "skipped": 0}
+        self.counts = dict.fromkeys(OUTCOMES, 0)
         self.failures: list[dict[str, Any]] = []
         self.left_out = 0
 
@@ -40,11 +42,19 @@ class Tally:
             if len(self.failures) == MAX_FAILURES:
                 self.left_out += 1
                 return
+            source = None
             if file is not None:
+                source = linecache.getline(file, line).strip()[:MAX_TEXT] if line else None
                 file = os.path.relpath(file) if os.path.isabs(file) else file
             text = message if len(message) <= MAX_TEXT else message[:MAX_TEXT] + "…"
             self.failures.append(
-                {"name": name[:MAX_TEXT], "file": file, "line": line, "message": text}
+                {
+                    "name": name[:MAX_TEXT],
+                    "file": file,
+                    "line": line,
+                    "source": source or None,
+                    "message": text,
+                }
             )
 
     def say(self, mark: str) -> None:
@@ -65,9 +75,9 @@ class PytestPlugin:
         if report.failed:
             self._failed("failed" if report.when == "call" else "errors", report)
         elif report.skipped:
-            self.tally.add("skipped")
+            self.tally.add("xfailed" if hasattr(report, "wasxfail") else "skipped")
         elif report.when == "call":
-            self.tally.add("passed")
+            self.tally.add("xpassed" if hasattr(report, "wasxfail") else "passed")
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
@@ -82,9 +92,17 @@ class PytestPlugin:
         message = str(report.longrepr)[-MAX_TEXT:]
         if crash is not None:
             message = crash.message
-            if os.path.basename(str(crash.path)) == os.path.basename(str(file)):
-                line = crash.lineno
+            for step in self._steps(report):
+                # the innermost line of the test itself: what it called may have failed
+                if os.path.basename(str(step.path)) == os.path.basename(str(file)):
+                    line = step.lineno
         self.tally.add(outcome, report.nodeid, file, line, message)
+
+    def _steps(self, report: Any) -> list[Any]:
+        """The places of a traceback, as pytest holds them, the innermost last."""
+        entries = getattr(getattr(report.longrepr, "reprtraceback", None), "reprentries", [])
+        places = [getattr(entry, "reprfileloc", None) for entry in entries]
+        return [*(place for place in places if place is not None), report.longrepr.reprcrash]
 
 
 class UnittestResult(unittest.TextTestResult):
@@ -116,7 +134,7 @@ class UnittestResult(unittest.TextTestResult):
 
     def addExpectedFailure(self, test: unittest.TestCase, err: Any) -> None:
         super().addExpectedFailure(test, err)
-        self.tally.add("skipped")
+        self.tally.add("xfailed")
 
     def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
         super().addUnexpectedSuccess(test)
@@ -141,7 +159,8 @@ def run_pytest(request: dict[str, Any]) -> int:
     import pytest
 
     tally = Tally("pytest")
-    options = ["-p", "no:cacheprovider", "--color=no", "--tb=short", "-q"]
+    # each failure once: not again in a summary
+    options = ["-p", "no:cacheprovider", "--color=no", "--tb=short", "-q", "-rN"]
     if request["pattern"]:
         options += ["-k", request["pattern"]]
     code = pytest.main([*options, *request["paths"]], plugins=[PytestPlugin(tally)])
@@ -174,6 +193,7 @@ def main() -> None:
     """Run the tests that the request in the first argument names, and exit with their exit code."""
     request = json.loads(sys.argv[1])
     sys.argv = ["tests"]
+    os.environ.pop("FORCE_COLOR", None)  # pytest colours for any value of it
     framework = request["framework"]
     if framework == "auto":
         try:

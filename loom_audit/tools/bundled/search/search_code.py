@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from time import monotonic
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from msgspec.structs import asdict
@@ -71,6 +72,7 @@ class SearchCode(Tool):
     input = CodeSearchInput
     output = CodeSearchOutput
     timeout_seconds = 30
+    other_names = MappingProxyType({"max_results": "limit", "max_count": "limit"})
 
     async def execute(self, args: CodeSearchInput, ctx: ToolContext) -> ToolResult:
         assert ctx.writer is not None

@@ -6,9 +6,14 @@ from pydantic import Field
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import Effect
+from loom_audit.tools.bundled.environment import find_programs, system_program
+from loom_audit.tools.bundled.git.identity import Identities, withholding
+from loom_audit.tools.bundled.git_head import moved_text
 from loom_audit.tools.bundled.process import (
     MAX_STREAM,
+    PLACES,
     SCAN_SECONDS,
+    TIMEOUT_NAMES,
     Timeout,
     process_result,
 )
@@ -18,6 +23,7 @@ from loom_audit.tools.calls.going_on import known_command, start_command
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Preview, Tool
+from loom_audit.tools.guard.interactive import check_terminal
 from loom_audit.tools.guard.rules import check_command
 
 MAX_COMMAND = 120 * 1024
@@ -69,14 +75,19 @@ class ShellExecute(Tool):
 
     name = "shell_execute"
     description = (
-        "Run a shell command in the workspace. The command and everything it started is killed "
-        "at its end or its timeout, unless it was started with background=true."
+        "Run a shell command in the workspace, the project's .venv and node_modules/.bin first on "
+        "PATH. The command and everything it started is killed at its end or its timeout, unless "
+        "it was started with background=true. " + PLACES
     )
     input = ShellInput
     output = ShellOutput
     effect = "execute"
     timeout_seconds = 60
     confinement = "preferred"
+    other_names = TIMEOUT_NAMES
+
+    def __init__(self) -> None:
+        self._identities = Identities()
 
     def parse(self, arguments: Any) -> ShellInput:
         """Return the arguments.
@@ -93,6 +104,7 @@ class ShellExecute(Tool):
             )
         check_command(args.command)
         _check_background(args)
+        check_terminal(args.command)
         return args
 
     def effects(self, args: ShellInput) -> frozenset[Effect]:
@@ -115,23 +127,34 @@ class ShellExecute(Tool):
         return Preview(f"{where}:\n{args.command}\n")
 
     async def execute(self, args: ShellInput, ctx: ToolContext) -> ToolResult:
+        programs = await find_programs(ctx)
+        home = await self._identities.home(ctx, programs)
+        argv = (*withholding(ctx), system_program("sh"), "-c", args.command)
+        where = _working_directory(args, ctx)
         if args.background:
-            where = _working_directory(args, ctx)
-            return started_result(
-                await start_command(ctx, "sh", "-c", args.command, cwd=where, writes=args.writes)
+            started = await start_command(
+                ctx,
+                *argv,
+                cwd=where,
+                writes=args.writes,
+                environment=programs.variables,
+                home=home,
             )
+            return started_result(started)
         seconds = args.timeout or self.timeout_seconds
         done = await ctx.run(
-            "sh",
-            "-c",
-            args.command,
-            cwd=_working_directory(args, ctx),
+            *argv,
+            cwd=where,
             timeout=seconds,
             limit=MAX_STREAM,
             final=True,
+            environment=programs.variables,
+            home=home,
             within=args.within or "",
         )
-        return process_result("command", done, seconds, ShellOutput.model_fields, ctx)
+        moved = await ctx.in_thread(lambda: moved_text(ctx, programs.head))
+        told = [*programs.told, *moved]
+        return process_result("command", done, seconds, ShellOutput.model_fields, ctx, told)
 
 
 class Bash(ShellExecute):

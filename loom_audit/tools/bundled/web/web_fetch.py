@@ -48,7 +48,10 @@ class FetchInput(Arguments):
     ] = None
     body: Annotated[str | None, Field(description="What a POST sends")] = None
     timeout: Annotated[
-        float | None, Field(gt=0, le=MAX_SECONDS, description="Seconds for all of it; 30")
+        float | None,
+        Field(
+            gt=0, le=MAX_SECONDS, description=f"Seconds for all of it: 30, at most {MAX_SECONDS}"
+        ),
     ] = None
     raw: Annotated[bool, Field(description="Show the markup of a page, not what it says")] = False
 

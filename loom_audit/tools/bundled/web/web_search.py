@@ -101,7 +101,8 @@ class OracleInput(Arguments):
         int | None, Field(ge=1, le=100_000, description="Length of the answer at most")
     ] = None
     timeout: Annotated[
-        float | None, Field(gt=0, le=MAX_SECONDS, description="Seconds to wait; 30 by default")
+        float | None,
+        Field(gt=0, le=MAX_SECONDS, description=f"Seconds to wait: 30, at most {MAX_SECONDS}"),
     ] = None
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from loom_audit.tools.bundled.project.install_package import _npm_settings, _pip_settings
+from loom_audit.tools.bundled.project.package_sources import npm_settings, pip_settings
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.gate import Decision
 from loom_audit.tools.calls.tool import Tool
@@ -212,16 +212,16 @@ def test_where_packages_come_from_is_taken_of_the_person_s_configuration(
         "[install]\ntrusted-host =\n    a.invalid\n    b.invalid\n"
     )
     monkeypatch.setenv("PIP_INDEX_URL", "http://c.invalid/")
-    assert _pip_settings()["index-url"] == "http://c.invalid/"
-    assert _pip_settings()["trusted-host"] == "a.invalid b.invalid"
-    assert "target" not in _pip_settings()
+    assert pip_settings()["index-url"] == "http://c.invalid/"
+    assert pip_settings()["trusted-host"] == "a.invalid b.invalid"
+    assert "target" not in pip_settings()
     (tmp_path / ".npmrc").write_text(
         "registry = http://r.invalid/\n//r.invalid/:_authToken=secret\nprefix=/x\n"
     )
     monkeypatch.setenv("npm_config_strict_ssl", "false")
-    assert _npm_settings() == {"registry": "http://r.invalid/", "strict_ssl": "false"}
+    assert npm_settings() == {"registry": "http://r.invalid/", "strict_ssl": "false"}
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    assert _pip_settings() == {"index-url": "http://c.invalid/"}
+    assert pip_settings() == {"index-url": "http://c.invalid/"}
 
 
 def test_a_company_s_certificate_is_passed_on_and_can_be_read(
@@ -240,14 +240,16 @@ def test_a_company_s_certificate_is_passed_on_and_can_be_read(
     for name in (*both, "PIP_CERT", "npm_config_cafile"):
         monkeypatch.setenv(name, str(certificate))
     program = "#!/bin/sh\nenv | grep -e CERT -e CA_BUNDLE -e cafile | sort; cat $SSL_CERT_FILE\n"
+    program += "exit 3\n"  # the first step is the one that is looked at
     programs = tmp_path / "programs"
     programs.mkdir()
-    for place in (bench.root / ".venv/bin/python", programs / "npm"):
+    for place in (bench.root / ".venv/bin/python", programs / "npm", programs / "python3"):
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(program)
         place.chmod(0o755)
     (bench.root / ".venv/pyvenv.cfg").write_text("")
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setattr(sys, "_base_executable", str(programs / "python3"))  # which fetches
     for manager, own in (("pip", "PIP_CERT"), ("npm", "npm_config_cafile")):
         said = bench.call("install_package", {"manager": manager, "packages": ["tiny"]})
         printed = said.data["stdout"].splitlines()
@@ -261,7 +263,7 @@ def test_pip_s_own_setting_of_a_certificate_is_taken(
     (tmp_path / "pip.conf").write_text("[global]\ncert = /company.pem\n")
     monkeypatch.delenv("PIP_CERT", raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
-    assert _pip_settings()["cert"] == "/company.pem"
+    assert pip_settings()["cert"] == "/company.pem"
 
 
 @pytest.fixture

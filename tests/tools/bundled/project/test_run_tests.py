@@ -1,6 +1,7 @@
 """The project's own tests, run by pytest, unittest and npm."""
 
 import json
+import os
 import shutil
 import sys
 from typing import Any
@@ -51,7 +52,15 @@ class Cases(unittest.TestCase):
 
 
 def run(bench: Bench, arguments: dict[str, Any]) -> ToolResult:
-    """Without the plugins that happen to be installed here, which take a second to load."""
+    """By the Python that runs this test, which has pytest, as that of the project.
+
+    Without the plugins that happen to be installed here, which take a second to load.
+    """
+    own = bench.root / ".venv/bin/python"
+    if not own.exists():
+        own.parent.mkdir(parents=True)
+        own.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        own.chmod(0o755)
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return bench.call("run_tests", arguments, environment=alone)
 
@@ -64,12 +73,17 @@ def test_pytest_s_results_are_counted_and_failures_located(bench: Bench) -> None
     (bench.root / "test_it.py").write_text(FAILING)
     result = run(bench, {"framework": "pytest"})
     assert not result.success and str(result.error) == "2 of 6 tests did not pass"
-    assert counts(result.data) == (2, 1, 1, 2) and result.data["framework"] == "pytest"
+    assert counts(result.data) == (2, 1, 1, 1) and result.data["framework"] == "pytest"
+    assert (result.data["xfailed"], result.data["xpassed"]) == (1, 0)
+    assert result.output.startswith("Error: 2 of 6")
+    assert "pytest: 2 passed, 1 failed, 1 errors, 1 skipped, 1 xfailed" in result.output
     bad, error = sorted(result.data["failures"], key=lambda f: f["name"], reverse=True)
     assert (bad["name"], bad["file"], bad["line"]) == ("test_it.py::test_many[2]", "test_it.py", 12)
     assert bad["message"].startswith("AssertionError: n is\n  <two> & more")
     assert error["name"] == "test_it.py::test_error" and "no fixture" in error["message"]
-    assert "- test_it.py::test_many[2] (test_it.py:12): AssertionError: n is" in result.output
+    assert bad["source"] == 'assert n == 1, "n is\\n<two> & more"'
+    assert result.output.count("AssertionError: n is") == 1
+    assert "test_it.py:12: in test_many\n    assert n == 1" in result.output
     assert result.files_changed == [] and "report-" not in result.data["stdout"]
     bench.assert_log_agrees_with_disk()
 
@@ -100,7 +114,7 @@ def test_unittest_s_results_are_counted_and_failures_located(bench: Bench) -> No
     (bench.root / "deep/__init__.py").write_text("")
     (bench.root / "deep/test_unit.py").write_text(UNIT)
     result = run(bench, {"framework": "unittest", "paths": ["deep"]})
-    assert counts(result.data) == (1, 3, 1, 1)
+    assert counts(result.data) == (1, 3, 1, 1) and result.data["xfailed"] == 0
     found = {f["name"]: f for f in result.data["failures"]}
     bad = found["deep.test_unit.Cases.test_bad"]
     assert (bad["file"], bad["line"]) == ("deep/test_unit.py", 7)
@@ -230,3 +244,90 @@ def test_npm_tests_whose_output_nobody_knows_are_told_by_their_exit(npm: Bench) 
 def test_summaries_of_other_runners(text: str, expected: tuple[int, ...]) -> None:
     assert counts(_npm_tally(text)) == expected
     assert _npm_tally("nothing of the kind") == {}
+
+
+@pytest.mark.parametrize(
+    ("files", "code", "said", "shown"),
+    [
+        (
+            {"conftest.py": "import nothing_of_this_name\n"},
+            "EXECUTION_ERROR",
+            "pytest could not begin",
+            "No module named 'nothing_of_this_name'",
+        ),
+        (
+            {"pytest.ini": "[pytest]\naddopts = --unheard-of\n"},
+            "EXECUTION_ERROR",
+            "pytest could not begin",
+            "unrecognized arguments: --unheard-of",
+        ),
+        (
+            {"conftest.py": "def pytest_collection_modifyitems():\n    raise KeyError('inside')\n"},
+            "EXECUTION_ERROR",
+            "pytest failed inside",
+            "KeyError: 'inside'",
+        ),
+        ({"test_it.py": ""}, "NOT_FOUND", "no tests were found", "no tests ran"),
+    ],
+)
+def test_a_run_in_which_nothing_ran_shows_why(
+    bench: Bench, files: dict[str, str], code: str, said: str, shown: str
+) -> None:
+    for name, text in ({"test_it.py": "def test_a(): pass\n"} | files).items():
+        (bench.root / name).write_text(text)
+    result = run(bench, {"framework": "pytest"})
+    assert result.error.code == code and said in str(result.error)
+    assert shown in result.output and result.data["passed"] == 0
+
+
+def test_the_failing_line_is_the_test_s_own_also_where_what_it_called_failed(bench: Bench) -> None:
+    (bench.root / "called.py").write_text("def halve(n):\n    return 1 / n\n")
+    (bench.root / "test_it.py").write_text(
+        "from called import halve\n\ndef test_a():\n    halve(2)\n    halve(0)\n"
+    )
+    result = run(bench, {"framework": "pytest"})
+    [bad] = result.data["failures"]
+    assert (bad["line"], bad["source"]) == (5, "halve(0)")
+    assert "called.py:2: in halve\n    return 1 / n" in result.output
+    (bench.root / "test_it.py").write_text(
+        "import unittest\nfrom called import halve\n\nclass A(unittest.TestCase):\n"
+        "    def test_a(self):\n        halve(0)\n"
+    )
+    [bad] = run(bench, {"framework": "unittest"}).data["failures"]
+    assert (bad["line"], bad["source"]) == (6, "halve(0)")
+
+
+def test_of_many_failures_each_is_shown_once_with_its_line(bench: Bench) -> None:
+    (bench.root / "test_it.py").write_text(
+        "import pytest\n@pytest.mark.parametrize('n', range(40))\n"
+        "def test_a(n):\n    assert n == 'x' * 500\n"
+    )
+    result = run(bench, {"framework": "pytest"})
+    assert result.output.count("::test_a[7]") == 1
+    assert result.output.count("    assert n == 'x' * 500\n") == 40
+    assert "run one of these by paths or pattern" in result.output
+
+
+def test_colours_that_are_wanted_elsewhere_are_not_wanted_here(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    (bench.root / "pytest.ini").write_text("[pytest]\naddopts = --color=yes\n")
+    (bench.root / "test_it.py").write_text(
+        "import os\ndef test_a():\n    said = os.environ['PY_COLORS'] + os.environ['NO_COLOR']\n"
+        "    assert said == ''\n"
+    )
+    result = run(bench, {"framework": "pytest"})
+    assert "\x1b" not in result.data["stdout"] and "assert '01' == ''" in result.output
+
+
+def test_without_an_environment_the_python_is_none_of_ours(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bench.root / "test_it.py").write_text(
+        "import sys, unittest\nclass A(unittest.TestCase):\n"
+        "    def test_a(self): print('in', sys.prefix)\n"
+    )
+    monkeypatch.setenv("PATH", f"{sys.prefix}/bin:{os.environ['PATH']}")
+    result = bench.call("run_tests", {"framework": "unittest"})
+    assert result.success and f"in {sys.prefix}\n" not in result.data["stdout"]
