@@ -80,7 +80,8 @@ class ToolRegistry:
             raise InvalidArguments(
                 f"the tool {name} has no description", hint="Say in a sentence what it does."
             )
-        check_tool_name(name, tool.effect)
+        if type(tool) is not type(bundled_tool(name) if name in BUNDLED else None):
+            check_tool_name(name, tool.effect)
         if name in self._tools:
             raise Conflict(
                 f"a tool named {name} is registered already", hint="Name the tool otherwise."
@@ -112,15 +113,28 @@ class ToolRegistry:
         self._take_offered()
         return [tool for name in self._tools if (tool := self.get(name))]
 
+    def usable(self, settings: ToolSettings) -> Sequence[Tool]:
+        """The tools that can work with these settings, in the order of their registration."""
+        return [tool for tool in self.list() if not tool.lacks(settings)]
+
     def all_schemas(self, dialect: Dialect = "openai") -> Sequence[dict[str, Any]]:
-        """The schema of every tool, as models of this dialect take it."""
-        return [tool.schema(dialect) for tool in self.list()]
+        """The schema of every tool, as models of this dialect take it.
+
+        The description of one that cannot work here says what it lacks.
+        """
+        settings = self._settings()
+        return [_marked(tool.schema(dialect), tool.lacks(settings)) for tool in self.list()]
 
     def tools_for_subtask(
         self, subtask: Any, dialect: Dialect = "openai"
     ) -> Sequence[dict[str, Any]]:
-        """The schemas of the tools a subtask needs: see `tools.calls.subtask.choose_tools`."""
-        return [tool.schema(dialect) for tool in choose_tools(self.list(), subtask)]
+        """The schemas of the tools a subtask needs: see `tools.calls.subtask.choose_tools`.
+
+        Without those that cannot work here, unless it declares them.
+        """
+        settings, tools = self._settings(), self.list()
+        lacking = [tool.name for tool in tools if tool.lacks(settings)]
+        return [one.schema(dialect) for one in choose_tools(tools, subtask, left_out=lacking)]
 
     async def execute(
         self,
@@ -142,6 +156,7 @@ class ToolRegistry:
                     self, gate, None, name, arguments, call_id=call_id, settings=settings
                 )
             async with _connected(self._connection, Path(workspace)) as writer:
+                past = getattr(self._connection(), "own_calls", None)
                 return await call_tool(
                     self,
                     gate,
@@ -151,6 +166,7 @@ class ToolRegistry:
                     call_id=call_id,
                     runner=self._runner,
                     settings=settings,
+                    past=past and partial(past, writer),
                 )
         except AuditError as error:
             return ToolResult.failure(error)
@@ -179,13 +195,24 @@ class ToolRegistry:
         """The gate given, else the one of where calls are recorded, and the settings there."""
         connection = self._connection()
         gate: ApprovalGate | None = self._gate or getattr(connection, "gate", None)
-        return gate or AllowAll(), getattr(connection, "settings", None) or ToolSettings()
+        return gate or AllowAll(), self._settings()
+
+    def _settings(self) -> ToolSettings:
+        return getattr(self._connection(), "settings", None) or ToolSettings()
 
     def _connection(self) -> Connect:
         with self._finding:
             if self._connect is None:
                 self._connect = Connections()
             return self._connect
+
+
+def _marked(schema: dict[str, Any], lacks: str) -> dict[str, Any]:
+    """A schema whose description says that the tool cannot work here, if it lacks something."""
+    if lacks:
+        named = schema.get("function", schema)
+        named["description"] += f" Cannot work here: {lacks}."
+    return schema
 
 
 @asynccontextmanager

@@ -192,11 +192,13 @@ class Session:
             environment=self.environment,
             runner=self.workspace.attachment.on_disk.runner,
             settings=self.settings,
+            past=functools.partial(self.workspace.own_calls, self.writer),
         )
 
     def tools(self, framework: str) -> list[Any]:
         """The session's tools as an agent framework takes them: "pydantic-ai", "openai-agents" or
-        "langchain". Each call is on record under the model's id.
+        "langchain", without those that cannot work here. Each call is on record under the model's
+        id.
 
         InvalidArguments for another name, NotFound for a framework that is not installed.
         """
@@ -209,7 +211,7 @@ class Session:
             Offered(
                 tool.name, tool.description, tool.parameters, functools.partial(call, tool.name)
             )
-            for tool in self.registry.list()
+            for tool in self.registry.usable(self.settings)
         ]
         return framework_tools(framework, offered)
 

@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from loom_audit.api.ground.timelines import checked, timeline_of, undo_of
 from loom_audit.errors import AuditError, InvalidArguments, TooLarge
-from loom_audit.history.ground.attachment import Attachment, is_undo
+from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.free_space import space_shortage
-from loom_audit.history.ground.kept_contents import KeptContents
-from loom_audit.history.ground.log_end import LogEnd
-from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.ground.questions import Questions
 from loom_audit.history.ground.writer import Writer, new_id
-from loom_audit.history.read.timeline import Timeline
-from loom_audit.history.read.verified import VerifiedReading
 from loom_audit.model.events import (
     LEASE_SECONDS,
     CheckpointMarked,
@@ -30,7 +26,6 @@ from loom_audit.model.events import (
     Untracked,
 )
 from loom_audit.model.files import FileChange, Move
-from loom_audit.model.imported import is_imported
 from loom_audit.model.plans.request import Choice, PlanRequest
 from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.records import Call, Checkpoint
@@ -46,10 +41,12 @@ if TYPE_CHECKING:
     from loom_audit.api.session import Session
     from loom_audit.history.check.verification import Verification
     from loom_audit.history.record.recovery import RecoveredCall
+    from loom_audit.history.undo.own_calls import OwnCalls
     from loom_audit.history.undo.undo import Undo, UndoResult
     from loom_audit.model.plans.planning import Plan
     from loom_audit.tools.approvals.asking_gate import AskCallback
     from loom_audit.tools.calls.gate import ApprovalGate
+    from loom_audit.tools.calls.settings import ToolSettings
 
 MAX_NAME = 256
 """Bytes of a checkpoint's name."""
@@ -87,12 +84,7 @@ class AuditedWorkspace:
         self.root = entry.root
         self.log: EventLog = adapters.log(entry.id)
         self.blobs: BlobStore = adapters.blobs
-        projections = adapters.projections(entry.id)
-        heads, of_folder = adapters.heads(entry.id), not is_imported(entry.root)
-        proven = ProvenLog(self.log, heads, LogEnd(self.log, projections), of_folder)
-        verified = VerifiedReading(proven, projections, KeptContents(self.log, self.blobs))
-        imported = is_imported(entry.root)
-        self.timeline = Timeline(self.log, projections, self.blobs, proven, verified, imported)
+        self.timeline = timeline_of(adapters, entry.id, entry.root)
 
     @functools.cached_property
     def attachment(self) -> Attachment:
@@ -102,15 +94,24 @@ class AuditedWorkspace:
     @functools.cached_property
     def _checked(self) -> Attachment:
         """The same, of which trees and changes are read from the log itself."""
-        stored = replace(self.attachment.stored, reading=self.timeline.verified)
-        return replace(self.attachment, stored=stored)
+        return checked(self.attachment, self.timeline)
 
     @functools.cached_property
     def _undo(self) -> "Undo":
-        from loom_audit.history.undo.planner import Planner
-        from loom_audit.history.undo.undo import Undo
+        return undo_of(self.attachment, self.timeline)
 
-        return Undo(self.attachment, Planner(self._checked, self.timeline))
+    @property
+    def tool_settings(self) -> "ToolSettings":
+        """The settings of `tools.toml`. InvalidArguments where the file is not valid."""
+        from loom_audit.api.ground.gates import default_settings
+
+        return default_settings(self.adapters.settings, self.root)
+
+    def own_calls(self, writer: Writer) -> "OwnCalls":
+        """What the session of a writer did, for the tools that its agent calls."""
+        from loom_audit.history.undo.own_calls import OwnCalls
+
+        return OwnCalls(self._undo, writer)
 
     @functools.cached_property
     def questions(self) -> Questions:
@@ -273,7 +274,7 @@ class AuditedWorkspace:
             kept = [
                 note
                 for call in interrupted
-                if is_undo(call)
+                if self.attachment.waits_for_decision(call)
                 for note in would_be_kept(self.attachment, call)
             ]
         return Status(

@@ -15,7 +15,7 @@ from loom_audit.cli.shared.parameters import option
 def mcp(
     invocation: Invocation,
     undo: Annotated[
-        bool, option("--allow-undo", help="Offer undo, rollback and history as tools too.")
+        bool, option("--allow-undo", help="Offer rollback of the whole workspace as a tool too.")
     ] = False,
 ) -> None:
     """Serve the tools to a client of the Model Context Protocol.
@@ -28,4 +28,4 @@ def mcp(
     from loom_audit.mcp_server.server import McpServer
 
     with invocation.workspace() as workspace:
-        asyncio.run(McpServer(workspace, back=undo).serve())
+        asyncio.run(McpServer(workspace, rollback=undo).serve())

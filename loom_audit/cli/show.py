@@ -16,6 +16,7 @@ from loom_audit.cli.shared.lines import (
     how_to_answer,
     local_time,
     numbers,
+    taken_back_text,
     value_lines,
 )
 from loom_audit.cli.shared.lookup import event_at, question_about, questions, record_of
@@ -179,7 +180,8 @@ def _print_header(
     if call.reverts:
         output.line("takes back ", numbers(call.reverts))
     if call.undone_by is not None:
-        output.line("taken back by ", str(call.undone_by))
+        by_agent = workspace.timeline.is_taken_back_by_agent(call)
+        output.line(taken_back_text(call.undone_by, by_agent))
 
 
 def _show_event(

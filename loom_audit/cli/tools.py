@@ -14,6 +14,7 @@ from loom_audit.errors import InvalidArguments, UnknownTool
 from loom_audit.model.text.display import one_line
 
 if TYPE_CHECKING:
+    from loom_audit.tools.calls.settings import ToolSettings
     from loom_audit.tools.calls.tool import Tool
 
 
@@ -35,8 +36,10 @@ def tools(
     other packages offer are listed too. `loom-audit call` calls one.
     """
     from loom_audit.api.registry import builtin_registry
+    from loom_audit.config import read_tool_settings
     from loom_audit.tools.calls.tool import Dialect
 
+    settings = read_tool_settings(invocation.settings)
     output = invocation.output
     registry = builtin_registry()
     listed = [*registry.list()]
@@ -53,10 +56,11 @@ def tools(
         for tool in listed:
             output.record(tool.schema(dialect))
     else:
-        output.each(listed, _record, _whole_lines if name else partial(_short_lines, output.width))
+        lines = _whole_lines if name else partial(_short_lines, output.width)
+        output.each(listed, partial(_record, settings), partial(lines, settings))
 
 
-def _record(tool: "Tool") -> dict[str, object]:
+def _record(settings: "ToolSettings", tool: "Tool") -> dict[str, object]:
     from loom_audit.tools.bundled.reference import arguments_of, asks
 
     return {
@@ -67,21 +71,25 @@ def _record(tool: "Tool") -> dict[str, object]:
         "asks": asks(tool),
         "confinement": tool.confinement,
         "needs_workspace": tool.needs_workspace,
+        "lacks": tool.lacks(settings),
         "arguments": [plain(one) for one in arguments_of(tool)],
     }
 
 
-def _short_lines(width: int | None, tool: "Tool") -> Iterator[Line]:
+def _short_lines(width: int | None, settings: "ToolSettings", tool: "Tool") -> Iterator[Line]:
     said = tool.description.partition(". ")[0].rstrip(".")
+    said = f"[cannot work here] {said}" if tool.lacks(settings) else said
     room = max((width or 1_000) - 28, 20)
     yield ((f"{tool.name:<18} ", "bold"), f"{tool.effect:<8} {one_line(said, room)}")
 
 
-def _whole_lines(tool: "Tool") -> Iterator[Line]:
+def _whole_lines(settings: "ToolSettings", tool: "Tool") -> Iterator[Line]:
     from loom_audit.tools.bundled.reference import arguments_of, facts_of, fields_of
 
     yield ((tool.name, "bold"),)
     yield (tool.description,)
+    if lacks := tool.lacks(settings):
+        yield ((f"cannot work here: {lacks}", "yellow"),)
     yield (" · ".join(f"{name} {fact}".lstrip() for name, fact in facts_of(tool)),)
     for one in arguments_of(tool):
         said = [one.kind, "needed" if one.needed else "", *one.limits]

@@ -24,7 +24,8 @@ from loom_audit.api.face import AuditedWorkspace, Session
 from loom_audit.errors import AuditError, Conflict, NotFound
 from loom_audit.mcp_server.calls import ClientCall, Context, Said, ask_client
 from loom_audit.mcp_server.resources import SCHEME, TEMPLATES, TIMELINE, read_resource
-from loom_audit.mcp_server.taking_back import BACK, back_tools, took_back
+from loom_audit.mcp_server.taking_back import ROLLBACK, roll_back, rollback_tool
+from loom_audit.mcp_server.unreadable import AnsweredRequests
 from loom_audit.model.text.display import one_line
 from loom_audit.model.values import nearest_json
 from loom_audit.tools.calls.result import ToolResult
@@ -44,11 +45,11 @@ _NOBODY_WAITS = Conflict(
 
 
 class McpServer:
-    """Serve tools and resources to one client; `back` lets it undo, roll back and see histories."""
+    """Serve tools and resources to one client; with `rollback` it may bring all to a point."""
 
-    def __init__(self, workspace: AuditedWorkspace, *, back: bool = False) -> None:
+    def __init__(self, workspace: AuditedWorkspace, *, rollback: bool = False) -> None:
         self._workspace = workspace
-        self._back = back
+        self._rollback = rollback
         self._opened = ExitStack()
         self._session: Session | None = None
         self._lock = Lock()
@@ -69,7 +70,8 @@ class McpServer:
             on_read_resource=self._read_resource,
         )
         async with stdio_server() as (requests, answers):
-            await server.run(requests, answers, server.create_initialization_options())
+            readable = AnsweredRequests(requests, answers)
+            await server.run(readable, answers, server.create_initialization_options())
 
     @asynccontextmanager
     async def _lifespan(self, _: "Server[Any]") -> AsyncIterator[dict[str, Any]]:
@@ -87,13 +89,17 @@ class McpServer:
     ) -> types.ListToolsResult:
         from loom_audit.api.registry import builtin_registry
 
-        schemas = await in_thread(lambda: builtin_registry().all_schemas("mcp"))
+        def usable() -> list[dict[str, Any]]:
+            settings = self._workspace.tool_settings
+            return [tool.schema("mcp") for tool in builtin_registry().usable(settings)]
+
+        schemas = await in_thread(usable)
         tools = [types.Tool.model_validate(schema) for schema in schemas]
-        return types.ListToolsResult(tools=tools + (back_tools() if self._back else []))
+        return types.ListToolsResult(tools=tools + ([rollback_tool()] if self._rollback else []))
 
     async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> Said:
-        if self._back and params.name in {name for name, _, _ in BACK}:
-            return await self._take_back(_agent(context), params.name, params.arguments or {})
+        if self._rollback and params.name == ROLLBACK:
+            return await self._roll_back(_agent(context), params.arguments or {})
         call = self._waiting.pop(params.request_state or "", None)
         if params.request_state is None:
             assert self._tasks is not None, "the server runs"
@@ -127,10 +133,9 @@ class McpServer:
                 self._session = self._opened.enter_context(session)
             return self._session
 
-    async def _take_back(
-        self, agent: str, name: str, arguments: dict[str, Any]
-    ) -> types.CallToolResult:
-        work = partial(took_back, self._workspace, f"agent:{agent}", name, arguments)
+    async def _roll_back(self, agent: str, arguments: dict[str, Any]) -> types.CallToolResult:
+        point = str(arguments.get("point", ""))
+        work = partial(roll_back, self._workspace, f"agent:{agent}", point)
         try:
             return _answer(await in_thread(work))
         except AuditError as error:

@@ -51,7 +51,7 @@ def test_calls_are_on_record_under_the_clients_name_and_it_is_told_that_they_go_
         async with client(audited, mode=mode) as asked:
             tools = {tool.name: tool for tool in (await asked.list_tools()).tools}
             assert {"read_file", "write_file", "shell_execute"} <= tools.keys()
-            assert not {"undo", "rollback"} & tools.keys()
+            assert "rollback" not in tools
             hints = tools["read_file"].annotations, tools["shell_execute"].annotations
             assert hints[0] and hints[0].read_only_hint and not hints[0].destructive_hint
             assert hints[1] and hints[1].destructive_hint and hints[1].open_world_hint
@@ -129,22 +129,30 @@ def test_what_is_on_record_can_be_read_as_resources(audited: Shell) -> None:
     anyio.run(work)
 
 
-def test_taking_back_is_a_tool_where_it_is_allowed(audited: Shell) -> None:
+def test_an_agent_takes_back_its_own_call_and_more_only_where_that_is_allowed(
+    audited: Shell,
+) -> None:
     async def work() -> None:
-        async with client(audited, "--allow-undo") as asked:
-            assert {"undo", "rollback", "history"} <= {
-                tool.name for tool in (await asked.list_tools()).tools
-            }
+        async with client(audited) as asked:
+            names = {tool.name for tool in (await asked.list_tools()).tools}
+            assert {"undo", "history"} <= names and "rollback" not in names
             await asked.call_tool("write_file", {"path": "m.txt", "content": "hi\n"})
             done = await asked.call_tool("undo", {})
-            assert not done.is_error and "changed 1 path" in done.content[0].text
+            assert not done.is_error and "1 path changed" in done.content[0].text
             told = await asked.call_tool("history", {"path": "m.txt"})
-            assert told.content[0].text.count("agent:tester m.txt") == 2
+            assert told.content[0].text.count("agent:tester") == 2
+            refused = await asked.call_tool("rollback", {"point": "head~1"})
+            assert refused.structured_content["error"]["code"] == "UNKNOWN_TOOL"
+        async with client(audited, "--allow-undo") as asked:
+            assert (await asked.call_tool("undo", {})).is_error  # of the session before
             refused = await asked.call_tool("rollback", {"point": "@none"})
             assert refused.is_error and refused.structured_content["error"]["code"] == "NOT_FOUND"
+            await asked.call_tool("write_file", {"path": "m.txt", "content": "hi\n"})
+            assert not (await asked.call_tool("rollback", {"point": "head~1"})).is_error
 
     anyio.run(work)
     assert not (audited.workspace / "m.txt").exists()
+    assert "taken back by the agent, " in audited("log").text
 
 
 @contextmanager
@@ -221,7 +229,7 @@ def test_a_held_session_is_denied_also_what_goes_to_the_server(
     assert not (audited.workspace / "m.txt").exists()
 
 
-def test_after_esc_in_another_agent_undo_as_a_tool_takes_back_what_it_had_done(
+def test_after_esc_in_another_agent_rollback_as_a_tool_takes_back_what_it_had_done(
     audited: Shell, tmp_path: Path
 ) -> None:
     before = audited.tree()
@@ -229,7 +237,7 @@ def test_after_esc_in_another_agent_undo_as_a_tool_takes_back_what_it_had_done(
 
     async def work() -> None:
         async with client(audited, "--allow-undo") as asked:
-            answers.append(await asked.call_tool("undo", {}))
+            answers.append(await asked.call_tool("rollback", {"point": "session:s1"}))
 
     with hooked(audited, tmp_path / "s1.jsonl") as claude:
         claude.hook("SessionStart", source="startup")
@@ -242,14 +250,14 @@ def test_after_esc_in_another_agent_undo_as_a_tool_takes_back_what_it_had_done(
     assert audited.tree() == before and "cancelled" in audited("log").text
 
 
-def test_undo_as_a_tool_says_what_it_leaves_since_nobody_saw_who_did_it(
+def test_rollback_as_a_tool_leaves_what_nobody_saw_being_done(
     audited: Shell, tmp_path: Path
 ) -> None:
     answers: list[types.CallToolResult] = []
 
     async def work() -> None:
         async with client(audited, "--allow-undo") as asked:
-            answers.append(await asked.call_tool("undo", {}))
+            answers.append(await asked.call_tool("rollback", {"point": "session:s1"}))
 
     with hooked(audited, tmp_path / "s1.jsonl") as claude:
         claude.hook("SessionStart", source="startup")
@@ -260,7 +268,7 @@ def test_undo_as_a_tool_says_what_it_leaves_since_nobody_saw_who_did_it(
         before = audited.tree()
         anyio.run(work)
     [answer] = answers
-    assert answer.is_error and "made" in str(answer.content), answer
+    assert answer.is_error and "would change nothing" in str(answer.content), answer
     assert audited.tree() == before and "cancelled" in audited("log").text
 
 
@@ -367,3 +375,40 @@ def _is_server_in(process: Path, folder: Path) -> bool:
         return b"mcp" in words and (process / "cwd").resolve() == folder.resolve()
     except OSError:
         return False
+
+
+def test_what_cannot_be_read_is_answered_with_an_error_and_the_next_request_with_its_answer(
+    audited: Shell,
+) -> None:
+    def call(id: Any, argument: str) -> str:
+        head = f'{{"jsonrpc": "2.0", "method": "tools/call", "id": {id}, "params": '
+        return head + f'{{"id": 1, "name": "read_file", "arguments": {{"path": {argument}}}}}}}'
+
+    nested = "[" * 3_000 + '"]\\"",' + "]" * 3_000
+    sent = [
+        ("nope", None, -32700),
+        ("{", None, -32700),
+        (call(7, '"\\ud800"'), 7, -32600),
+        (call('"a b"', nested.replace(",", "")), "a b", -32600),
+        (call(8, "[" * 3_000), None, -32600),
+        ("[]", None, -32600),
+        ('{"id": 9, "method": "ping"}', 9, -32600),
+    ]
+    ping = '{"jsonrpc": "2.0", "id": 10, "method": "ping"}'
+    lines = "".join(line + "\n" for line in [*(line for line, _, _ in sent), ping])
+    with subprocess.Popen(
+        [sys.executable, "-m", "loom_audit", "mcp"],
+        cwd=audited.workspace,
+        env=audited.environment | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as server:
+        assert server.stdin is not None and server.stdout is not None
+        server.stdin.write(lines.encode())
+        server.stdin.flush()  # and open until all is answered: its end ends what goes on
+        *refused, last = [json.loads(server.stdout.readline()) for _ in range(len(sent) + 1)]
+        server.stdin.close()
+    assert [(one["id"], one["error"]["code"]) for one in refused] == [
+        (id, code) for _, id, code in sent
+    ]
+    assert last["id"] == 10

@@ -127,10 +127,10 @@ def why_not_now(workspace: AuditedWorkspace, *, held: bool = False) -> Conflict 
     Nothing is written. With `held` every session is held first, and open calls are left open.
     """
     attachment = workspace.attachment
-    undos = [call for call in workspace.timeline.open_calls() if is_undo(call)]
+    undos = [one for one in workspace.timeline.open_calls() if attachment.waits_for_decision(one)]
     if undos and not attachment.is_undo_running:
         return decision_needed(undos[0])
-    busy = [] if held else [call for call in calls_in_the_way(attachment) if not is_undo(call)]
+    busy = [] if held else [one for one in calls_in_the_way(attachment) if one not in undos]
     return open_call_error(attachment, busy) if busy else None
 
 

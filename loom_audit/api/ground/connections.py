@@ -5,15 +5,21 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loom_audit.api.ground.gates import default_gate, default_settings
 from loom_audit.api.ground.session_record import SessionRecord
+from loom_audit.api.ground.timelines import timeline_of, undo_of
 from loom_audit.config import read_settings, read_tool_settings
+from loom_audit.errors import Conflict
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.record.baseline import take_baseline
 from loom_audit.tools.calls.gate import ApprovalGate
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.wiring.adapters import Adapters, open_adapters
+
+if TYPE_CHECKING:
+    from loom_audit.history.undo.own_calls import OwnCalls
 
 AGENT = "registry"
 
@@ -53,6 +59,17 @@ class Connections:
                 begun = _new_session(self._adapters, path)
                 self._writers[key] = self._open.enter_context(begun)
         yield self._writers[key]
+
+    def own_calls(self, writer: Writer) -> "OwnCalls":
+        """What the session of a writer of ours did, for the tools its agent calls. Conflict."""
+        from loom_audit.history.undo.own_calls import OwnCalls
+
+        with self._opening:
+            if self._adapters is None:
+                raise Conflict("the session has ended", hint="Make the call again.")
+            log = writer.attachment.stored.log
+            timeline = timeline_of(self._adapters, log.id, writer.workspace.root)
+        return OwnCalls(undo_of(writer.attachment, timeline), writer)
 
     def close(self) -> None:
         """End the sessions and close the store; a later call opens them anew."""

@@ -141,12 +141,13 @@ def call_line(
     question: "ApprovalRequest | None" = None,
     heard: datetime | None = None,
     told: datetime | None = None,
+    by_agent: bool = False,
 ) -> Line:
     """The line of a call fits the terminal's width where there is one.
 
     An open one goes by the number of its request; `question` is what it waits for, and `heard`
     when the program that reports it was heard last. `told` is when it was by its client's clock,
-    where it was imported.
+    where it was imported. `by_agent` says who took it back, if somebody did.
     """
     narrow = width is not None and width < NARROW
     number = f"{call.seq or call.requested:>6}"
@@ -157,7 +158,7 @@ def call_line(
     what = call.summary or ", ".join(visible_path(path) for path in call.paths)
     if call.error:
         what = f"{what}: {call.error}" if what else call.error
-    notes = _notes(call, question, heard, told)
+    notes = _notes(call, question, heard, told, by_agent)
     head = f"{number}  {at}  {status}{tool}"
     room = 10_000 if width is None else width - len(head) - len(notes)
     return (
@@ -175,6 +176,7 @@ def _notes(
     question: "ApprovalRequest | None",
     heard: datetime | None,
     told: datetime | None,
+    by_agent: bool,
 ) -> str:
     notes = [] if question is None else [how_to_answer(question)]
     if told is not None:
@@ -188,8 +190,13 @@ def _notes(
     if call.reverts:
         notes.append("takes back " + numbers(call.reverts))
     if call.undone_by is not None:
-        notes.append(f"taken back by {call.undone_by}")
+        notes.append(taken_back_text(call.undone_by, by_agent))
     return f"  [{'; '.join(notes)}]" if notes else ""
+
+
+def taken_back_text(number: int, by_agent: bool) -> str:
+    """A few words say which call took one back, and whether an agent did."""
+    return f"taken back by the agent, {number}" if by_agent else f"taken back by {number}"
 
 
 def numbers(seqs: Sequence[int]) -> str:

@@ -80,6 +80,7 @@ def listed_line(
         question=question_about(asked, call),
         heard=workspace.timeline.last_heard(call),
         told=workspace.timeline.told_at(call.requested),
+        by_agent=workspace.timeline.is_taken_back_by_agent(call),
     )
 
 

@@ -39,6 +39,9 @@ FUNCTION = "function"
 OBSERVED = "watch"
 """The source of what changed from outside and was recorded as it happened."""
 
+TOOL = "tool"
+"""The source of the events of an undo that a model called as a tool."""
+
 CLIENT, CLIENT_UNSEEN = "client", "client, not looked at"
 """The source of what a client reports about its call; and the source of the request of such a call
 when nobody looked at the workspace before the call."""
@@ -148,9 +151,21 @@ class Attachment(Struct, frozen=True):
 
     def is_alive(self, call: Call) -> bool:
         """Whether the process that opened this call still runs, and so can end it."""
-        if is_undo(call):
+        if self.waits_for_decision(call):
             return self.is_undo_running
         return self.is_session_alive(call.session)
+
+    def waits_for_decision(self, call: Call) -> bool:
+        """Whether a call whose process has ended stays open until a person decides: an undo.
+
+        One that a model called as a tool does not: it lives with its session, and recovery closes
+        it as any call.
+        """
+        if not is_undo(call):
+            return False
+        return all(
+            event.source != TOOL for event in self.stored.log.read(EventFilter.only(call.requested))
+        )
 
     @property
     def is_undo_running(self) -> bool:
@@ -199,7 +214,12 @@ class Attachment(Struct, frozen=True):
 
 def is_undo(call: Call) -> bool:
     """Whether a call is our undo, redo, revert or rollback, not an agent's tool of that name."""
-    return call.tool in UNDO_TOOLS and call.effect == "write"
+    return takes_back(call.tool, call.effect)
+
+
+def takes_back(tool: str, effect: Effect) -> bool:
+    """Whether calls of this tool with this effect take back what is on record."""
+    return tool in UNDO_TOOLS and effect == "write"
 
 
 def check_effect(effect: Effect) -> None:
@@ -216,7 +236,7 @@ def check_tool_name(name: str, effect: Effect) -> None:
     What is not an effect is refused in the same way.
     """
     check_effect(effect)
-    if name in UNDO_TOOLS and effect == "write":
+    if takes_back(name, effect):
         raise InvalidArguments(
             f"the name {name} is kept for what takes back", hint="Name the tool otherwise."
         )

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from loom_audit.errors import Corrupt
-from loom_audit.history.ground.attachment import CLIENT_UNSEEN, Attachment, StoredLog
+from loom_audit.history.ground.attachment import CLIENT_UNSEEN, TOOL, Attachment, StoredLog
 from loom_audit.history.ground.questions import is_waiting
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.doers import UNKNOWN, Candidate, Doers, Look, Told, by_doers
@@ -83,10 +83,11 @@ def changes_by_itself(stored: StoredLog, call: Call) -> bool:
     """Whether a call changes files by itself, so that only a look at the workspace finds them.
 
     A call of effect `write` of ours does not: each step of it is recorded, and its request names no
-    source. A client's call of effect `write` does, and every call of effect `execute`. Corrupt.
+    source, or that it is an undo which a model called as a tool. A client's call of effect `write`
+    does, and every call of effect `execute`. Corrupt.
     """
     if call.effect == "write":
-        return bool(request_event(stored, call)[0].source)
+        return request_event(stored, call)[0].source not in ("", TOOL)
     return call.effect == "execute"
 
 

@@ -282,6 +282,11 @@ class Timeline(Struct, frozen=True):
         """The call that a change is listed with. NotFound for a change without a call."""
         return self.projections.call(recorded.session, recorded.call_id or "")
 
+    def is_taken_back_by_agent(self, call: Call) -> bool:
+        """Whether an agent, and no person, took a call back, as lists have it."""
+        by = call.undone_by
+        return by is not None and self.listed_call(by).actor.startswith("agent:")
+
     # --- trees and files ------------------------------------------------------------------
 
     def tree(self, at: int | None = None) -> dict[str, FileState]:

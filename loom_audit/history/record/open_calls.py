@@ -52,16 +52,19 @@ def check_open(log: EventLog, calls: Sequence[Call], sessions: Sequence[Session]
         raise listed_error(min(ended))
 
 
-def calls_in_the_way(attachment: Attachment) -> list[Call]:
+def calls_in_the_way(
+    attachment: Attachment, *, besides: tuple[str, str] | None = None
+) -> list[Call]:
     """The open calls that may change files while something is taken back, oldest first.
 
     Calls whose process has ended are not among them, nor calls that contain others: these change
-    files by the calls in them.
+    files by the calls in them; nor the call `besides` (session, id), which takes back.
     """
     return [
         call
         for call in attachment.stored.tables.open_calls()
         if call.effect != "read"
+        and (call.session, call.call_id) != besides
         and attachment.is_alive(call)
         and not contains_calls(attachment.stored, call)
     ]

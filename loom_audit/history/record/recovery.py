@@ -11,7 +11,7 @@ from functools import cache
 from msgspec import Struct
 
 from loom_audit.errors import Conflict, NoWorkspace
-from loom_audit.history.ground.attachment import Attachment, StoredLog, is_undo
+from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.ground.questions import is_waiting
 from loom_audit.history.look.attribution import changes_by_itself
 from loom_audit.history.look.survivors import Running
@@ -68,7 +68,8 @@ def recover(
 ) -> Sequence[RecoveredCall]:
     """Close every call and session whose process has ended, and record what is on disk now.
 
-    An undo, redo, revert or rollback stays open until a person decides, unless `abandon` closes it.
+    An undo, redo, revert or rollback of a person stays open until one decides, unless `abandon`
+    closes it.
     The session `sparing`, about which somebody reports just now, is left as it is. Returns the
     calls that were closed and those that wait. Corrupt where the log has one of them as ended, or
     not as begun.
@@ -80,7 +81,7 @@ def recover(
         calls, sessions = _ended_calls_and_sessions(attachment, sparing)
         # the tables only suggest which are open, and a wrong finish could not be taken back
         check_open(attachment.stored.log, calls, sessions)
-        waiting = [] if abandon else [call for call in calls if is_undo(call)]
+        waiting = [] if abandon else [c for c in calls if attachment.waits_for_decision(c)]
         ended = [call for call in calls if call not in waiting]
         closed = close_calls(attachment, ended)
         kept = {call.session for call in waiting}
@@ -109,7 +110,7 @@ def _ended_calls_and_sessions(
 ) -> tuple[list[Call], list[Session]]:
     """The open calls and sessions whose process has ended, but for the session `sparing`.
 
-    An undo is running as long as its lock is held, whatever its session does.
+    An undo of a person is running as long as its lock is held, whatever its session does.
     """
     is_alive = cache(attachment.is_session_alive)
     calls = [
@@ -117,7 +118,7 @@ def _ended_calls_and_sessions(
         for call in attachment.stored.tables.open_calls()
         if (
             not attachment.is_undo_running
-            if is_undo(call)
+            if attachment.waits_for_decision(call)
             else call.session != sparing and not is_alive(call.session)
         )
     ]

@@ -6,7 +6,7 @@ from functools import partial
 
 from msgspec import Struct, field
 
-from loom_audit.errors import InvalidArguments, NotFound
+from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.ground.attachment import Attachment, StoredLog, is_undo
 from loom_audit.history.look.attribution import candidates, request_event
 from loom_audit.history.look.doers import UNKNOWN, Candidate, by_doers
@@ -122,7 +122,7 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
     for a target that is no number, session or point; Conflict for a call that is open.
     """
     if request.verb == "undo":
-        call = newest_undoable(attachment, request.session)
+        call = _named_or_newest(request, attachment)
         passed_over = may_have_done(attachment.stored, request.session, call.requested)
         return Selection(_label(call), (call,), passed_over=passed_over)
     if request.verb == "redo":
@@ -277,6 +277,41 @@ def _label(call: Call) -> str:
 
 
 UNDO_AND_REDO = frozenset({"undo", "redo"})
+
+
+def _named_or_newest(request: PlanRequest, attachment: Attachment) -> Call:
+    """The call that an undo names, else the newest that can be taken back.
+
+    NotFound, also for one of another session; Conflict for one that is open, took back others, is
+    taken back already or changed nothing.
+    """
+    if not request.targets:
+        return newest_undoable(attachment, request.session)
+    [number] = request.targets
+    nothing = NotFound(f"this session has no call {number}", hint=_WHERE_CALLS)
+    try:
+        call = attachment.stored.reading.call_at(int(number))
+    except NotFound as error:
+        raise nothing from error
+    if call.session != request.session:
+        raise nothing
+    if call.seq is None:
+        raise open_call_error(attachment, [call])
+    why = (
+        "took back others"
+        if is_undo(call) and _is_whole(call)
+        else f"is taken back already, by call {call.undone_by}"
+        if call.undone_by is not None
+        else ""
+        if call.changed
+        else "changed nothing that is on record"
+    )
+    if why:
+        raise Conflict(f"call {call.seq} ({call.tool}) {why}", hint=_WHERE_CALLS)
+    return call
+
+
+_WHERE_CALLS = "`history` without a path lists the calls of this session."
 
 
 def newest_undoable(attachment: Attachment, session: str | None) -> Call:

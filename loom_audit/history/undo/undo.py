@@ -3,15 +3,15 @@
 So a crash in the middle of one leaves an intention, as of any call, and it can itself be undone.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, Conflict
-from loom_audit.history.ground.attachment import Attachment, is_undo
+from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.without_gc import without_gc
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.record.call import OpenCall
@@ -75,13 +75,40 @@ class Undo:
         call that changes files is open in the workspace, and while an interrupted undo waits to be
         continued or abandoned.
         """
+        with self._renewed(plan, leave_open=leave_open) as (fresh, left_open):
+            more: dict[str, object] = {"label": label} if label else {}
+            if left_open:
+                more |= {"left_open": [call.requested for call in left_open]}
+            with session as writer:
+                return self._do(fresh, writer, call_id, more, left_open, progress)
+
+    @without_gc()
+    def carry_out_in(
+        self, plan: Plan, call: OpenCall, *, check: Callable[[Plan], None]
+    ) -> Sequence[str]:
+        """Carry out a plan as the doing of a call that is open; the paths that it changed.
+
+        It must be the last step of the call, which is not counted among those that are open.
+        `check` raises what speaks against the plan, once all that is on disk is on record. Errors
+        as of `carry_out`.
+        """
+        with self._renewed(plan, besides=call.record.key) as (fresh, _):
+            check(fresh)
+            self._apply(fresh, call, None)
+            return call.files_changed
+
+    @contextmanager
+    def _renewed(
+        self, plan: Plan, *, leave_open: bool = False, besides: tuple[str, str] | None = None
+    ) -> Iterator[tuple[Plan, Sequence[Call]]]:
+        """The plan as of now, and the calls that stay open; nobody else takes back meanwhile."""
         if plan.blocked:
             raise blocked_error(plan)
         if plan.keeps_all:
             raise _all_kept_error(plan)
         release = self.attachment.stored.lock.acquire(self.attachment.undo_lock)
         try:
-            left_open = self._left_open(leave_open)
+            left_open = self._left_open(leave_open, besides)
             with self.attachment.exclusive():
                 record_drift(self.attachment)  # a plan is carried out from what is on record
             fresh = self.planner.renew(plan)
@@ -96,11 +123,7 @@ class Undo:
             if fresh.is_empty:
                 raise _nothing_error(fresh)
             self.planner.check_named(fresh)
-            more: dict[str, object] = {"label": label} if label else {}
-            if left_open:
-                more |= {"left_open": [call.requested for call in left_open]}
-            with session as writer:
-                return self._do(fresh, writer, call_id, more, left_open, progress)
+            yield fresh, left_open
         finally:
             release()
 
@@ -117,22 +140,10 @@ class Undo:
 
         An error says which paths are changed already, and how to take that back.
         """
-        self.attachment.on_disk.workspace.make_again()  # a command may have deleted the root
-        for content in plan.contents.values():
-            self.attachment.stored.blobs.put(content)
         arguments = {**_arguments(plan), **more}
         try:
             with OpenCall(writer, plan.verb, arguments, "write", call_id=call_id) as call:
-                *before, last = plan.stages or (plan.changes,)
-                for stage in before:  # only the last stage takes calls back, all as a whole
-                    call.apply(stage, moves=moves_among(stage, plan.moves), progress=progress)
-                call.apply(
-                    last,
-                    moves=moves_among(last, plan.moves),
-                    reverts=plan.reverts,
-                    final=True,
-                    progress=progress,
-                )
+                self._apply(plan, call, progress)
                 call.result["output"] = _summary(plan, left_open)
         except AuditError as error:
             if call.files_changed and call.finish_event is not None:
@@ -144,17 +155,34 @@ class Undo:
         done = self.attachment.stored.reading.call(writer.session, call_id)
         return UndoResult(done, tuple(call.files_changed), plan, tuple(left_open))
 
-    def _left_open(self, leave_open: bool) -> Sequence[Call]:
+    def _apply(self, plan: Plan, call: OpenCall, progress: OnProgress | None) -> None:
+        """Make the changes of a plan as the last steps of a call."""
+        self.attachment.on_disk.workspace.make_again()  # a command may have deleted the root
+        for content in plan.contents.values():
+            self.attachment.stored.blobs.put(content)
+        *before, last = plan.stages or (plan.changes,)
+        for stage in before:  # only the last stage takes calls back, all as a whole
+            call.apply(stage, moves=moves_among(stage, plan.moves), progress=progress)
+        call.apply(
+            last,
+            moves=moves_among(last, plan.moves),
+            reverts=plan.reverts,
+            final=True,
+            progress=progress,
+        )
+
+    def _left_open(self, leave_open: bool, besides: tuple[str, str] | None) -> Sequence[Call]:
         """The open calls that stay open: with `leave_open` those of sessions that are held.
 
-        Conflict for other open calls that change files, and for an undo that was interrupted.
+        The call `besides`, which takes back, is none of them. Conflict for other open calls that
+        change files, and for an undo that was interrupted.
         """
         waiting = self._open_undos()
         if waiting:
             raise decision_needed(waiting[0])
         with self.attachment.exclusive():
             # a call of one step holds the lock, so the open ones have several
-            calls = calls_in_the_way(self.attachment)
+            calls = calls_in_the_way(self.attachment, besides=besides)
             busy = [c for c in calls if not leave_open or self.attachment.hold(c.session) is None]
         if busy:
             raise open_call_error(self.attachment, busy)
@@ -196,7 +224,8 @@ class Undo:
 
     def _open_undos(self) -> list[Call]:
         """The open undos, all of them interrupted: a running one would hold the undo lock."""
-        return [call for call in self.attachment.stored.tables.open_calls() if is_undo(call)]
+        calls = self.attachment.stored.tables.open_calls()
+        return [call for call in calls if self.attachment.waits_for_decision(call)]
 
 
 def blocked_error(plan: Plan) -> Conflict:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from itertools import chain
 from json import dumps
 from typing import Any
 
@@ -19,6 +20,7 @@ from loom_audit.history.record.edits import (
 )
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.model.files import FileChange, FileState
+from loom_audit.model.plans.planning import Plan
 from loom_audit.model.text.cutting import cut
 from loom_audit.model.text.display import size_text
 from loom_audit.model.text.textdiff import unified
@@ -68,6 +70,23 @@ def preview_move(ctx: ToolContext, source: str, target: str, *, overwrite: bool 
     lines = sorted(f"rename {move.source} to {move.target}\n" for move in moves)
     replaced = [FileChange(c.path, c.before, None) for c in changes if c.before and c.after]
     return _preview(changes, [*lines, *_deletions(attachment, replaced)])
+
+
+def preview_undo(ctx: ToolContext, number: int | None) -> Preview:
+    """What taking back a call of the session, or its newest, would change."""
+    plan = ctx.plan_undo(number)
+    return _preview(plan.changes, chain([f"undo of {plan.target}\n"], _differences(ctx, plan)))
+
+
+def _differences(ctx: ToolContext, plan: Plan) -> Iterator[str]:
+    assert ctx.past is not None, "a plan was made"
+    for change in plan.changes:
+        shown: list[bytes | None] = []
+        for state in (change.before, change.after):
+            if state is not None and (state.blob is None or state.size > _MAX_DIFFED):
+                break
+            shown.append(ctx.past.past.content(state) if state else None)
+        yield _diff_text(change, change.path, *shown) if len(shown) == 2 else _size_line(change)
 
 
 def approval_hash(tool: str, arguments: Any, states: Mapping[str, FileState | None]) -> str:

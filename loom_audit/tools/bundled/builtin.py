@@ -25,6 +25,8 @@ BUNDLED: Mapping[str, str] = {
     "git_log": "git.queries.GitLog",
     "git_commit": "git.commit.GitCommit",
     "git_push": "git.push.GitPush",
+    "undo": "record.undo.Undo",
+    "history": "record.history.History",
     "run_tests": "project.run_tests.RunTests",
     "format_code": "project.format_code.FormatCode",
     "install_package": "project.install_package.InstallPackage",

@@ -4,7 +4,7 @@ import difflib
 import logging
 import threading
 import traceback
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace as struct_replace
 
 from loom_audit.errors import (
     ApprovalDenied,
@@ -26,6 +27,7 @@ from loom_audit.errors import (
     ToolTimeout,
     UnknownTool,
 )
+from loom_audit.history.ground.attachment import TOOL, takes_back
 from loom_audit.history.ground.writer import Writer, check_unused, new_id
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.coverage import Effect, Status, status_of
@@ -35,6 +37,7 @@ from loom_audit.ports import Runner
 from loom_audit.tools.calls.context import ToolContext, no_workspace_error
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, Decision, approval_reason
 from loom_audit.tools.calls.kept_output import with_rest_kept
+from loom_audit.tools.calls.past import Past, PlannedOnce
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.thread import in_thread
@@ -89,6 +92,7 @@ async def call_tool(
     environment: Mapping[str, str] | None = None,
     runner: Runner | None = None,
     settings: ToolSettings | None = None,
+    past: Callable[[], Past] | None = None,
 ) -> ToolResult:
     """Look up, validate, ask the gate, execute within the tool's limit, put on record.
 
@@ -104,7 +108,7 @@ async def call_tool(
         except AuditError as error:
             return ToolResult.failure(error)
     async with _open(writer, request) as opened:
-        ctx = _context(request, writer, opened, cwd, environment, runner, settings)
+        ctx = _context(request, writer, opened, cwd, environment, runner, settings, past)
         started = monotonic()
         _log.debug("call %s: %s begins", request.call_id, request.name)
         outcome = await _attempt(registry, gate, request, ctx)
@@ -126,6 +130,8 @@ async def _open(writer: Writer | None, request: _Request) -> AsyncIterator[OpenC
         yield None
         return
     name, effect = request.name, request.effect
+    if takes_back(name, effect):
+        writer = struct_replace(writer, source=TOOL)
     opened = OpenCall(writer, name, request.arguments, effect, call_id=request.call_id)
     try:
         yield opened
@@ -149,6 +155,7 @@ def _context(
     environment: Mapping[str, str] | None,
     runner: Runner | None,
     settings: ToolSettings | None,
+    past: Callable[[], Past] | None,
 ) -> ToolContext:
     scratch = writer.scratch if writer else None
     return ToolContext(
@@ -164,6 +171,7 @@ def _context(
         writer=writer,
         call=opened,
         runner=runner or (writer.attachment.on_disk.runner if writer else None),
+        past=PlannedOnce(past) if past else None,
     )
 
 

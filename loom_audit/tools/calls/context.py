@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from loom_audit.errors import (
     AuditError,
@@ -40,6 +40,10 @@ from loom_audit.tools.calls import scratch
 from loom_audit.tools.calls.area import SCRATCH, Area, Entry, search_path
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.thread import in_thread
+
+if TYPE_CHECKING:
+    from loom_audit.model.plans.planning import Plan
+    from loom_audit.tools.calls.past import Past, PlannedOnce
 
 T = TypeVar("T")
 
@@ -73,6 +77,7 @@ class ToolContext:
     runner: Runner | None = field(default=None, repr=False)
     stop: threading.Event | None = field(default=None, repr=False)
     left_running: list[int] = field(default_factory=list, repr=False)
+    past: "PlannedOnce | None" = field(default=None, repr=False)
 
     # --- reading --------------------------------------------------------------------------
 
@@ -241,6 +246,34 @@ class ToolContext:
                 return self.open_call.move(
                     area.path(old), area.path(new), overwrite=overwrite, final=final
                 )
+
+        return await self._step(step)
+
+    # --- what is on record ----------------------------------------------------------------
+
+    async def recall(self, reader: "Callable[[Past], T]") -> T:
+        """What `reader` makes of what is on record, read in the worker thread."""
+        return await self._step(lambda: reader(self._own_past.past))
+
+    def plan_undo(self, number: int | None) -> "Plan":
+        """The plan to take back a call of this session, or the newest; sync, for `preview`.
+
+        It is made once for each number. NotFound, PermissionDenied, Conflict.
+        """
+        return self._own_past.plan(number)
+
+    async def undo(self, number: int | None) -> "Plan":
+        """Take back a call of this session, or the newest, as the last step of this call.
+
+        What is done is what `plan_undo` gave before, if it was asked. NotFound, PermissionDenied;
+        Conflict where not all of it can be taken back, or something else happened meanwhile.
+        """
+
+        def step() -> "Plan":
+            plan, call = self.plan_undo(number), self.open_call
+            call.check_writable()
+            self._own_past.past.carry_out(plan, call)
+            return plan
 
         return await self._step(step)
 
@@ -430,6 +463,16 @@ class ToolContext:
         if self.call is None:
             raise no_workspace_error()
         return self.call
+
+    @property
+    def _own_past(self) -> "PlannedOnce":
+        if self.writer is None:
+            raise no_workspace_error()
+        if self.past is None:
+            raise ExecutionFailed(
+                "What is on record cannot be asked here", hint="Call the tool in a session."
+            )
+        return self.past
 
     @property
     def command_runner(self) -> Runner:

@@ -1,7 +1,7 @@
 """Which tools a subtask needs: those it declares, else those its text speaks of."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from loom_audit.errors import InvalidArguments, UnknownTool
@@ -121,7 +121,9 @@ _LOOKING = frozenset(
 """A text that begins so, speaks of the network and of no work, only looks something up."""
 
 
-def choose_tools(tools: Sequence[Tool], subtask: Any) -> list[Tool]:
+def choose_tools(
+    tools: Sequence[Tool], subtask: Any, *, left_out: Collection[str] = ()
+) -> list[Tool]:
     """The tools for a subtask, in the order given.
 
     A subtask is a text, or a mapping or object with any of `tools` (names), `needs` (effects)
@@ -129,13 +131,14 @@ def choose_tools(tools: Sequence[Tool], subtask: Any) -> list[Tool]:
     names are taken as they are, and declared needs with the tools that read; both together add
     up. With neither, words of the text choose the effects; in doubt it gets every tool, and a
     text that writes keeps what runs, tests and installs. UnknownTool for a name that is not
-    registered, InvalidArguments for another need.
+    registered, InvalidArguments for another need. Tools `left_out` are taken only where they are
+    declared by name.
     """
     names = _texts(subtask, "tools")
     needs = _texts(subtask, "needs")
     if names is None and needs is None:
         effects = _effects_in(_text(subtask))
-        return [tool for tool in tools if tool.effect in effects]
+        return [one for one in tools if one.effect in effects and one.name not in left_out]
     known = {tool.name for tool in tools}
     for name in names or ():
         if name not in known:
@@ -149,7 +152,11 @@ def choose_tools(tools: Sequence[Tool], subtask: Any) -> list[Tool]:
                 f"{need!r:.80} is not a need of a subtask", hint=f"Needs are {', '.join(EFFECTS)}."
             )
     wanted = {"read", *needs} if needs is not None else set()
-    return [tool for tool in tools if tool.name in (names or ()) or tool.effect in wanted]
+    return [
+        tool
+        for tool in tools
+        if tool.name in (names or ()) or (tool.effect in wanted and tool.name not in left_out)
+    ]
 
 
 def _effects_in(text: str) -> set[str]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from loom_audit.tools.calls.context import ToolContext
+    from loom_audit.tools.calls.settings import ToolSettings
 
 Model: TypeAlias = "type[BaseModel] | type[Struct]"
 """What a tool takes or gives; pydantic is loaded where one is its."""
@@ -147,6 +148,10 @@ class Tool(ABC):
         Sync; runs in a worker thread.
         """
         return ()
+
+    def lacks(self, settings: "ToolSettings") -> str:
+        """Return what no call can do without and is not there; "" where the tool can work."""
+        return ""
 
     def limit(self, args: Any) -> float:
         """Return how many seconds this call may take; by default `timeout_seconds`."""

@@ -305,12 +305,12 @@ def test_a_second_revert_of_the_same_call_does_not_clobber_later_work(
     assert (root / "a.txt").read_bytes() == b"my work\n"
 
 
-def test_an_agents_unknown_tool_named_undo_is_not_an_undo(
+def test_an_agents_unknown_tool_named_redo_is_not_a_redo(
     workspace: AuditedWorkspace, call: Call
 ) -> None:
     call("write_file", path="a.txt", content="new\n")
     workspace.carry_out(workspace.plan_undo())
-    call("undo", fails="UNKNOWN_TOOL")
+    call("redo", fails="UNKNOWN_TOOL")
     assert [change.path for change in workspace.plan_redo().changes] == ["a.txt"]
 
 

@@ -193,6 +193,15 @@ GOING_ON: list[Asked] = [
 ]
 NINTH: list[Asked] = [("bash", {"command": "sleep 600", "background": True})]
 UNCONFINED: list[Asked] = [("bash", {"command": "sleep 600", "background": True})]
+TAKEN_BACK: list[Asked] = [
+    ("write_file", {"path": "notes.txt", "content": "buy\n"}),
+    ("undo", {}),
+    ("undo", {"call": 1}),
+    ("undo", {"call": "last"}),
+    ("history", {"limit": 3}),
+    ("history", {"path": "notes.txt"}),
+    ("history", {"path": "missing.txt"}),
+]
 REFUSED: list[Asked] = [
     ("delete_file", {"path": "shop", "recursive": True}),
     ("install_package", {"packages": ["requests"]}),

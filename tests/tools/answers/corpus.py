@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import tempfile
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from tests.tools.answers.asked import (
     PROJECT,
     REFUSED,
     RUN,
+    TAKEN_BACK,
     UNCONFINED,
 )
 from tests.tools.bundled.web.web_server import serving
@@ -45,6 +47,8 @@ WORDS = [
     (r"\b[0-9a-f]{40}\b|\b[0-9a-f]{12}\b", "COMMIT"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d)?", "TIME"),
     (r"(?<=in )\d+\.\d+ ?s", "SECONDS"),
+    (r"(?<=taken back by #)\d+|(?<=Took back call )\d+|(?m:^)#\d+(?= TIME)", "NUMBER"),
+    (r"(?<=Older ones: before=)\d+", "NUMBER"),
     (r"(?<=127\.0\.0\.1:)\d+", "PORT"),
 ]
 MOST_LINES, MOST_SIGNS = 14, 300
@@ -64,7 +68,7 @@ def answers(folder: Path) -> str:
         allowed = session.gate
         not_now = DenyAll(reason="Not before the release")
         for gate, settings, asked in [
-            (allowed, SETTINGS, LOOKED_AT + CHANGED + RUN + PROJECT + GOING_ON),
+            (allowed, SETTINGS, LOOKED_AT + CHANGED + RUN + PROJECT + TAKEN_BACK + GOING_ON),
             (allowed, replace(SETTINGS, confinement="off"), UNCONFINED),
             (allowed, SETTINGS, NINTH),
             (allowed, SETTINGS, ELSEWHERE),
@@ -107,6 +111,7 @@ async def ask(session: Session, gate: ApprovalGate, settings: ToolSettings, call
         call.arguments,
         call_id=call.id,
         settings=settings,
+        past=partial(session.workspace.own_calls, session.writer),
     )
     [message] = tool_messages([call], [result])
     content: str = message["content"]

@@ -23,6 +23,7 @@ from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.function import tool
 from loom_audit.tools.calls.result import ToolError, ToolResult
 from loom_audit.tools.calls.schemas import surely_fits
+from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.tool import Dialect, Tool
 from tests.tools.conftest import Bench
 
@@ -407,7 +408,7 @@ def test_flat_schemas_hold_name_description_and_parameters() -> None:
     flat = registry.all_schemas("openai-flat")
     assert [schema["name"] for schema in flat] == [tool.name for tool in registry.list()]
     for schema, one in zip(flat, registry.list(), strict=True):
-        assert schema["description"] == one.description
+        assert schema["description"].partition(" Cannot work here: ")[0] == one.description
         assert schema["parameters"] == one.parameters
 
 
@@ -425,3 +426,20 @@ def test_tools_of_one_name_are_refused_by_the_registry() -> None:
     registry = builtin_registry()
     with pytest.raises(Conflict, match="read_file"):
         registry.register(ReadFile())
+
+
+def test_a_tool_that_lacks_something_here_is_listed_with_that_and_not_offered() -> None:
+    registry = builtin_registry()
+    lacking = {"web_search", "web_search_google", "web_search_serper", "oracle"}
+    schemas = {one["name"]: one["description"] for one in registry.all_schemas("mcp")}
+    assert {name for name, said in schemas.items() if "Cannot work here: no" in said} == lacking
+    usable = {tool.name for tool in registry.usable(ToolSettings())}
+    assert usable == schemas.keys() - lacking
+    assert usable | lacking == {
+        tool.name for tool in registry.usable(ToolSettings(proxy_url="http://127.0.0.1:1"))
+    }
+    chosen = registry.tools_for_subtask("Search the web for the newest release", "anthropic")
+    assert "web_fetch" in {one["name"] for one in chosen}
+    assert not lacking & {one["name"] for one in chosen}
+    [named] = registry.tools_for_subtask({"tools": ["oracle"]}, "anthropic")
+    assert named["name"] == "oracle"

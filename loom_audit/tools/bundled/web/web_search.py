@@ -10,6 +10,7 @@ from loom_audit.tools.bundled.web.proxy_client import ask
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.tool import Tool
 
 RESULTS = 5
@@ -17,6 +18,9 @@ MAX_RESULTS = 10
 MAX_SECONDS = 300
 _SECONDS = 10.0
 _SYSTEM = "You advise another agent. Answer its question directly, and say what you do not know."
+
+NO_PROXY = "no `loom-audit proxy` is set as proxy_url in tools.toml"
+"""What these tools lack in most places: the proxy holds the keys."""
 
 Query = Annotated[
     str, Field(min_length=1, max_length=2000, description="What to look for, in plain words")
@@ -60,6 +64,10 @@ class WebSearch(Tool):
     timeout_seconds = 60
     needs_workspace = False
     provider: Literal["google", "serper"] | None = None
+
+    def lacks(self, settings: ToolSettings) -> str:
+        """Return that a proxy is missing where none is set."""
+        return "" if settings.proxy_url else NO_PROXY
 
     async def execute(self, args: SearchInput, ctx: ToolContext) -> ToolResult:
         count = args.max_results or args.numResults or RESULTS
@@ -124,6 +132,10 @@ class Oracle(Tool):
 
     def limit(self, args: OracleInput) -> float:
         return args.timeout or self.timeout_seconds
+
+    def lacks(self, settings: ToolSettings) -> str:
+        """Return that a proxy is missing where none is set."""
+        return "" if settings.proxy_url else NO_PROXY
 
     async def execute(self, args: OracleInput, ctx: ToolContext) -> ToolResult:
         text = f"{args.question}\n\n{args.context}" if args.context else args.question
