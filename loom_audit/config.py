@@ -44,12 +44,15 @@ class Settings(Struct, frozen=True):
         return Path(self.url.removeprefix(_SQLITE)).absolute()
 
 
-def read_settings(url: str | None = None, environment: Mapping[str, str] | None = None) -> Settings:
+def read_settings(
+    url: str | os.PathLike[str] | None = None, environment: Mapping[str, str] | None = None
+) -> Settings:
     """The settings of `LOOM_AUDIT_HOME` and `LOOM_AUDIT_STORE`; an explicit `url` wins over both.
 
     A `url` without a scheme is taken as the path of a SQLite file.
     """
     given = os.environ if environment is None else environment
+    url = None if url is None else os.fspath(url)
     if named_home := given.get("LOOM_AUDIT_HOME"):
         home = Path(named_home).expanduser()
         heads, configuration = home / "heads", home / "config"

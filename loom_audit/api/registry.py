@@ -76,9 +76,11 @@ class ToolRegistry:
                 f"{name!r:.100} is not a name for a tool",
                 hint="Use 1 to 64 letters, digits, underscores and hyphens.",
             )
-        if not isinstance(getattr(tool, "description", None), str):
+        description = getattr(tool, "description", None)
+        if not isinstance(description, str) or not description.strip():
             raise InvalidArguments(
-                f"the tool {name} has no description", hint="Say in a sentence what it does."
+                f"the tool {name} has no description",
+                hint="Say in a sentence what it does: a function in its docstring.",
             )
         if type(tool) is not type(bundled_tool(name) if name in BUNDLED else None):
             check_tool_name(name, tool.effect)

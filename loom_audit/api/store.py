@@ -3,6 +3,7 @@
 import getpass
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from loom_audit.history.ground.attachment import Attachment
 
 
-def open_store(url: str | None = None, *, actor: str | None = None) -> "AuditStore":
-    """Open the store of this URL, by default LOOM_AUDIT_STORE or the user's own.
+def open_store(url: str | PathLike[str] | None = None, *, actor: str | None = None) -> "AuditStore":
+    """Open the store of this URL or path, by default LOOM_AUDIT_STORE or the user's own.
 
-    Made when it is not there; AUDIT_UNAVAILABLE when it is from a newer version or locked.
+    Made when it is not there; AUDIT_UNAVAILABLE when it is from a newer version or locked,
+    INVALID_ARGUMENTS for a folder.
     `actor` goes on record for what is done outside of sessions, as `person:ada`; by default
     that is the person who runs this process.
     """

@@ -425,10 +425,13 @@ class Adapters(Struct, frozen=True):
         self.database.close()
 
 
-def open_adapters(url: str | None = None, settings: Settings | None = None) -> Adapters:
+def open_adapters(
+    url: str | os.PathLike[str] | None = None, settings: Settings | None = None
+) -> Adapters:
     """Open or make the store of this URL, by default LOOM_AUDIT_STORE or the user's own.
 
-    AuditUnavailable when it cannot be opened, InvalidArguments for the URL of another database.
+    AuditUnavailable when it cannot be opened, InvalidArguments for a folder or the URL of another
+    database.
     """
     chosen = settings or read_settings(url)
     chosen.home.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -193,9 +193,14 @@ def open_database(url: str, *, lock: Lock, clock: Clock | None = None) -> Databa
     """Open the store, make it where there is none, and upgrade it (after a backup) if older.
 
     Where the file or its folder cannot be written, a private copy is read and `notice` says
-    so. AuditUnavailable when it is newer than this program, no store, or cannot be opened.
+    so. AuditUnavailable when it is newer than this program, no store, or cannot be opened;
+    InvalidArguments for a folder.
     """
     path = database_path(url)
+    if os.path.isdir(path):
+        raise InvalidArguments(
+            f"{path} is a folder, and a store is a file", hint=f"Name a file in it: {path}/audit.db"
+        )
     folder = os.path.dirname(path)
     present = os.path.exists(path)
     if present and not (_may_write(path) and _may_write(folder)):

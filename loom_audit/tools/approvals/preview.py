@@ -25,7 +25,7 @@ from loom_audit.model.text.cutting import cut
 from loom_audit.model.text.display import size_text
 from loom_audit.model.text.textdiff import unified
 from loom_audit.tools.calls.area import SCRATCH
-from loom_audit.tools.calls.context import ToolContext, no_workspace_error
+from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.tool import Preview
 
 MAX_PREVIEW = 64 * 1024
@@ -111,7 +111,7 @@ def _scratch_preview(what: str) -> Preview:
 
 def _attachment(ctx: ToolContext) -> Attachment:
     if ctx.writer is None:
-        raise no_workspace_error()
+        raise ctx.no_call_error()
     return ctx.writer.attachment
 
 

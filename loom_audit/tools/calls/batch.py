@@ -137,14 +137,18 @@ class ToolBatch:
         self._status[call.id] = "done"
 
     async def _run_hook(self, hook: PostToolsHook, outcome: BatchOutcome) -> HookOutcome:
+        name = getattr(hook, "__name__", type(hook).__name__)
         try:
+            if not isinstance(getattr(hook, "name", None), str):
+                raise TypeError("a hook has a `name`, which is a text; this one was not run")
+            name = hook.name
             with anyio.fail_after(MAX_HOOK_SECONDS):
-                return HookOutcome(hook.name, True, await hook(outcome, self._call))
+                return HookOutcome(name, True, await hook(outcome, self._call))
         except TimeoutError:
-            return HookOutcome(hook.name, False, f"stopped after {MAX_HOOK_SECONDS} seconds")
+            return HookOutcome(name, False, f"stopped after {MAX_HOOK_SECONDS} seconds")
         except Exception as error:  # noqa: BLE001 - a hook never fails the batch
-            _log.warning("the hook %s failed", hook.name, exc_info=True)
-            return HookOutcome(hook.name, False, f"{type(error).__name__}: {error}")
+            _log.warning("the hook %s failed", name, exc_info=True)
+            return HookOutcome(name, False, f"{type(error).__name__}: {error}")
 
     async def _call(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
         return await self._execute(ToolCall(new_id(), tool, arguments))

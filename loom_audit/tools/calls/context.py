@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from loom_audit.errors import (
     AuditError,
+    AuditUnavailable,
     ExecutionFailed,
     FileNotFound,
     InvalidPath,
@@ -58,8 +59,9 @@ class ToolContext:
     All paths handed back are workspace paths. Methods raise the errors of `loom_audit.errors`:
     InvalidPath outside the workspace, PermissionDenied when the tool's effect does not allow
     it, NoWorkspace where the call has none, AuditUnavailable (and nothing was done) when it
-    cannot be put on record. `asked` is why the tool wanted somebody to be asked, as decided on.
-    `left_running` are the system's ids of threads that go on when the call has ended.
+    cannot be put on record: a context that is made by hand belongs to no call. `asked` is why
+    the tool wanted somebody to be asked, as decided on. `left_running` are the system's ids of
+    threads that go on when the call has ended.
     """
 
     workspace: Path | None
@@ -165,10 +167,13 @@ class ToolContext:
         parents: bool = True,
         final: bool = False,
     ) -> FileChange:
-        """Put the content at the path. `final` promises that it is the call's last step."""
+        """Put the content at the path. `final` promises that it is the call's last step.
+
+        ExecutionFailed for a text, which has to be encoded.
+        """
 
         def step() -> FileChange:
-            self._check_size(path, len(content))
+            self._check_content(path, content)
             area, rest = self._area(path)
             if area.prefix:
                 self._announce_scratch()
@@ -190,7 +195,7 @@ class ToolContext:
 
         def checked(old: bytes | None) -> bytes:
             new = transform(old)
-            self._check_size(path, len(new))
+            self._check_content(path, new)
             return new
 
         def step() -> FileChange:
@@ -428,6 +433,16 @@ class ToolContext:
         """Run blocking code beside the event loop; a timeout waits for its end."""
         return await self._step(step)
 
+    def no_call_error(self) -> AuditError:
+        """Return the error for a context without a call: a workspace is missing, or the call."""
+        if self.workspace is None:
+            return no_workspace_error()
+        return AuditUnavailable(
+            "This context belongs to no call on record, and nothing is done off the record",
+            hint="Call the tool by `registry.execute(name, arguments, workspace)` or "
+            "`session.call(name, arguments)`, which make its context.",
+        )
+
     def check_may_run(self, *effects: Effect) -> None:
         """PermissionDenied for a tool of another effect."""
         if self.effect not in effects:
@@ -450,7 +465,7 @@ class ToolContext:
     @property
     def _writer(self) -> Writer:
         if self.writer is None:
-            raise no_workspace_error()
+            raise self.no_call_error()
         return self.writer
 
     @property
@@ -461,7 +476,7 @@ class ToolContext:
     def open_call(self) -> OpenCall:
         """The call on record. NoWorkspace."""
         if self.call is None:
-            raise no_workspace_error()
+            raise self.no_call_error()
         return self.call
 
     @property
@@ -478,7 +493,7 @@ class ToolContext:
     def command_runner(self) -> Runner:
         """What runs commands. NoWorkspace, ExecutionFailed."""
         if self.writer is None:
-            raise no_workspace_error()
+            raise self.no_call_error()
         if self.runner is None:
             raise ExecutionFailed(
                 "No commands can be run here", hint="Attach the workspace through a store."
@@ -489,7 +504,9 @@ class ToolContext:
         """Where a path leads, and the path there."""
         if not path.startswith(SCRATCH):
             return Area(self._workspace), path
-        if self.writer is None or self.writer.scratch is None:
+        if self.writer is None:
+            raise self.no_call_error()
+        if self.writer.scratch is None:
             raise InvalidPath(
                 "This call has no scratch directory", hint="Name a path in the workspace."
             )
@@ -502,11 +519,16 @@ class ToolContext:
         call.record.lower_coverage("outside the workspace: scratch")
         call.announce()
 
-    def _check_size(self, path: str, size: int) -> None:
+    def _check_content(self, path: str, content: object) -> None:
+        if not isinstance(content, bytes):
+            raise ExecutionFailed(
+                f"the content for {path} is of type {type(content).__name__}, not bytes",
+                hint="Encode a text: `text.encode()`.",
+            )
         limit = self.open_call.writer.attachment.scope.max_file_bytes
-        if size > limit:
+        if len(content) > limit:
             raise TooLarge(
-                f"{path} would have {size} bytes, more than the {limit} that are recorded",
+                f"{path} would have {len(content)} bytes, more than the {limit} that are recorded",
                 hint="Write a smaller file, or raise the workspace's limit.",
             )
 

@@ -9,7 +9,7 @@ from loom_audit.history.record.backgrounds import (
     start_background,
     stop_background,
 )
-from loom_audit.tools.calls.context import ToolContext, no_workspace_error
+from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.thread import in_thread
 
 
@@ -47,7 +47,7 @@ async def start_command(
 def known_command(ctx: ToolContext, name: str) -> KeptBackground:
     """The session's background command of that name. NotFound, Conflict, NoWorkspace."""
     if ctx.writer is None:
-        raise no_workspace_error()
+        raise ctx.no_call_error()
     return known_background(ctx.writer, name)
 
 

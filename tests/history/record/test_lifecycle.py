@@ -78,6 +78,7 @@ def by_tool(session: Session, root: Path, how: str) -> object:
 
     @tool(effect="execute", timeout_seconds=0.2 if how == "timeout" else 20)
     async def act(ctx: ToolContext) -> str:
+        """Changes a file, then ends as the test says."""
         await anyio.to_thread.run_sync((root / "made").touch)
         if how in ("timeout", "cancelled"):
             acted.set()

@@ -8,13 +8,14 @@ from typing import Any
 import anyio
 import pytest
 
-from loom_audit.api.registry import ToolRegistry
-from loom_audit.errors import InvalidArguments
+from loom_audit.api.registry import ToolRegistry, builtin_registry
+from loom_audit.errors import AuditUnavailable, InvalidArguments
 from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.tools.bundled.files.files import WriteFile
 from loom_audit.tools.bundled.files.reading import ReadFile
 from loom_audit.tools.calls.batch import BatchOutcome
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.function import tool
 from loom_audit.tools.calls.messages import tool_calls_of
 from loom_audit.tools.calls.result import ToolError, ToolResult
 from loom_audit.tools.calls.tool import Tool
@@ -119,6 +120,58 @@ def test_a_bundled_tool_executes_a_plain_dict_and_refuses_a_wrong_one(tmp_path: 
     anyio.run(both)
 
 
+def test_a_context_made_by_hand_says_that_it_has_no_call_and_not_that_it_has_no_workspace(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "notes.txt").write_text("first")
+    registry = builtin_registry()
+
+    async def run(name: str, arguments: dict[str, Any]) -> None:
+        found = registry.get(name)
+        assert found is not None
+        with pytest.raises(AuditUnavailable, match="no call on record") as refused:
+            await found.execute(arguments, ToolContext(tmp_path))
+        assert "registry.execute" in refused.value.hint
+
+    for name, arguments in (
+        ("read_file", {"path": "notes.txt"}),
+        ("write_file", {"path": "notes.txt", "content": "second"}),
+        ("bash", {"command": "touch made"}),
+        ("read_file", {"path": "scratch://notes.txt"}),
+    ):
+        anyio.run(run, name, arguments)
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [
+        ("notes.txt", "first")
+    ]
+
+
+@pytest.mark.parametrize("content", ["text", None, bytearray(b"text")])
+def test_content_that_is_not_bytes_is_refused_by_its_type_and_changes_nothing(
+    content: Any, bench: Bench
+) -> None:
+    class Puts(Written):
+        name = "puts"
+        effect = "write"
+
+        async def execute(self, args: dict[str, Any], ctx: ToolContext) -> ToolResult:
+            if "edit" in args:
+                await ctx.edit(args["edit"], lambda old: content)
+            else:
+                await ctx.write(args["write"], content)
+            return ToolResult(True)
+
+    Puts.parameters = {"type": "object"}
+    bench.registry.register(Puts())
+    before = bench.tree()
+    for how in ("write", "edit"):
+        for path in ("notes.txt", "scratch://notes.txt"):
+            error = bench.call("puts", {how: path}).error
+            assert error.code == "EXECUTION_ERROR" and "encode()" in error.hint
+            assert f"{type(content).__name__}, not bytes" in error.message
+    assert bench.tree() == before
+    bench.assert_log_agrees_with_disk()
+
+
 def test_a_bundled_tool_s_own_execute_takes_a_plain_dict_in_a_call(bench: Bench) -> None:
     class Copies(Tool):
         name = "copies"
@@ -195,3 +248,16 @@ def test_a_tool_without_description_is_refused_when_it_is_registered() -> None:
         registry.register(Unsaid())
     registry.register(Written())
     assert [one["function"]["name"] for one in registry.all_schemas()] == ["written"]
+
+
+def test_a_function_without_docstring_is_refused_when_it_is_registered() -> None:
+    def add(one: int, other: int) -> int:
+        return one + other
+
+    registry = ToolRegistry()
+    for made in (tool(add), tool(description=" \n")(add)):
+        with pytest.raises(InvalidArguments, match="description") as refused:
+            registry.register(made)
+        assert "docstring" in refused.value.hint
+    registry.register(tool(description="Add two numbers.")(add))
+    assert [one.name for one in registry.list()] == ["add"]

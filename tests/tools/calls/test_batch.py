@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -166,6 +167,36 @@ def test_hooks_run_once_after_a_mutating_batch_and_their_failure_fails_nothing(
     ]
     assert outcome.hooks[0].text == "2 calls, True"
     assert "no" in outcome.hooks[1].text
+
+
+def test_a_hook_without_a_name_is_not_run_and_the_results_are_kept() -> None:
+    ran = []
+
+    async def plain(outcome: BatchOutcome, call: Caller) -> str:
+        ran.append("plain")
+        return ""
+
+    class Numbered:
+        name = 7
+
+    class Raising:
+        @property
+        def name(self) -> str:
+            raise ValueError("no name yet")
+
+    async def count(outcome: BatchOutcome, call: Caller) -> str:
+        return "counted"
+
+    hooks: list[Any] = [plain, Numbered(), Raising(), Hook("count", count)]
+    _, _, outcome = run(calls("put"), hooks)
+    assert ran == [] and [result.output for result in outcome.results] == ["did 0"]
+    assert [(said.name, said.ok) for said in outcome.hooks] == [
+        ("plain", False),
+        ("Numbered", False),
+        ("Raising", False),
+        ("count", True),
+    ]
+    assert "`name`" in outcome.hooks[0].text and "no name yet" in outcome.hooks[2].text
 
 
 def test_hooks_do_not_run_after_a_batch_that_only_read() -> None:

@@ -1,5 +1,6 @@
 """docs/writing-tools.md runs as it stands, from an installed package of its own."""
 
+import importlib
 import re
 import sys
 import tomllib
@@ -12,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from loom_audit.api.face import Session
 from loom_audit.api.registry import ToolRegistry, builtin_registry
+from loom_audit.tools.calls.batch import BatchOutcome, HookOutcome
 from loom_audit.tools.calls.tool import Dialect
 from tests.tools.conftest import Bench
 
@@ -42,7 +44,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ToolRe
 
 
 def test_each_way_takes_at_most_twenty_lines_of_code() -> None:
-    assert len(PYTHON) == 5
+    assert len(PYTHON) == 6
     for block in PYTHON:
         lines = [line for line in block.splitlines() if line and "import " not in line]
         assert len(lines) <= 20
@@ -75,6 +77,22 @@ def test_tools_of_another_package_are_called_and_recorded(
     assert (bench.root / "s.txt").read_text() == "two words"
     bench.assert_every_call_has_one_finish()
     bench.assert_log_agrees_with_disk()
+
+
+def test_its_hook_runs_after_a_batch_and_its_calls_are_on_record(
+    bench: Bench, registry: ToolRegistry
+) -> None:
+    async def work(session: Session) -> BatchOutcome:
+        asked = {"name": "stamp", "input": {"path": "s.txt"}, "id": "t1", "type": "tool_use"}
+        changed = importlib.import_module("my_tools").Changed()
+        return await session.batch([asked], hooks=[changed]).run()
+
+    registry.list()  # as the package is imported then
+    with bench.workspace.session("maker", registry=registry) as session:
+        outcome = anyio.run(work, session)
+    assert outcome.hooks == (HookOutcome("changed", True, "1 changed"),)
+    assert (bench.root / "CHANGED").read_text() == "s.txt"
+    assert [call.tool for call in bench.workspace.timeline.calls()] == ["stamp", "stamp"]
 
 
 @pytest.mark.parametrize(
