@@ -16,7 +16,7 @@ Mount = Callable[[str, int], Path]
 def mounting(below: Path) -> Iterator[Mount]:
     """A function that mounts them below a folder, to the end of the block; skips where none can."""
     if os.geteuid() != 0:
-        pytest.skip("needs root for a tmpfs")
+        pytest.skip("only root can mount a tmpfs")
     mounted: list[Path] = []
 
     def make(name: str, mebibytes: int) -> Path:
@@ -25,7 +25,7 @@ def mounting(below: Path) -> Iterator[Mount]:
         command = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            pytest.skip(f"needs root for a tmpfs: {done.stderr.strip()}")
+            pytest.skip(f"needs the right to mount a tmpfs: {done.stderr.strip()}")
         mounted.append(folder)
         return folder
 

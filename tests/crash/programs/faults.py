@@ -287,7 +287,8 @@ def attached(thread: int, point: Point | None, trace: Path) -> Iterator[None]:
         said = process.stderr.readline()
         if "Operation not permitted" in said:
             process.wait(PATIENCE)
-            pytest.skip(f"needs the right to trace a process of one's own: {said.strip()}")
+            right = "only root can" if os.geteuid() else "needs the right to"
+            pytest.skip(f"{right} trace a process of one's own: {said.strip()}")
         assert "attached" in said, said
         yield
         process.wait(PATIENCE)

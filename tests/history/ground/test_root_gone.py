@@ -118,7 +118,7 @@ def moved_and_made_anew(root: Path) -> None:
 def covered(root: Path) -> None:
     """Something is mounted over it."""
     if os.geteuid() != 0:
-        pytest.skip("needs root to mount")
+        pytest.skip("only root can mount")
     done = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(root)], capture_output=True)
     if done.returncode:
         pytest.skip(f"needs the right to mount: {done.stderr!r}")
@@ -219,7 +219,7 @@ def test_a_workspace_that_is_mounted_onto_itself_is_the_same(
 ) -> None:
     """As in a container, where the folder has the same path and is a mount."""
     if os.geteuid() != 0:
-        pytest.skip("needs root to mount")
+        pytest.skip("only root can mount")
     command = ["mount", "--bind", str(root), str(root)]
     if subprocess.run(command, capture_output=True).returncode:
         pytest.skip("needs the right to mount")

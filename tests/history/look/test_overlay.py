@@ -27,7 +27,7 @@ def unmount(where: Path) -> None:
 def root(tmp_path: Path) -> Iterator[Path]:
     """Two lower layers and an upper one, each a filesystem of its own."""
     if os.geteuid() != 0:
-        pytest.skip("needs root to mount an overlay")
+        pytest.skip("only root can mount an overlay")
     root = tmp_path / "workspace"
     layers = [tmp_path / name for name in ("low", "middle", "up")]
     with ExitStack() as mounted:
