@@ -13,7 +13,7 @@ import pytest
 from tests.tools.conftest import Bench
 
 OUTSIDE = "/etc/hostname"
-NEVER = "/tmp/never-written-by-a-tool"
+NEVER = f"/tmp/never-written-by-a-tool-{os.getpid()}"
 BAD = {
     "unknown tool": ("read_fiel", {"path": "notes.txt"}, "UNKNOWN_TOOL"),
     "a tool name that is not a text": (7, {}, "UNKNOWN_TOOL"),
