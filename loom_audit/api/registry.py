@@ -125,7 +125,7 @@ class ToolRegistry:
         The description of one that cannot work here says what it lacks.
         """
         settings = self._settings()
-        return [_marked(tool.schema(dialect), tool.lacks(settings)) for tool in self.list()]
+        return [marked_schema(tool, dialect, settings) for tool in self.list()]
 
     def tools_for_subtask(
         self, subtask: Any, dialect: Dialect = "openai"
@@ -209,9 +209,10 @@ class ToolRegistry:
             return self._connect
 
 
-def _marked(schema: dict[str, Any], lacks: str) -> dict[str, Any]:
-    """A schema whose description says that the tool cannot work here, if it lacks something."""
-    if lacks:
+def marked_schema(tool: Tool, dialect: Dialect, settings: ToolSettings) -> dict[str, Any]:
+    """The schema of a tool, whose description says what it lacks with these settings."""
+    schema = tool.schema(dialect)
+    if lacks := tool.lacks(settings):
         named = schema.get("function", schema)
         named["description"] += f" Cannot work here: {lacks}."
     return schema

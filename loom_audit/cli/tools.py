@@ -35,7 +35,7 @@ def tools(
     With its arguments, what it does to the workspace, when it asks, and its limits. Those that
     other packages offer are listed too. `loom-audit call` calls one.
     """
-    from loom_audit.api.registry import builtin_registry
+    from loom_audit.api.registry import builtin_registry, marked_schema
     from loom_audit.config import read_tool_settings
     from loom_audit.tools.calls.tool import Dialect
 
@@ -54,7 +54,7 @@ def tools(
                 f"no dialect {schema}", hint=f"There are: {', '.join(get_args(Dialect))}."
             )
         for tool in listed:
-            output.record(tool.schema(dialect))
+            output.record(marked_schema(tool, dialect, settings))
     else:
         lines = _whole_lines if name else partial(_short_lines, output.width)
         output.each(listed, partial(_record, settings), partial(lines, settings))

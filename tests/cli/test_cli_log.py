@@ -18,8 +18,8 @@ def test_log_filters_and_shows_the_facts_below(audited: Shell) -> None:
     assert len(audited.records("log", "--path", "nope.txt", "--status", "failed")) == 1
     assert audited.records("log", "--path", "b.txt", "--status", "failed") == []
     assert len(audited.records("log", "-n", "2")) == 2
-    assert audited.records("log", "--since", "2999-01-01") == []
-    assert len(audited.records("log", "--until", "2999-01-01")) == 3
+    assert audited.records("log", "--since", "2299-01-01") == []
+    assert len(audited.records("log", "--until", "2299-01-01")) == 3
     numbers = audited.numbers()
     assert [r["seq"] for r in audited.records("log", "--from", str(numbers[0]))] == [
         numbers[2],

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,13 @@ class Bench:
     ) -> ToolResult:
         writer = self.session.writer
         return await call_tool(
-            self.registry, gate or self.session.gate, writer, tool, arguments, **options
+            self.registry,
+            gate or self.session.gate,
+            writer,
+            tool,
+            arguments,
+            past=partial(self.workspace.own_calls, writer),
+            **options,
         )
 
     def events(self, *kinds: str) -> list[Event]:

@@ -24,6 +24,7 @@ from loom_audit.model.plans.planning import Plan
 from loom_audit.model.text.cutting import cut
 from loom_audit.model.text.display import size_text
 from loom_audit.model.text.textdiff import unified
+from loom_audit.tools.approvals.taking_back import past_of
 from loom_audit.tools.calls.area import SCRATCH
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.tool import Preview
@@ -74,18 +75,18 @@ def preview_move(ctx: ToolContext, source: str, target: str, *, overwrite: bool 
 
 def preview_undo(ctx: ToolContext, number: int | None) -> Preview:
     """What taking back a call of the session, or its newest, would change."""
-    plan = ctx.plan_undo(number)
+    plan = past_of(ctx).plan(number)
     return _preview(plan.changes, chain([f"undo of {plan.target}\n"], _differences(ctx, plan)))
 
 
 def _differences(ctx: ToolContext, plan: Plan) -> Iterator[str]:
-    assert ctx.past is not None, "a plan was made"
+    past = past_of(ctx).past
     for change in plan.changes:
         shown: list[bytes | None] = []
         for state in (change.before, change.after):
             if state is not None and (state.blob is None or state.size > _MAX_DIFFED):
                 break
-            shown.append(ctx.past.past.content(state) if state else None)
+            shown.append(past.content(state) if state else None)
         yield _diff_text(change, change.path, *shown) if len(shown) == 2 else _size_line(change)
 
 

@@ -22,6 +22,7 @@ from loom_audit.errors import (
     FileNotFound,
     InvalidPath,
     NotADirectory,
+    NoWorkspace,
     PermissionDenied,
 )
 from loom_audit.model.scope import HEAVY
@@ -252,3 +253,10 @@ def search_path(*areas: str | Path | None) -> dict[str, str]:
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     kept = [f for f in folders if os.path.isabs(f) and not leads_through(f)]
     return {"PATH": os.pathsep.join(kept) or os.defpath}
+
+
+def no_workspace_error() -> AuditError:
+    """The error for a tool that needs a workspace in a call that names none."""
+    return NoWorkspace(
+        "This call names no workspace", hint="Pass workspace=PATH, an attached directory."
+    )

@@ -19,7 +19,6 @@ from loom_audit.errors import (
     ExecutionFailed,
     FileNotFound,
     InvalidPath,
-    NoWorkspace,
     PermissionDenied,
     TooLarge,
 )
@@ -38,13 +37,12 @@ from loom_audit.ports import (
     Workspace,
 )
 from loom_audit.tools.calls import scratch
-from loom_audit.tools.calls.area import SCRATCH, Area, Entry, search_path
+from loom_audit.tools.calls.area import SCRATCH, Area, Entry, no_workspace_error, search_path
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.thread import in_thread
 
 if TYPE_CHECKING:
-    from loom_audit.model.plans.planning import Plan
-    from loom_audit.tools.calls.past import Past, PlannedOnce
+    from loom_audit.tools.calls.past import PlannedOnce
 
 T = TypeVar("T")
 
@@ -254,34 +252,6 @@ class ToolContext:
 
         return await self._step(step)
 
-    # --- what is on record ----------------------------------------------------------------
-
-    async def recall(self, reader: "Callable[[Past], T]") -> T:
-        """What `reader` makes of what is on record, read in the worker thread."""
-        return await self._step(lambda: reader(self._own_past.past))
-
-    def plan_undo(self, number: int | None) -> "Plan":
-        """The plan to take back a call of this session, or the newest; sync, for `preview`.
-
-        It is made once for each number. NotFound, PermissionDenied, Conflict.
-        """
-        return self._own_past.plan(number)
-
-    async def undo(self, number: int | None) -> "Plan":
-        """Take back a call of this session, or the newest, as the last step of this call.
-
-        What is done is what `plan_undo` gave before, if it was asked. NotFound, PermissionDenied;
-        Conflict where not all of it can be taken back, or something else happened meanwhile.
-        """
-
-        def step() -> "Plan":
-            plan, call = self.plan_undo(number), self.open_call
-            call.check_writable()
-            self._own_past.past.carry_out(plan, call)
-            return plan
-
-        return await self._step(step)
-
     # --- processes ------------------------------------------------------------------------
 
     @property
@@ -480,16 +450,6 @@ class ToolContext:
         return self.call
 
     @property
-    def _own_past(self) -> "PlannedOnce":
-        if self.writer is None:
-            raise no_workspace_error()
-        if self.past is None:
-            raise ExecutionFailed(
-                "What is on record cannot be asked here", hint="Call the tool in a session."
-            )
-        return self.past
-
-    @property
     def command_runner(self) -> Runner:
         """What runs commands. NoWorkspace, ExecutionFailed."""
         if self.writer is None:
@@ -531,10 +491,3 @@ class ToolContext:
                 f"{path} would have {len(content)} bytes, more than the {limit} that are recorded",
                 hint="Write a smaller file, or raise the workspace's limit.",
             )
-
-
-def no_workspace_error() -> AuditError:
-    """The error for a tool that needs a workspace in a call that names none."""
-    return NoWorkspace(
-        "This call names no workspace", hint="Pass workspace=PATH, an attached directory."
-    )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import force_setattr
 
+from loom_audit.history.undo.own_calls import OwnCalls
 from loom_audit.tools.bundled.builtin import builtin_tools
 from loom_audit.tools.bundled.project import pip_install
 from loom_audit.tools.bundled.search.search_files import SearchFiles
@@ -40,6 +41,10 @@ CAUSES: Mapping[tuple[str, str], Mapping[str, object]] = {
     ("bash", "NOT_FOUND"): {"command": "true", "in": "bg1"},
     ("bash_output", "NOT_FOUND"): {"id": "bg1"},
     ("bash_stop", "NOT_FOUND"): {"id": "bg1"},
+    ("undo", "NOT_FOUND"): {},
+    ("undo", "PERMISSION_DENIED"): {},
+    ("undo", "CONFLICT"): {},
+    ("history", "INVALID_PATH"): {"path": "../y"},
     ("run_code", "TIMEOUT"): {"language": "bash", "code": "sleep 60", "timeout": 1},
     ("run_code", "EXECUTION_ERROR"): {"language": "python", "code": "raise SystemExit(1)"},
     ("run_code", "BLOCKED_COMMAND"): {"language": "bash", "code": "mkfs /dev/null"},
@@ -120,6 +125,12 @@ def test_each_error_of_a_tool_happens(
     if cause == ("web_fetch", "TIMEOUT"):
         arguments["url"] = str(arguments["url"]).format(silent=silent)
         given = ToolSettings(private_hosts=("127.0.0.1",))
+    if name == "undo" and code != "NOT_FOUND":
+        assert bench.call("write_file", {"path": "made", "content": "x"}).ok
+    if cause == ("undo", "CONFLICT"):
+        (bench.root / "made").write_text("a person's")
+    if cause == ("undo", "PERMISSION_DENIED"):
+        monkeypatch.setattr(OwnCalls, "_who_allowed", lambda *_: "person:ada")
     result = bench.call(name, arguments, settings=given)
     assert result.error.code == code, result.error
     assert bench.last().result["error"]["code"] == code

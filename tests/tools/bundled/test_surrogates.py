@@ -20,6 +20,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "search_code": {"query": "x", "path": "."},
     "shell_execute": {"command": "true", "cwd": "."},
     "bash": {"command": "true", "cwd": "."},
+    "undo": {"call": 1},
+    "history": {"path": "notes.txt"},
     "bash_output": {"id": "bg1"},
     "bash_stop": {"id": "bg1"},
     "run_code": {"language": "bash", "code": "true", "args": ["x"], "env": {"A": "x"}},

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.text.display import count_text, first_few, one_line, visible_path
+from loom_audit.tools.approvals.taking_back import recall
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.fields import Fields, Output
 from loom_audit.tools.calls.past import Past
@@ -75,7 +76,7 @@ class History(Tool):
             more = calls[args.limit - 1].requested if len(calls) == limit else None
             return [_of_call(one) for one in calls[: args.limit]], more
 
-        entries, more = await ctx.recall(read)
+        entries, more = await recall(ctx, read)
         lines = [_line(one) for one in entries]
         lines += [f"Older ones: before={more}"] if more else []
         nothing = f"{visible_path(args.path)} was never changed" if args.path else "No calls yet"

@@ -8,6 +8,7 @@ from msgspec import Meta
 from loom_audit.model.plans.planning import Plan
 from loom_audit.model.text.display import count_text, visible_path
 from loom_audit.tools.approvals.preview import preview_undo
+from loom_audit.tools.approvals.taking_back import past_of, take_back
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.fields import Fields, Output
 from loom_audit.tools.calls.result import ToolResult
@@ -49,7 +50,7 @@ class Undo(Tool):
     timeout_seconds = 60
 
     def requires_approval(self, args: UndoInput, ctx: ToolContext) -> bool | str:
-        plan = ctx.plan_undo(args.call)
+        plan = past_of(ctx).plan(args.call)
         gone = [change.path for change in plan.changes if change.after is None]
         return f"deletes {visible_path(gone[0])}" if gone else False
 
@@ -58,7 +59,7 @@ class Undo(Tool):
 
     @one_thread
     async def execute(self, args: UndoInput, ctx: ToolContext) -> ToolResult:
-        plan = await ctx.undo(args.call)
+        plan = await take_back(ctx, args.call)
         tool = plan.target.partition("(")[2].rstrip(")")
         paths = [change.path for change in plan.changes]
         left = [*_not_taken_back(plan)]
