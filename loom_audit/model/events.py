@@ -14,6 +14,7 @@ from loom_audit.model.backgrounds import BackgroundFinished, BackgroundStarted
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import FULL, Coverage, Effect, Inferred, Origin, Status
 from loom_audit.model.files import FileChange, FileState, Move
+from loom_audit.model.scope import LeftOut
 
 OUTSIDE = "outside"
 """The actor of what nobody who is known did."""
@@ -32,15 +33,6 @@ class Untracked(Struct, frozen=True):
     size: int | None = None
     written: int | None = None
     inode: str | None = None
-
-
-class LeftOut(Struct, frozen=True):
-    """A folder whose files are not recorded: why, and how many files and bytes it has."""
-
-    path: str
-    reason: str
-    files: int
-    size: int
 
 
 LEASE_SECONDS = 3600

@@ -71,6 +71,15 @@ def check_rules(ignore: str) -> None:
         )
 
 
+class LeftOut(Struct, frozen=True):
+    """A folder whose files are not recorded: why, and how many files and bytes it has."""
+
+    path: str
+    reason: str
+    files: int
+    size: int
+
+
 class Scope(Struct, frozen=True, dict=True):
     """The rules by which a path is recorded, as a person last accepted them.
 

@@ -39,7 +39,6 @@ from loom_audit.model.events import (
     FilesChanged,
     HookFailed,
     Lease,
-    LeftOut,
     PathsUntracked,
     RulesChanged,
     ScopeAccepted,
@@ -56,6 +55,7 @@ from loom_audit.model.events import (
     WorkspaceForgotten,
 )
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
+from loom_audit.model.scope import LeftOut
 from loom_audit.model.stored.codec import (
     MAX_LEAF,
     EncodedEvent,

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import Attachment, OnDisk, StoredLog
 from loom_audit.history.look.change_index import catch_up, update_index
-from loom_audit.model.events import OUTSIDE, BaselineFinished, Draft, Fact, FilesChanged, LeftOut
+from loom_audit.model.events import OUTSIDE, BaselineFinished, Draft, Fact, FilesChanged
 from loom_audit.model.files import FileChange, FileState, Move, is_opaque, is_other_file, parents
 from loom_audit.model.plans.left_out import is_remade
-from loom_audit.model.scope import NEVER
+from loom_audit.model.scope import NEVER, LeftOut
 from loom_audit.model.text.display import count_text, visible_path
 from loom_audit.ports import (
     OPAQUE,
