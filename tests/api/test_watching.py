@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +21,7 @@ from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.noticed import record_noticed
 from loom_audit.model.events import OUTSIDE
 from tests.given.watched import Watched, changes
+from tests.given.watched import watched as watched
 from tests.oracles.changes import check_each_change_once
 from tests.processes.clients import client as client
 
@@ -33,18 +34,6 @@ def root(tmp_path: Path) -> Path:
     (root / "src" / "main.py").write_bytes(b"print()\n")
     (root / "src" / "deep" / "x").write_bytes(b"x\n")
     return root
-
-
-@pytest.fixture
-def watched(workspace: AuditedWorkspace) -> Iterator[Watched]:
-    """After the test: each change is on record once, what is on record is what is on disk."""
-    found = Watched(workspace)
-    with found.watcher:
-        found.until(lambda: found.notes)
-        yield found
-    check_each_change_once([*workspace.log.read()])
-    assert workspace.verify().findings == ()
-    assert workspace.status().drift == ()
 
 
 def test_an_edit_is_on_record_as_from_outside_with_its_time(watched: Watched) -> None:

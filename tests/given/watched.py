@@ -1,13 +1,16 @@
 """A workspace that is watched in this process, and what its watcher told."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+import pytest
 
 from loom_audit import AuditedWorkspace
 from loom_audit.api.upkeep.watching import Watcher
 from loom_audit.model.events import Event, FilesChanged
 from loom_audit.model.files import FileChange
+from tests.oracles.changes import check_each_change_once
 
 DEADLINE = 60.0
 """Seconds; only so that a hang ends."""
@@ -58,3 +61,15 @@ class Watched:
 
 def changes(event: Event) -> Sequence[FileChange]:
     return event.fact.changes if isinstance(event.fact, FilesChanged) else ()
+
+
+@pytest.fixture
+def watched(workspace: AuditedWorkspace) -> Iterator[Watched]:
+    """After the test: each change is on record once, what is on record is what is on disk."""
+    found = Watched(workspace)
+    with found.watcher:
+        found.until(lambda: found.notes)
+        yield found
+    check_each_change_once([*workspace.log.read()])
+    assert workspace.verify().findings == ()
+    assert workspace.status().drift == ()

@@ -318,17 +318,19 @@ def unchecked(attachment: Attachment) -> tuple[Candidate, ...]:
     calls = (
         attachment.stored.reading.call_at(n) for n in sorted(attachment.process.last_seen.unchecked)
     )
-    return tuple(
-        Candidate(
-            one.requested,
-            one.call_id,
-            one.session,
-            one.actor,
-            ended=True,
-            is_survivor=True,
-            number=one.seq,
-        )
-        for one in calls
+    return tuple(map(ended_candidate, calls))
+
+
+def ended_candidate(call: Call) -> Candidate:
+    """A call that has ended, as a candidate for what is found later, as a survivor's call is."""
+    return Candidate(
+        call.requested,
+        call.call_id,
+        call.session,
+        call.actor,
+        ended=True,
+        is_survivor=True,
+        number=call.seq,
     )
 
 

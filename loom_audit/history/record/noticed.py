@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import OBSERVED, Attachment
-from loom_audit.history.look.attribution import acting_calls, attributed_drafts
+from loom_audit.history.look.attribution import acting_calls, attributed_drafts, ended_candidate
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.capture import scan
 from loom_audit.history.look.change_index import update_index
@@ -141,15 +141,7 @@ def _of_clients(attachment: Attachment) -> Iterator[Candidate]:
         newest = CallFilter(session=session.id, limit=_NEWEST_CALLS)
         for call in attachment.stored.tables.calls(newest):
             if call.seq is not None and call.effect in ("write", "execute"):
-                yield Candidate(
-                    call.requested,
-                    call.call_id,
-                    call.session,
-                    call.actor,
-                    ended=True,
-                    is_survivor=True,
-                    number=call.seq,
-                )
+                yield ended_candidate(call)
                 break
 
 

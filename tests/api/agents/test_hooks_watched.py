@@ -1,17 +1,16 @@
 """What an agent does while somebody watches its workspace is never told as a person's."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from loom_audit import AuditedWorkspace, AuditStore
+from loom_audit import AuditStore
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.model.events import ChangesAttributed
 from loom_audit.ports import EventFilter
 from tests.given.ticks import tick
 from tests.given.watched import Watched
-from tests.oracles.changes import check_each_change_once
+from tests.given.watched import watched as watched
 from tests.processes.hooked import HookedClaude
 
 
@@ -25,17 +24,6 @@ def claude(hooks: Hooks, watched: Watched, root: Path, tmp_path: Path) -> Hooked
     one = HookedClaude(lambda data: hooks.answer("claude-code", data), root, tmp_path / "s1.jsonl")
     one.hook("SessionStart", source="startup")
     return one
-
-
-@pytest.fixture
-def watched(workspace: AuditedWorkspace) -> Iterator[Watched]:
-    found = Watched(workspace)
-    with found.watcher:
-        found.until(lambda: found.notes)
-        yield found
-    check_each_change_once([*workspace.log.read()])
-    assert workspace.verify().findings == ()
-    assert workspace.status().drift == ()
 
 
 def test_what_its_calls_do_is_theirs(claude: HookedClaude, watched: Watched) -> None:
