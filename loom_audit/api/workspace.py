@@ -57,7 +57,8 @@ class Status(Struct, frozen=True):
 
     What interrupted calls made of what they intended is not in it, but in `begun`; moves that
     were interrupted between both ends are `halves`. `kept` is what an interrupted undo leaves as
-    it is when it is finished, since somebody changed it.
+    it is when it is finished, since somebody changed it. `watched` is whether `watch` runs there,
+    None where that cannot be seen.
     """
 
     head: int
@@ -68,6 +69,7 @@ class Status(Struct, frozen=True):
     begun: tuple[FileChange, ...] = ()
     halves: tuple[Move, ...] = ()
     kept: tuple[Note, ...] = ()
+    watched: bool | None = None
 
 
 class AuditedWorkspace:
@@ -286,6 +288,7 @@ class AuditedWorkspace:
             tuple(begun),
             tuple(halves),
             tuple(kept),
+            self.attachment.is_watched,
         )
 
     def leftovers(self) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+from loom_audit.api.ground.watched import watched_text
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.failed_hooks import failed_hook_records, note_failed_hooks
 from loom_audit.cli.shared.holds import hold_record, note_holds
@@ -51,6 +52,7 @@ def status(
                     "workspace": workspace.id,
                     "root": workspace.root,
                     "head": status.head,
+                    "watched": status.watched,
                     "drift": plain(status.drift),
                     "begun": plain(status.begun),
                     "half_moved": [[move.source, move.target] for move in status.halves],
@@ -70,6 +72,7 @@ def status(
 def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", status: Any) -> None:
     output = invocation.output
     output.line((f"workspace {workspace.root}", "bold"), f"  (log at {status.head})")
+    output.line((watched_text(watched=status.watched), "dim"))
     note_holds(workspace, output)
     note_failed_hooks(workspace, output)
     if status.drift:

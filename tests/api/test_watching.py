@@ -14,6 +14,7 @@ import pytest
 from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, Mask, WatchDescriptor
 
 from loom_audit import AuditedWorkspace, AuditStore, Conflict, NoWorkspace, open_store
+from loom_audit.api.ground.watched import watched_text
 from loom_audit.api.upkeep import watching
 from loom_audit.disk.looking import inotify
 from loom_audit.disk.looking.observer import DiskObserver
@@ -24,6 +25,7 @@ from tests.given.watched import Watched, changes
 from tests.given.watched import watched as watched
 from tests.oracles.changes import check_each_change_once
 from tests.processes.clients import client as client
+from tests.processes.ordinary_user import ordinary_session
 
 
 @pytest.fixture
@@ -385,3 +387,15 @@ def test_a_look_of_another_process_leaves_nothing_to_record(watched: Watched) ->
             record_drift(attachment)
     watched.rest()
     assert len(watched.facts()) == 1 and "a.txt" not in watched.paths()
+
+
+def test_whether_somebody_watches_cannot_be_seen_where_the_locks_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ordinary_session({"a.txt": "a"}, monkeypatch) as session:
+        workspace = session.workspace
+        assert workspace.status().watched is False
+        lock = workspace.adapters.settings.home / "locks" / f"watch-{workspace.id}.lock"
+        lock.touch(0)
+        assert workspace.status().watched is None
+        assert "cannot be seen" in watched_text(watched=None)

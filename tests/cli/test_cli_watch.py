@@ -58,6 +58,23 @@ def test_a_second_one_is_refused_with_the_process_of_the_first(audited: Shell) -
         assert audited.records("status")[0]["drift"] == []
 
 
+def test_status_and_doctor_say_whether_somebody_watches_and_how_to(audited: Shell) -> None:
+    def said() -> tuple[bool, str, str]:
+        lines = audited("status").text.splitlines()
+        [one] = [line for line in audited("doctor").text.splitlines() if "from outside" in line]
+        return audited.records("status")[0]["watched"], lines[1], one.partition(": ")[2]
+
+    nobody = (
+        "nobody watches: what changes from outside is found before the next call; "
+        "`loom-audit watch` records it as it happens"
+    )
+    assert said() == (False, nobody, nobody)
+    with watching(audited.workspace, audited.environment):
+        somebody = "watched: what changes from outside is recorded as it happens"
+        assert said() == (True, somebody, somebody)
+    assert said()[0] is False
+
+
 def test_a_workspace_that_is_not_under_audit_is_not_watched(shell: Shell) -> None:
     assert "loom-audit init" in shell("watch", str(shell.workspace), code=4).errors
 

@@ -21,6 +21,7 @@ from loom_audit.api.agents.failed_hooks import FailedSession, failures_of, last_
 from loom_audit.api.agents.heard import heard_clients
 from loom_audit.api.agents.launcher import CLIENT, hooks_folder
 from loom_audit.api.ground.held import agree
+from loom_audit.api.ground.watched import watched_text
 from loom_audit.api.store import AuditStore, lost_store_hint, open_store
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS
@@ -333,6 +334,7 @@ def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:
         return [Check(name, "problem", f"{_STOPPED}{error.message}", error.hint)]
     checks = [_baseline(workspace, name), _clock(workspace, name, now), _scope(workspace, name)]
     checks.append(_watch(workspace, name))
+    checks.append(Check(name, "ok", watched_text(watched=workspace.attachment.is_watched)))
     waiting = workspace.status().interrupted
     if waiting:
         text = count_text(len(waiting), "interrupted call")

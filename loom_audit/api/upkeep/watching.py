@@ -72,9 +72,8 @@ class Watcher:
 
     def __enter__(self) -> "Watcher":
         """Begin to watch. Conflict where another process watches, and where nothing can be told."""
-        name = f"watch-{self._workspace.id}"
         try:
-            self._release = self.attachment.stored.lock.acquire(name)
+            self._release = self.attachment.stored.lock.acquire(self.attachment.watch_lock)
         except Conflict as error:
             holder = error.details.get("holder")
             who = f"process {holder}" if holder else "another process"

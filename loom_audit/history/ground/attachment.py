@@ -6,7 +6,7 @@ from typing import get_args
 
 from msgspec import Struct, field
 
-from loom_audit.errors import AuditUnavailable, InvalidArguments
+from loom_audit.errors import AuditUnavailable, InvalidArguments, PermissionDenied
 from loom_audit.history.ground.process_state import ProcessState
 from loom_audit.history.ground.roots import accepted_scope
 from loom_audit.history.ground.session_state import SessionState, hold_of, session_state
@@ -172,6 +172,17 @@ class Attachment(Struct, frozen=True):
         """Whether a process is carrying out an undo, redo, revert or rollback in this workspace."""
         return self.stored.lock.is_held(self.undo_lock)
 
+    @property
+    def is_watched(self) -> bool | None:
+        """Whether a process puts on record what is changed from outside, as it happens.
+
+        None for a person who may read the store and not its locks.
+        """
+        try:
+            return self.stored.lock.is_held(self.watch_lock)
+        except PermissionDenied:
+            return None
+
     def is_session_alive(self, session: str) -> bool:
         """Whether a session's process is running.
 
@@ -210,6 +221,11 @@ class Attachment(Struct, frozen=True):
     def undo_lock(self) -> str:
         """The name of the OS lock that an undo holds while it is carried out."""
         return f"undo-{self.stored.log.id}"
+
+    @property
+    def watch_lock(self) -> str:
+        """The name of the OS lock that is held by whoever watches the workspace."""
+        return f"watch-{self.stored.log.id}"
 
 
 def is_undo(call: Call) -> bool:
