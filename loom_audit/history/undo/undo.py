@@ -90,11 +90,16 @@ class Undo:
 
         It must be the last step of the call, which is not counted among those that are open.
         `check` raises what speaks against the plan, once all that is on disk is on record. Errors
-        as of `carry_out`.
+        as of `carry_out`; one between two paths says how far it came.
         """
         with self._renewed(plan, besides=call.record.key) as (fresh, _):
             check(fresh)
-            self._apply(fresh, call, None)
+            try:
+                self._apply(fresh, call, None)
+            except AuditError as error:
+                if call.files_changed:
+                    _add_how_far(error, fresh, call, "`undo` once more takes that back")
+                raise
             return call.files_changed
 
     @contextmanager
@@ -147,10 +152,8 @@ class Undo:
                 call.result["output"] = _summary(plan, left_open)
         except AuditError as error:
             if call.files_changed and call.finish_event is not None:
-                seq, made = call.finish_event.seq, len(call.files_changed)
-                far = f"{made} of {len(plan.changes)} paths are changed already"
-                error.hint = f"{far}; `loom-audit revert {seq}` takes that back. {error.hint}"
-                error.details["changed"] = list(call.files_changed)
+                way = f"`loom-audit revert {call.finish_event.seq}` takes that back"
+                _add_how_far(error, plan, call, way)
             raise
         done = self.attachment.stored.reading.call(writer.session, call_id)
         return UndoResult(done, tuple(call.files_changed), plan, tuple(left_open))
@@ -240,6 +243,13 @@ def blocked_error(plan: Plan) -> Conflict:
             ]
         },
     )
+
+
+def _add_how_far(error: AuditError, plan: Plan, call: OpenCall, way: str) -> None:
+    """Say in an error which paths of a plan are changed already, and the way to take that back."""
+    far = f"{len(call.files_changed)} of {len(plan.changes)} paths are changed already"
+    error.hint = f"{far}; {way}. {error.hint}"
+    error.details["changed"] = [*call.files_changed]
 
 
 def _nothing_error(plan: Plan) -> Conflict:
