@@ -27,12 +27,14 @@ from loom_audit.mcp_server.resources import SCHEME, TEMPLATES, TIMELINE, read_re
 from loom_audit.mcp_server.taking_back import ROLLBACK, roll_back, rollback_tool
 from loom_audit.mcp_server.unreadable import AnsweredRequests
 from loom_audit.model.text.display import one_line
-from loom_audit.model.values import nearest_json
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.thread import in_thread
 
 _NOT_FOUND = -32002
 """The protocol's code for a resource that is not there."""
+
+MAX_STRUCTURED = 8 * 1024 * 1024
+"""Bytes of what a result gives structured, as ASCII JSON; that of a bundled tool is shorter."""
 
 _CALL_IDS = ("callId", "claudecode/toolUseId")
 _SESSION_IDS = ("threadId", "sessionId")
@@ -179,7 +181,7 @@ def _answer(result: ToolResult) -> types.CallToolResult:
     """A result as the protocol has it: an error with its code, message and hint."""
     text = result.output.encode("utf-8", "backslashreplace").decode()
     told: dict[str, Any] = {"error": result.error.to_dict()} if result.error else {}
-    structured = nearest_json(result.data) if result.success and result.data is not None else None
+    structured = result.data_within(MAX_STRUCTURED) if result.success else None
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=text)]
     if (image := result.image) is not None:
         encoded = b64encode(image.content).decode("ascii")

@@ -18,8 +18,9 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
-from loom_audit import open_store
+from loom_audit import ToolResult, open_store
 from loom_audit.api.agents.clients import Hooks
+from loom_audit.mcp_server.server import _answer
 from tests.cli.shells import ROOT, Shell
 from tests.given.pictures import PNG
 from tests.processes.hooked import HookedClaude
@@ -97,6 +98,27 @@ def test_a_picture_is_given_as_a_picture(audited: Shell) -> None:
             assert (shown.mime_type, b64decode(shown.data)) == ("image/png", PNG)
 
     anyio.run(look)
+
+
+def test_a_long_listing_is_whole_and_as_its_schema_says(audited: Shell) -> None:
+    for n in range(2_600):
+        (audited.workspace / f"n{n:04}").touch()
+
+    async def look() -> None:
+        async with client(audited) as asked:
+            await asked.list_tools()  # from here on the client compares what is given with it
+            given = (await asked.call_tool("list_files", {})).structured_content
+            assert len([one for one in given["files"] if one["path"][0] == "n"]) == 2_600
+            assert given["truncated"] is False
+
+    anyio.run(look)
+
+
+def test_what_is_given_structured_and_is_too_long_is_said_to_be_cut(audited: Shell) -> None:
+    result = ToolResult(True, "done", {"items": ["é" * 500] * 4_000, "n": 4_000})
+    given = _answer(result).structured_content
+    assert given is not None and given["truncated"] is True and given["n"] == 4_000
+    assert 2_000 < len(given["items"]) < 4_000 and {*given["items"]} == {"é" * 500}
 
 
 def test_what_is_on_record_can_be_read_as_resources(audited: Shell) -> None:

@@ -114,6 +114,15 @@ class ToolResult:
         """The data of a success, None for a failure."""
         return self.data if self.success else None
 
+    def data_within(self, most: int) -> dict[str, Any] | None:
+        """Return the data in about `most` bytes of JSON, marked `truncated` where it is cut.
+
+        Of a list the first items are kept, so that it still fits the schema of the tool's output.
+        ValueError, TypeError for other data than JSON.
+        """
+        shown: dict[str, Any] | None = bounded(self.data, most)
+        return shown if shown is None or shown is self.data else {**shown, "truncated": True}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON, with the output that is cut to 10 KB."""
         error = self.error.to_dict() if self.error else None
@@ -128,9 +137,7 @@ class ToolResult:
         TypeError for other data than JSON.
         """
         body = self.to_dict()
-        shown = bounded(self.data, MAX_OUTPUT - 100)
-        if shown != self.data:
-            shown["truncated"] = True
+        shown = self.data_within(MAX_OUTPUT - 100)
         files = bounded(self.files_changed, MAX_OUTPUT)
         body |= {"data": shown, "files_changed": files, "error": bounded(body["error"], MAX_OUTPUT)}
         if left_out := len(self.files_changed) - len(files):
