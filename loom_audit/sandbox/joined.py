@@ -14,7 +14,14 @@ from typing import IO
 from loom_audit.errors import ExecutionFailed
 from loom_audit.ports import Command
 from loom_audit.sandbox.plain import LaunchOptions, wrapper_error
-from loom_audit.sandbox.run import KILL_SECONDS, HeadAndTail, Run, Stream, wait_readable
+from loom_audit.sandbox.run import (
+    KILL_SECONDS,
+    HeadAndTail,
+    Run,
+    Stream,
+    follow_streams,
+    wait_readable,
+)
 from loom_audit.sandbox.supervised import FOLDER, SUPERVISOR
 
 READY_SECONDS = 30.0
@@ -133,14 +140,7 @@ class Sandbox:
             private=True,
             on_start=on_start,
         )
-        for pipe, stream in ((pipes.stdout, output or run.stdout), (pipes.stderr, run.stderr)):
-            if pipe is not None:
-                os.set_blocking(pipe.fileno(), False)
-                run.streams[pipe.fileno()] = stream
-        if pipes.stdin is not None:
-            run.stdin = pipes.stdin.fileno()
-            os.set_blocking(run.stdin, False)
-            run.unsent = memoryview(command.stdin or b"")
+        follow_streams(run, command.stdin, output)
         return run
 
     def kill(self) -> None:

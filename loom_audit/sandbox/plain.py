@@ -26,6 +26,7 @@ from loom_audit.sandbox.run import (
     Run,
     close,
     exit_code,
+    follow_streams,
     run_to_end,
     send,
 )
@@ -205,14 +206,7 @@ def _launch(command: Command, launch: LaunchOptions) -> Run:
         HeadAndTail(command.limit),
         private=launch.private,
     )
-    for pipe, stream in ((process.stdout, run.stdout), (process.stderr, run.stderr)):
-        if pipe is not None:
-            os.set_blocking(pipe.fileno(), False)
-            run.streams[pipe.fileno()] = stream
-    if process.stdin is not None:
-        run.stdin = process.stdin.fileno()
-        os.set_blocking(run.stdin, False)
-        run.unsent = memoryview(command.stdin or b"")
+    follow_streams(run, command.stdin)
     return run
 
 

@@ -150,6 +150,22 @@ class Run(Struct):
     on_start: Callable[[], object] = lambda: None
 
 
+def follow_streams(run: Run, content: bytes | None, output: Stream | None = None) -> None:
+    """Read and write the process's streams without blocking; `content` is for its standard input.
+
+    What it prints goes to `output` where there is one, else is kept as the run's.
+    """
+    process = run.process
+    for pipe, stream in ((process.stdout, output or run.stdout), (process.stderr, run.stderr)):
+        if pipe is not None:
+            os.set_blocking(pipe.fileno(), False)
+            run.streams[pipe.fileno()] = stream
+    if process.stdin is not None:
+        run.stdin = process.stdin.fileno()
+        os.set_blocking(run.stdin, False)
+        run.unsent = memoryview(content or b"")
+
+
 def run_to_end(run: Run, timeout: float | None, cancelled: Callable[[], bool] | None) -> None:
     """Copy the streams and read the messages until every process of the command has ended."""
     deadline = None if timeout is None else run.started + timeout
