@@ -11,10 +11,9 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import event_line
 from loom_audit.cli.shared.lookup import (
     calls_of,
-    listed_line,
+    listed_lines,
     note_baseline,
     note_verified,
-    questions,
     record_of,
 )
 from loom_audit.cli.shared.options import workspace_path
@@ -160,20 +159,20 @@ def _print_calls(
     invocation: Invocation, workspace: "AuditedWorkspace", calls: Iterator[Call]
 ) -> None:
     output = invocation.output
-    shown = None
-    asked = questions(workspace)
-    for call in calls:
-        if output.json:
+    if output.json:
+        for call in calls:
             heard = time_text(workspace.timeline.last_heard(call))
             told = time_text(workspace.timeline.told_at(call.requested))
             record = record_of(workspace, call)
             output.record(record | {"last_heard": heard, "occurred_at": told})
-            continue
+        return
+    shown = None
+    for call, line in listed_lines(output, workspace, calls):
         if (call.session, call.actor) != shown:
             shown = (call.session, call.actor)
             name = one_line(call.session, 80)
             output.line((f"session {name}  {one_line(call.actor, 60)}", "dim"))
-        output.line(*listed_line(output, workspace, call, asked))
+        output.line(*line)
     if shown is None:
         output.note("no calls match")
 

@@ -9,7 +9,7 @@ from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.holds import hold_record, note_holds
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import local_time
-from loom_audit.cli.shared.lookup import calls_of, listed_line, questions
+from loom_audit.cli.shared.lookup import calls_of, listed_lines
 from loom_audit.cli.shared.output import Line
 from loom_audit.cli.shared.parameters import argument, most_rows, option
 from loom_audit.cli.shared.points import session_id
@@ -56,10 +56,9 @@ def session(
             output.lines(_session_lines(workspace, found))
             if held := workspace.timeline.hold(found.id):
                 output.line((held.text, "yellow"))
-            asked = questions(workspace)
             query = CallFilter(session=found.id, newest_first=False, limit=None)
-            for call in calls_of(workspace, query):
-                output.line(*listed_line(output, workspace, call, asked))
+            calls = calls_of(workspace, query)
+            output.lines(line for _, line in listed_lines(output, workspace, calls))
             return
         output.each(
             workspace.timeline.sessions(limit=most_rows(limit)),

@@ -180,7 +180,7 @@ def _print_header(
     if call.reverts:
         output.line("takes back ", numbers(call.reverts))
     if call.undone_by is not None:
-        by_agent = workspace.timeline.is_taken_back_by_agent(call)
+        by_agent = bool(workspace.timeline.taken_back_by_agents([call]))
         output.line(taken_back_text(call.undone_by, by_agent))
 
 

@@ -9,10 +9,9 @@ from loom_audit.cli.shared.holds import hold_record, note_holds
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, change_lines, half_move_lines
 from loom_audit.cli.shared.lookup import (
-    listed_line,
+    listed_lines,
     note_baseline,
     note_stopped,
-    questions,
     record_of,
 )
 from loom_audit.cli.shared.parameters import option
@@ -84,8 +83,7 @@ def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", status:
     gone = {call.requested for call in status.interrupted}
     if still_open := [call for call in status.open_calls if call.requested not in gone]:
         output.line("open calls:")
-        asked = questions(workspace)
-        output.lines(listed_line(output, workspace, call, asked) for call in still_open)
+        output.lines(line for _, line in listed_lines(output, workspace, still_open))
     if status.interrupted:
         output.line(("interrupted; see `loom-audit recover`:", "yellow"))
         output.lines(call_line(call, width=output.width) for call in status.interrupted)

@@ -256,6 +256,10 @@ class Projections(Reading, Protocol):
         """The checkpoints, newest first; a name marked again stands once, with its newest point."""
         ...
 
+    def actors(self, numbers: Collection[int]) -> Mapping[int, str]:
+        """Who made the calls of these numbers, by number."""
+        ...
+
     def reverted(self) -> Mapping[int, int]:
         """Call number → number of the call that took it back, for those still taken back."""
         ...

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cli.shells import Shell
+from tests.given.traced import traced as traced
 
 
 def test_log_filters_and_shows_the_facts_below(audited: Shell) -> None:
@@ -100,3 +101,17 @@ def test_a_persons_undo_in_an_agents_session_is_listed_as_the_persons(audited: S
 @pytest.mark.parametrize("text", ["99999999999999d", "999999d", "0001-01-01", "tomorrow"])
 def test_a_time_that_is_out_of_range_is_not_a_time(audited: Shell, text: str) -> None:
     assert f"not a time: {text}" in audited("log", "--since", text, code=2).errors
+
+
+def test_who_took_calls_back_is_asked_once_however_many_they_are(
+    traced: list[str], audited: Shell
+) -> None:
+    def statements(calls: int) -> int:
+        for n in range(calls):
+            audited.call("write_file", path=f"new{n}.txt", content=str(calls))
+            audited("undo", "--yes")
+        traced.clear()
+        assert audited("log").text.count("taken back") >= calls
+        return len(traced)
+
+    assert statements(1) == statements(4)

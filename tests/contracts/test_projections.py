@@ -544,6 +544,13 @@ def test_a_session_opened_again_is_open(opened: Opened) -> None:
     assert (session.started, session.ended, session.status) == (1, None, "open")
 
 
+def test_who_made_calls_is_told_of_those_that_have_ended(opened: Opened) -> None:
+    first, second = opened.call(), opened.call(tool="undo")
+    [made] = {call.actor for call in opened.projections.calls()}
+    assert opened.projections.actors([second, 99, first]) == {first: made, second: made}
+    assert opened.projections.actors([]) == {}
+
+
 def test_undo_and_redo_of_undo_are_followed(opened: Opened) -> None:
     first, second = opened.call(), opened.call()
     outside = opened.change(FileChange("x", None, opened.file(b"x")), origin="outside", session="")
@@ -879,6 +886,8 @@ class SaysWhatAFoldSays(RuleBasedStateMachine):
         assert real.calls() == naive.calls()
         assert real.open_calls() == naive.open_calls()
         assert real.reverted() == naive.reverted()
+        numbers = [call.seq or 0 for call in naive.calls()]
+        assert real.actors(numbers) == naive.actors(numbers)
         assert real.sessions() == naive.sessions()
         assert list(real.changes()) == list(naive.changes())
         calls = [call.requested for call in naive.calls(CallFilter(limit=2))]

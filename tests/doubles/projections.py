@@ -178,6 +178,10 @@ class MemoryProjections:
                 found[fact.name] = Checkpoint(fact.name, fact.point, event.seq, event.at, fact.note)
         return list(found.values())
 
+    def actors(self, numbers: Collection[int]) -> Mapping[int, str]:
+        ended = [one for one in self.calls(CallFilter(limit=None)) if one.seq in numbers]
+        return {one.seq: one.actor for one in ended if one.seq}
+
     def reverted(self) -> Mapping[int, int]:
         found: dict[int, int] = {}
         for event in reversed(list(self._log.read())):

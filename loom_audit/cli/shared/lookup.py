@@ -1,7 +1,7 @@
 """What several commands look up in the log: calls, events, questions, lost paths."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -64,24 +64,26 @@ def _pages_of_calls(workspace: "AuditedWorkspace", query: CallFilter) -> Iterato
         query = replace(query, before=last) if query.newest_first else replace(query, after=last)
 
 
-def listed_line(
-    output: Output,
-    workspace: "AuditedWorkspace",
-    call: Call,
-    asked: Mapping[tuple[str, str], "ApprovalRequest"],
-) -> Line:
-    """The line of a call in a list, with the question it waits for and when it was heard last.
+def listed_lines(
+    output: Output, workspace: "AuditedWorkspace", calls: Iterable[Call]
+) -> Iterator[tuple[Call, Line]]:
+    """Each call with its line in a list: the question it waits for, and when it was heard last.
 
-    `asked` are the open questions, as `questions` gives them.
+    Who took calls back is asked once for a page.
     """
-    return call_line(
-        call,
-        width=output.width,
-        question=question_about(asked, call),
-        heard=workspace.timeline.last_heard(call),
-        told=workspace.timeline.told_at(call.requested),
-        by_agent=workspace.timeline.is_taken_back_by_agent(call),
-    )
+    asked, left = questions(workspace), iter(calls)
+    while page := [*islice(left, PAGE)]:
+        by_agents = workspace.timeline.taken_back_by_agents(page)
+        for call in page:
+            line = call_line(
+                call,
+                width=output.width,
+                question=question_about(asked, call),
+                heard=workspace.timeline.last_heard(call),
+                told=workspace.timeline.told_at(call.requested),
+                by_agent=call.seq in by_agents,
+            )
+            yield call, line
 
 
 def event_at(workspace: "AuditedWorkspace", seq: int) -> Event:

@@ -1,7 +1,7 @@
 """Reads one log for people: its points, sessions, calls, trees, and the history of each file."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO
@@ -282,10 +282,11 @@ class Timeline(Struct, frozen=True):
         """The call that a change is listed with. NotFound for a change without a call."""
         return self.projections.call(recorded.session, recorded.call_id or "")
 
-    def is_taken_back_by_agent(self, call: Call) -> bool:
-        """Whether an agent, and no person, took a call back, as lists have it."""
-        by = call.undone_by
-        return by is not None and self.listed_call(by).actor.startswith("agent:")
+    def taken_back_by_agents(self, calls: Iterable[Call]) -> Collection[int]:
+        """The numbers of the calls that an agent, and no person, took back, as lists have it."""
+        by = {call.seq: call.undone_by for call in calls if call.seq and call.undone_by is not None}
+        actors = self.projections.actors({*by.values()}) if by else {}
+        return {seq for seq, one in by.items() if actors.get(one, "").startswith("agent:")}
 
     # --- trees and files ------------------------------------------------------------------
 

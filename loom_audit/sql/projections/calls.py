@@ -1,7 +1,7 @@
 """Calls: what was asked of each, and what became of it."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from loom_audit.errors import NotFound
@@ -97,25 +97,24 @@ _AS_OPEN = " AND ".join(f"{name} IS {_UNFINISHED.get(name, 'NULL')}" for name in
 _ODD = prepare(
     f"SELECT 1 FROM call WHERE log = :log AND finished IS NULL AND NOT ({_AS_OPEN}) LIMIT 1"
 )
+_ACTOR = "coalesce(c.actor, s.actor, '')"
+_FROM = "FROM call c LEFT JOIN session s ON s.number = c.session"
 _READ = Reading(
     Call,
     "c",
     packed={"call_id": unpack_id},
     apart=("coverage", "reverts", "paths", "undone_by"),
     seq="c.finished",
-    actor="coalesce(c.actor, s.actor, '')",
+    actor=_ACTOR,
     session="coalesce(s.id, '')",
     status=outcomes.STATUS,
     error=outcomes.ERROR,
 )
-_CALLS = (
-    f"SELECT {_READ.columns}, c.coverage, c.reasons, c.reverts "
-    f"FROM call c LEFT JOIN session s ON s.number = c.session {outcomes.JOINED}"
-)
+_CALLS = f"SELECT {_READ.columns}, c.coverage, c.reasons, c.reverts {_FROM} {outcomes.JOINED}"
 _FAILED = f"{outcomes.STATUS} NOT IN ({', '.join(map(repr, NOT_FAILED))})"
 # by the session's id: one that has no events yet has no number, as if it were none
 _STATE = prepare(
-    "SELECT c.finished FROM call c LEFT JOIN session s ON s.number = c.session "
+    f"SELECT c.finished {_FROM} "
     "WHERE c.log = :log AND c.call_id = :call_id AND coalesce(s.id, '') = :session"
 )
 _BY_ID = prepare(
@@ -174,7 +173,7 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
     if filter.tool is not None:
         where = where.also("c.tool = :tool", tool=filter.tool)
     if filter.actor is not None:
-        where = where.also("coalesce(c.actor, s.actor, '') = :actor", actor=filter.actor)
+        where = where.also(f"{_ACTOR} = :actor", actor=filter.actor)
     if filter.status is not None:
         where = where.also(f"{outcomes.STATUS} = :status", status=filter.status)
         if filter.status != "ok":
@@ -228,6 +227,16 @@ def by_end(connection: Connection, log: int, seq: int) -> Call | None:
     """The call that was requested or finished by this event; None when there is none."""
     found = _to_calls(connection, log, _BY_END.rows(connection, log=log, seq=seq))
     return found[0] if found else None
+
+
+def actors(connection: Connection, log: int, numbers: Collection[int]) -> Mapping[int, str]:
+    """Who made the calls of these numbers, by number."""
+    found: dict[int, str] = {}
+    for some in chunks(sorted({*numbers})):
+        where = Where().also("c.log = :log", log=log).among("c.finished", "number", some)
+        sql = f"SELECT c.finished, {_ACTOR} {_FROM} WHERE {where}"
+        found |= dict(prepare(sql).rows(connection, **where.values))
+    return found
 
 
 def not_finished(connection: Connection, log: int) -> Sequence[Call]:

@@ -142,6 +142,10 @@ class SqlProjections:
         """The calls that were requested and are not finished, oldest first."""
         return self._ask(calls.not_finished)
 
+    def actors(self, numbers: Collection[int]) -> Mapping[int, str]:
+        """Who made the calls of these numbers, by number."""
+        return self._ask(calls.actors, numbers)
+
     def reverted(self) -> Mapping[int, int]:
         """Call number → number of the call that took it back, for those still taken back."""
         return self._ask(reverts.reverted_by)

@@ -63,7 +63,7 @@ def test_undo_goes_back_one_call_each_time_and_all_of_it_stays_on_record(
     for number in (first, second):
         by = calls[calls[number].undone_by]
         assert by.tool == "undo" and by.reverts == (number,)
-        assert workspace.timeline.is_taken_back_by_agent(calls[number])
+        assert number in workspace.timeline.taken_back_by_agents([calls[number]])
     workspace.carry_out(workspace.plan_redo(), actor="person:ann")
     assert (root / "a.txt").read_text() == "new\n"
     assert workspace.verify().findings == ()

@@ -51,7 +51,7 @@ def half(workspace: AuditedWorkspace, status: str, changed: int = 1) -> Call:
     found, written = [call for call in workspace.timeline.calls() if call.changed][:2]
     assert (found.tool, found.status, found.changed) == ("undo", status, changed)
     assert written.tool == "bash" and written.undone_by is None
-    assert not workspace.timeline.is_taken_back_by_agent(written)
+    assert not workspace.timeline.taken_back_by_agents([written])
     return found
 
 
