@@ -9,12 +9,11 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from msgspec import Struct
 
 from loom_audit.tools.bundled.git_head import head_of
-from loom_audit.tools.calls.area import search_path
+from loom_audit.tools.calls.area import safe_folders, search_path
 from loom_audit.tools.calls.context import ToolContext
 
 ENVIRONMENTS = (".venv", "venv", "env", ".conda")
@@ -54,13 +53,13 @@ def system_program(name: str) -> str:
 
 def program(name: str, ctx: ToolContext) -> str:
     """Return the path of a person's program, found where no agent can put one; else its name."""
-    return shutil.which(name, path=outside_path(ctx)) or name
+    return _found_outside(name, ctx) or name
 
 
 def environment_of(root: str) -> str | None:
     """Return the folder in which a workspace has an environment for Python, if it has one."""
     for name in ENVIRONMENTS:
-        if _is_inside(root, f"{name}/bin") and os.path.exists(f"{root}/{name}/bin/python"):
+        if os.path.exists(f"{root}/{name}/bin/python") and _is_inside(root, f"{name}/bin"):
             return name
     return None
 
@@ -85,7 +84,7 @@ def python_of(ctx: ToolContext, *, own: bool = True) -> tuple[str, ...]:
     name = environment_of(root) if own else None
     if name is not None:
         return (f"{root}/{name}/bin/python",)
-    found = shutil.which("python3", path=outside_path(ctx))
+    found = _found_outside("python3", ctx)
     return (_behind_shim(found, root),) if found else (base_python(), "-I")
 
 
@@ -132,7 +131,7 @@ def _programs(ctx: ToolContext) -> Programs:
     if shutil.which("python3", path=os.pathsep.join(path)) is None:
         path.append(os.path.dirname(base_python()))
     variables = {"PATH": os.pathsep.join(path)}
-    if (active := os.environ.get("VIRTUAL_ENV")) and _is_ours(f"{active}/bin"):
+    if (active := os.environ.get("VIRTUAL_ENV")) and not [*_without_ours(f"{active}/bin")]:
         variables["VIRTUAL_ENV"] = ""  # what installs there takes an empty text for none
     if confined and own:
         variables["CONDA_PREFIX" if is_conda(root, own) else "VIRTUAL_ENV"] = f"{root}/{own}"
@@ -152,21 +151,31 @@ def outside_path(ctx: ToolContext) -> str:
     return os.pathsep.join(_without_ours(path)) or os.defpath
 
 
+def _found_outside(name: str, ctx: ToolContext) -> str | None:
+    """The path of a program in the folders of `outside_path`; None where none holds it."""
+    folders = os.pathsep.join(safe_folders(ctx.workspace, ctx.scratch_dir, holding=name))
+    holding = os.pathsep.join(_without_ours(folders)) if folders else ""
+    return shutil.which(name, path=holding or outside_path(ctx))
+
+
 def _without_ours(path: str) -> Iterator[str]:
-    return (folder for folder in path.split(os.pathsep) if not _is_ours(folder))
+    """The folders of a path but that of the virtual environment that we run in."""
+    own = _identity(os.path.join(sys.prefix, "bin")) if sys.prefix != sys.base_prefix else None
+    for folder in path.split(os.pathsep):
+        if own is None or _identity(folder) != own:
+            yield folder
 
 
-def _is_ours(folder: str) -> bool:
-    """Whether a folder has the programs of the virtual environment that we run in."""
-    if sys.prefix == sys.base_prefix:
-        return False
+def _identity(folder: str) -> tuple[int, int] | None:
+    """What tells a folder from every other one, by whichever path; None where none is."""
     try:
-        return Path(folder).samefile(os.path.join(sys.prefix, "bin"))
+        seen = os.stat(folder)
     except OSError:
-        return False
+        return None
+    return seen.st_dev, seen.st_ino
 
 
 def _is_inside(root: str, folder: str) -> bool:
     """Whether a folder of the workspace is there and does not lead out of it."""
-    real = os.path.realpath(os.path.join(root, folder))
-    return os.path.isdir(real) and real.startswith(root.rstrip("/") + "/")
+    path = os.path.join(root, folder)
+    return os.path.isdir(path) and os.path.realpath(path).startswith(root.rstrip("/") + "/")

@@ -235,8 +235,17 @@ class Area(Struct, frozen=True):
 def search_path(*areas: str | Path | None) -> dict[str, str]:
     """The variable PATH for programs of ours, without folders where an agent could put its own.
 
+    The system's folders when none is left.
+    """
+    return {"PATH": os.pathsep.join(safe_folders(*areas)) or os.defpath}
+
+
+def safe_folders(*areas: str | Path | None, holding: str = "") -> Iterator[str]:
+    """Yield the folders of PATH where no agent could put a program, in their order.
+
     Left out are relative folders, those in the areas, and those reached through one: a
-    project's own environment is often first on PATH. The system's folders when none is left.
+    project's own environment is often first on PATH. With `holding` only those that hold a file of
+    that name.
     """
     roots = [os.path.realpath(root) for root in areas if root]
     inside: dict[str, bool] = {os.sep: os.sep in roots}
@@ -250,9 +259,11 @@ def search_path(*areas: str | Path | None) -> dict[str, str]:
             inside[folder] = within or (above != folder and leads_through(above))
         return inside[folder]
 
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    kept = [f for f in folders if os.path.isabs(f) and not leads_through(f)]
-    return {"PATH": os.pathsep.join(kept) or os.defpath}
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        # to see where a folder leads takes longer than to see what it holds
+        is_wanted = not holding or os.path.isfile(f"{folder}/{holding}")
+        if is_wanted and os.path.isabs(folder) and not leads_through(folder):
+            yield folder
 
 
 def no_workspace_error() -> AuditError:

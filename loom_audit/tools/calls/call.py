@@ -4,7 +4,7 @@ import difflib
 import logging
 import threading
 import traceback
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -41,7 +41,7 @@ from loom_audit.tools.calls.kept_output import with_rest_kept
 from loom_audit.tools.calls.past import Past, PlannedOnce
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
-from loom_audit.tools.calls.thread import in_thread
+from loom_audit.tools.calls.thread import in_thread, run_to_end
 from loom_audit.tools.calls.tool import Tool, runs_in_one_thread
 
 _log = logging.getLogger("loom_audit.tools.call")  # the name people set levels for
@@ -298,21 +298,11 @@ def _run_in_one_thread(
     """The whole call and its finish, in the worker thread. Nothing more happens after `stop`."""
     try:
         running = tool.execute(args, replace(ctx, stop=stop))
-        outcome = _outcome_of(tool, _run_coroutine(running))
+        outcome = _outcome_of(tool, run_to_end(running))
     except Exception as error:  # noqa: BLE001 - a tool's bug is a result too
         outcome = _failure_of(tool.name, error)
     if ctx.call is not None and not stop.is_set():
         outcomes.append(_Outcome(outcome.status, _record(ctx.call, outcome), recorded=True))
-
-
-def _run_coroutine(running: Coroutine[Any, Any, ToolResult]) -> ToolResult:
-    try:
-        running.send(None)
-    except StopIteration as end:
-        result: ToolResult = end.value
-        return result
-    running.close()
-    raise TypeError("a tool of one thread awaited more than the steps of its context")
 
 
 def _outcome_of(tool: Tool, result: ToolResult | dict[str, Any]) -> _Outcome:

@@ -286,9 +286,8 @@ class ToolContext:
         the files of `home`, by name, in its home directory. With `within` it runs in the sandbox of
         the background command of that name, as that one is.
         """
-        stop = threading.Event()
 
-        def step() -> CommandResult:
+        def step(cancelled: Callable[[], bool]) -> CommandResult:
             self.check_may_run("execute", "network")
             command = self.command(
                 argv,
@@ -306,9 +305,9 @@ class ToolContext:
             runner = self.command_runner
             if within:
                 runner = known_background(self._writer, within).command
-            return self.open_call.run(runner, command, cancelled=stop.is_set, final=final)
+            return self.open_call.run(runner, command, cancelled=cancelled, final=final)
 
-        return await in_thread(step, stop=stop)
+        return await self._long_step(step)
 
     def command(
         self,
@@ -379,9 +378,8 @@ class ToolContext:
 
         No change it made would be recorded; a confined one is `read_only` unless told.
         """
-        stop = threading.Event()
 
-        def step() -> CommandResult:
+        def step(cancelled: Callable[[], bool]) -> CommandResult:
             area, rest = self._area(cwd)
             command = Command(
                 argv=argv,
@@ -395,9 +393,9 @@ class ToolContext:
                 read_only=read_only,
                 limits=Limits() if confinement == "off" else self.settings.limits,
             )
-            return self.command_runner.run(area.disk.root, command, Moments(cancelled=stop.is_set))
+            return self.command_runner.run(area.disk.root, command, Moments(cancelled=cancelled))
 
-        return await in_thread(step, stop=stop)
+        return await self._long_step(step)
 
     async def in_thread(self, step: Callable[[], T]) -> T:
         """Run blocking code beside the event loop; a timeout waits for its end."""
@@ -431,6 +429,14 @@ class ToolContext:
         if self.stop.is_set():
             raise ExecutionFailed("Nobody waits for this call any more")
         return step()
+
+    async def _long_step(self, step: Callable[[Callable[[], bool]], T]) -> T:
+        """As `_step`, of one that asks now and then whether it is to end early."""
+        if self.stop is not None:
+            asked = self.stop.is_set
+            return await self._step(lambda: step(asked))
+        stop = threading.Event()
+        return await in_thread(lambda: step(stop.is_set), stop=stop)
 
     @property
     def _writer(self) -> Writer:

@@ -1,11 +1,11 @@
 """The one boundary between the event loop and threads."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from contextvars import copy_context
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from anyio import CancelScope, CapacityLimiter, Event, get_cancelled_exc_class, to_thread
 from anyio.from_thread import BlockingPortal
@@ -49,6 +49,17 @@ async def in_thread(
             with suppress(get_cancelled_exc_class()), CancelScope(shield=True):
                 await to_thread.run_sync(whole, abandon_on_cancel=True, limiter=CapacityLimiter(1))
         raise
+
+
+def run_to_end(running: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine comes to that waits for nothing, here. TypeError for one that waits."""
+    try:
+        running.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    running.close()
+    raise TypeError("what runs in one thread awaited more than the steps of its context")
 
 
 async def in_own_thread(step: Callable[[], T], given_up: Callable[[int], object]) -> T:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from loom_audit.api.face import open_store
+from loom_audit.tools.calls import thread
 from tests.given.traced import traced as traced
 
 
@@ -52,3 +54,36 @@ def test_a_command_that_changes_nothing_takes_few_transactions_and_statements(
     assert counted["BEGIN"] == counted["COMMIT"] <= 4, counted
     assert counted["SELECT"] <= 15, counted
     assert counted.total() <= 36, counted
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read_file", {"path": "file"}),
+        ("bash", {"command": "true"}),
+        ("run_code", {"language": "bash", "code": "true"}),
+    ],
+)
+def test_a_call_hops_to_a_thread_at_most_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, Any]
+) -> None:
+    """Once for all that it does, and where it is a command once more for its finish."""
+    hops: list[Any] = []
+    hop = thread.to_thread.run_sync
+
+    async def counted(step: Any, **options: Any) -> Any:
+        hops.append(step)
+        return await hop(step, **options)
+
+    monkeypatch.setattr(thread.to_thread, "run_sync", counted)
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / "file").write_text("0\n")
+    store = open_store(str(tmp_path / "store" / "audit.db"))
+    with store, store.attach(root).session("counter") as session:
+        for _ in range(2):  # at the first one git is asked who commits, and a sandbox looked for
+            hops.clear()
+            result = anyio.run(session.call, tool, arguments)
+    if result.error is not None:
+        pytest.skip(f"not where nothing confines a command: {result.error}")
+    assert len(hops) == (1 if tool == "read_file" else 2)

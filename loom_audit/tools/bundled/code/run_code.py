@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -22,6 +23,7 @@ from loom_audit.tools.bundled.text import encode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.together import together
 from loom_audit.tools.calls.tool import Tool
 from loom_audit.tools.guard.interactive import check_terminal
 from loom_audit.tools.guard.rules import check_command
@@ -86,6 +88,9 @@ class RunCode(Tool):
         return (args.timeout or self.timeout_seconds) + SCAN_SECONDS
 
     async def execute(self, args: CodeInput, ctx: ToolContext) -> ToolResult:
+        return await together(ctx, partial(self._run, args))
+
+    async def _run(self, args: CodeInput, ctx: ToolContext) -> ToolResult:
         seconds = args.timeout or self.timeout_seconds
         programs = await find_programs(ctx)
         python = await ctx.in_thread(lambda: python_of(ctx, own=programs.confined))

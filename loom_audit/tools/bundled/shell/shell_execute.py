@@ -1,5 +1,6 @@
 """Shell commands in the workspace, with every file they change on record."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -22,6 +23,7 @@ from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.going_on import known_command, start_command
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
+from loom_audit.tools.calls.together import together
 from loom_audit.tools.calls.tool import Preview, Tool
 from loom_audit.tools.guard.interactive import check_terminal
 from loom_audit.tools.guard.rules import check_command
@@ -127,29 +129,30 @@ class ShellExecute(Tool):
         return Preview(f"{where}:\n{args.command}\n")
 
     async def execute(self, args: ShellInput, ctx: ToolContext) -> ToolResult:
+        if not args.background:
+            return await together(ctx, partial(self._run, args))
         programs = await find_programs(ctx)
-        home = await self._identities.home(ctx, programs)
-        argv = (*withholding(ctx), system_program("sh"), "-c", args.command)
-        where = _working_directory(args, ctx)
-        if args.background:
-            started = await start_command(
-                ctx,
-                *argv,
-                cwd=where,
-                writes=args.writes,
-                environment=programs.variables,
-                home=home,
-            )
-            return started_result(started)
+        started = await start_command(
+            ctx,
+            *_argv(args, ctx),
+            cwd=_working_directory(args, ctx),
+            writes=args.writes,
+            environment=programs.variables,
+            home=await self._identities.home(ctx, programs),
+        )
+        return started_result(started)
+
+    async def _run(self, args: ShellInput, ctx: ToolContext) -> ToolResult:
+        programs = await find_programs(ctx)
         seconds = args.timeout or self.timeout_seconds
         done = await ctx.run(
-            *argv,
-            cwd=where,
+            *_argv(args, ctx),
+            cwd=_working_directory(args, ctx),
             timeout=seconds,
             limit=MAX_STREAM,
             final=True,
             environment=programs.variables,
-            home=home,
+            home=await self._identities.home(ctx, programs),
             within=args.within or "",
         )
         moved = await ctx.in_thread(lambda: moved_text(ctx, programs.head))
@@ -174,6 +177,10 @@ def _check_background(args: ShellInput) -> None:
     else:
         return
     raise InvalidArguments(f"Invalid arguments: {flaw}")
+
+
+def _argv(args: ShellInput, ctx: ToolContext) -> tuple[str, ...]:
+    return (*withholding(ctx), system_program("sh"), "-c", args.command)
 
 
 def _working_directory(args: ShellInput, ctx: ToolContext) -> str:
