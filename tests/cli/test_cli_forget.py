@@ -16,10 +16,10 @@ import pytest
 from loom_audit import open_store
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.upkeep import forgetting
-from loom_audit.errors import AuditUnavailable, Corrupt
+from loom_audit.errors import AuditUnavailable, Conflict, Corrupt
 from loom_audit.model.events import CheckpointMarked, Draft, WorkspaceForgotten
 from loom_audit.ports import EventFilter
-from loom_audit.sql.ground.driver import connect
+from loom_audit.sql.ground.driver import connect, connect_writer
 from loom_audit.sql.schema import _statements
 from loom_audit.sql.store import places
 from loom_audit.verify_alone import main as verify_alone
@@ -334,6 +334,31 @@ def test_one_workspace_is_forgotten_at_a_time(two: tuple[Shell, Path]) -> None:
         release = store.adapters.lock.acquire("forgetting")
         assert "is still held" in shell("workspaces", "forget", ".", "--yes", code=5).errors
         release()
+
+
+def test_it_is_not_finished_while_somebody_reads_what_was_erased(
+    two: tuple[Shell, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of the database holds it until the write-ahead log is copied back."""
+
+    def soon(path: str) -> Any:
+        raw = connect_writer(path)
+        raw.execute("PRAGMA busy_timeout=1")
+        return raw
+
+    monkeypatch.setattr("loom_audit.sql.erasing.forgetting.connect_writer", soon)
+    shell, other = two
+    id = shell.records("workspaces")[0]["id"]
+    with open_store(str(shell.database)) as store:
+        with database(shell) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM blob").fetchone()
+            with pytest.raises(Conflict, match="somebody reads"):
+                forgetting.forget_workspace(store, id)
+            assert traces(shell) and not forgotten(shell)["finished"]
+        assert forgetting.forget_workspace(store, id).is_finished
+    assert traces(shell) == []
+    check_other(shell, other)
 
 
 def test_a_log_that_cannot_be_read_stops_it_before_a_content_goes(two: tuple[Shell, Path]) -> None:

@@ -73,8 +73,9 @@ def forget_workspace(
     """Erase all that is on record of a workspace, but that it was forgotten, by whom and why.
 
     What was interrupted is finished. Errors as `forgettable`; Conflict, too, while another is
-    forgotten; Corrupt where a log of the store
-    cannot be read, since then it is not known what else names a content.
+    forgotten, and, when only that is left to do, while somebody reads what was erased in the file
+    of the store; Corrupt where a log of the store cannot be read, since then it is not known what
+    else names a content.
     """
     adapters = store.adapters
     with ExitStack() as stack:
@@ -101,7 +102,11 @@ def _forget(
         if report is not None:
             report(Progress("erasing", done, told.amount.size, "bytes"))
     adapters.discard_caches(id)
-    forgetting.write_anew()
+    if not forgetting.write_anew():
+        raise Conflict(
+            "somebody reads the store, so that its file still holds what was erased",
+            hint="Close what has it open, and do it again: that is all that is left to do.",
+        )
     forgetting.finish()
     return next(one for one in adapters.forgotten() if one.event.log == id)
 

@@ -27,6 +27,7 @@ from loom_audit.errors import AuditUnavailable, Corrupt, StorageFailed
 from loom_audit.sql.contents.encodings import LEVEL
 
 CHUNK = 1 << 20
+_UNFINISHED = "tmp-"
 _WINDOW_LOG = 21
 """2 MiB, so that reading back needs little memory."""
 
@@ -49,7 +50,7 @@ class LargeObjects:
         """
         with _unavailable_errors():
             _make_folder(self.folder)
-            temporary = os.path.join(self.folder, f"tmp-{secrets.token_hex(8)}")
+            temporary = os.path.join(self.folder, f"{_UNFINISHED}{secrets.token_hex(8)}")
             descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             try:
                 with open(descriptor, "wb") as file:
@@ -67,6 +68,11 @@ class LargeObjects:
                 raise
             sync_folder(os.path.dirname(target))
         return digest, size, stored
+
+    def remove_unfinished(self) -> None:
+        """Delete what writers left that were killed; nobody writes a content meanwhile."""
+        for left in Path(self.folder).glob(f"{_UNFINISHED}*"):
+            left.unlink()
 
     def open(self, digest: bytes, size: int) -> BinaryIO:
         """The content as a stream, which raises Corrupt at its end when it is not what was hashed.

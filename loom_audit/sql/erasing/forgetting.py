@@ -4,6 +4,8 @@ The log ends with the event that says so before anything goes. Contents go first
 time, and are named by the payloads until all are gone; then everything else goes in one
 transaction. So what was interrupted is done again from the beginning. The caller holds the locks of
 all workspaces: between what another log has put and its event that names it there is no other lock.
+What is recorded without that lock, such as results, may name any content until the store lock is
+held too; so what goes is asked once more then.
 """
 
 import os
@@ -22,7 +24,6 @@ from loom_audit.sql.erasing.named import contents_named
 from loom_audit.sql.events.event_rows import HEAD
 from loom_audit.sql.ground.conditions import chunks, in_values
 from loom_audit.sql.ground.connection import Connection
-from loom_audit.sql.ground.connections import store_lock
 from loom_audit.sql.ground.driver import connect_writer, driver, write_error
 from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.store import places
@@ -45,6 +46,7 @@ _MAKE_ABSENT = (
 )
 _DROP_CONTENT = "DELETE FROM blob_content WHERE blob IN ({listed})"
 _DROP_ROW = "DELETE FROM blob WHERE number IN ({listed})"
+_IS_LARGE = prepare("SELECT large FROM blob WHERE sha256 = :sha256")
 _KEYS = prepare(
     "SELECT b.sha256 FROM payload p JOIN blob b ON b.number = p.blob "
     "WHERE p.log = :log AND p.role = 'keys'"
@@ -158,13 +160,7 @@ class Forgetting:
         on a content is asked anew each time: another log may have had its next version stored.
         """
         with self._database.connections.reading() as connection:
-            keys = {digest for (digest,) in _KEYS.rows(connection, log=self._number)}
-            going = {
-                one.number: one
-                for one in self._going(connection)
-                if one.stored and one.sha256 not in keys
-            }
-            some = _first(lines.lines_of(connection, going))
+            going, some = self._next(connection)
             encoded = [
                 one
                 for line in some
@@ -175,20 +171,26 @@ class Forgetting:
         gone = [going[number] for line in some for number in line.gone]
         if not gone:
             return None
+        self._note_files([one.sha256.hex() for one in gone if one.large])
         with self._erasing() as connection:
+            # others may have recorded what names one of them, or leans on one
+            if any(self._other_logs(connection)) and self._next(connection)[1] != some:
+                return 0
             lines.store(connection, encoded)
             for part in chunks([one.number for one in gone]):
                 for sql in (_MAKE_ABSENT, _DROP_CONTENT):
                     _run_among(connection, sql, part)
-        for one in gone:
-            self._unlink(one.sha256)
         return sum(one.stored for one in gone)
 
-    def _unlink(self, digest: bytes) -> None:
-        path = self._large.path(digest)
-        with suppress(FileNotFoundError):
-            os.unlink(path)
-            sync_folder(os.path.dirname(path))
+    def _next(self, connection: Connection) -> tuple[dict[int, Going], Sequence[lines.Line]]:
+        """What goes, by number, and the lines of it that go next."""
+        keys = {digest for (digest,) in _KEYS.rows(connection, log=self._number)}
+        going = {
+            one.number: one
+            for one in self._going(connection)
+            if one.stored and one.sha256 not in keys
+        }
+        return going, _first(lines.lines_of(connection, going))
 
     def erase_rows(self) -> None:
         """Erase all rows of the log but those that proofs rest on; its contents are gone by now.
@@ -196,16 +198,11 @@ class Forgetting:
         Conflict where the log is not forgotten on record; Corrupt, and nothing is done, where a row
         would lead nowhere then.
         """
-        with self._database.connections.reading() as connection:
-            going = self._going(connection)
-        # files of keys go once nothing names them any more: it is noted which, and that all of it
-        # is not done; after the commit nothing is found to go, and the note is the one before
-        if going or not self._note.exists():
-            self._note_files([one.sha256.hex() for one in going if one.large])
         with self._erasing() as connection:
             if not self._is_forgotten(connection):
                 raise Conflict("the log is not forgotten on record")
-            last = self._last(connection)
+            last, going = self._last(connection), self._going(connection)
+            self._note_files([one.sha256.hex() for one in going if one.large])
             _DROP_PAYLOADS.run(connection, log=self._number, last=last)
             for table in places.OF_LOG:
                 connection.execute(f"DELETE FROM {table} WHERE log = ?", (self._number,))
@@ -221,21 +218,49 @@ class Forgetting:
                         "a row of the store would name a content that is not there",
                         hint="Run `loom-audit verify`: the store may have been damaged before.",
                     )
+            self._large.remove_unfinished()
 
-        for name in self._note.read_text("ascii").split():
-            self._unlink(bytes.fromhex(name))
+    # --- files of large contents ------------------------------------------------------------
+
+    def _note_files(self, names: Sequence[str]) -> None:
+        """Note which files go with the next commit, and that all of it is not done.
+
+        No row tells of them any more afterwards, should the process die before they are deleted.
+        """
+        self._note.parent.mkdir(mode=0o700, exist_ok=True)
+        unfinished = self._note.with_suffix(".unfinished")
+        with unfinished.open("w", encoding="ascii") as file:
+            file.write(" ".join({*self._noted(), *names}))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(self._note)
+        sync_folder(str(self._note.parent))
+
+    def _noted(self) -> Sequence[str]:
+        with suppress(FileNotFoundError):
+            return self._note.read_text("ascii").split()
+        return ()
+
+    def _unlink_noted(self, connection: Connection) -> None:
+        """Delete the noted files that are of no content now; the store lock is held."""
+        for name in self._noted():
+            digest = bytes.fromhex(name)
+            if not _IS_LARGE.value(connection, sha256=digest):
+                self._unlink(digest)
+        if self._note.exists():
+            self._note.write_text("", "ascii")
+
+    def _unlink(self, digest: bytes) -> None:
+        path = self._large.path(digest)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+            sync_folder(os.path.dirname(path))
+
+    # --- the end ----------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Let it be known that nothing is left."""
         self._note.unlink(missing_ok=True)
-
-    def _note_files(self, names: Sequence[str]) -> None:
-        self._note.parent.mkdir(mode=0o700, exist_ok=True)
-        with self._note.open("w", encoding="ascii") as file:
-            file.write(" ".join(names))
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(str(self._note.parent))
 
     def write_anew(self) -> bool:
         """Let nothing of it stay in free pages and in the write-ahead log; False where that stays.
@@ -259,8 +284,7 @@ class Forgetting:
         Rows of contents have no index over what names them, so what that is compared with is all
         of it, once, before the transaction ends.
         """
-        connections = self._database.connections
-        with store_lock(connections.lock):
+        with self._database.connections.hold_store():
             try:
                 with closing(connect_writer(self._path)) as raw:
                     raw.execute("PRAGMA foreign_keys=OFF")
@@ -271,15 +295,18 @@ class Forgetting:
 
     @contextmanager
     def _erasing(self) -> Iterator[Connection]:
-        """One durable transaction."""
+        """One durable transaction, and the files of the contents that went with it."""
         with self._raw() as raw:
             raw.execute("BEGIN IMMEDIATE")
+            connection = Connection(raw)
             try:
-                yield Connection(raw)
+                yield connection
                 raw.execute("COMMIT")
             except BaseException:
                 raw.execute("ROLLBACK")
                 raise
+            # before anybody stores one of them anew
+            self._unlink_noted(connection)
 
 
 def _first(every: Sequence[lines.Line]) -> Sequence[lines.Line]:

@@ -8,7 +8,7 @@ because not every SQLite is safe when two connections write and checkpoint at on
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 from weakref import finalize
 
@@ -138,7 +138,7 @@ class Connections:
         database the connection is closed, so that the next one starts afresh.
         """
         self._check_open()
-        with self._mutex, self._store_lock():
+        with self._mutex, self.hold_store():
             try:
                 raw = self._writer()
                 # at once a writer: a reader that becomes one later may find that it read too early
@@ -154,7 +154,8 @@ class Connections:
                 _close_all(self._pool.discarded)
                 raise write_error(error, self.path) from error
 
-    def _store_lock(self) -> Any:
+    def hold_store(self) -> AbstractContextManager[None]:
+        """Hold the store lock for the block. AuditUnavailable, also for what may only be read."""
         if not self.writable:
             raise AuditUnavailable(
                 "The audit store is open for reading only",
