@@ -18,6 +18,7 @@ from loom_audit.api.ground.watched import watched_text
 from loom_audit.api.upkeep import watching
 from loom_audit.disk.looking import inotify
 from loom_audit.disk.looking.observer import DiskObserver
+from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.noticed import record_noticed
 from loom_audit.model.events import OUTSIDE
@@ -186,11 +187,51 @@ def test_between_the_calls_of_a_client_its_newest_call_is_a_candidate(
     watched.until(watched.paths)
     [fact] = watched.facts()
     requested = watched.workspace.timeline.calls()[0].requested
-    assert fact.causes == (requested,) and fact.call_id is None
+    assert fact.causes == (requested, UNKNOWN) and fact.call_id is None
     foreign.end()
     (watched.root / "a.txt").write_bytes(b"by a person")
     watched.until(lambda: len(watched.paths()) == 2)
     assert watched.facts()[-1].causes == ()
+
+
+@pytest.mark.parametrize(
+    ("tool", "told", "paths"),
+    [("Write", {"file_path": "new.txt"}, ["new.txt"]), ("Bash", {"command": "> new.txt"}, None)],
+)
+def test_an_edit_of_a_person_between_the_calls_of_a_client_stays_when_these_are_taken_back(
+    watched: Watched,
+    client: "subprocess.Popen[bytes]",
+    tool: str,
+    told: dict[str, str],
+    paths: list[str] | None,
+) -> None:
+    """Also of a file that the newest call has made."""
+    foreign = watched.workspace.start_foreign_session("agent", id="s", pid=client.pid)
+    foreign.begin_call("c1", tool, told, paths=paths)
+    (watched.root / "new.txt").write_bytes(b"by the call\n")
+    foreign.end_call("c1")
+    (watched.root / "new.txt").write_bytes(b"by a person\n")
+    watched.until(lambda: "new.txt" in watched.paths())
+    [call] = watched.workspace.timeline.calls()
+    assert call.seq is not None and call.changed == 1
+    revert, rollback = watched.workspace.plan_revert, watched.workspace.plan_rollback
+    for plan in (revert([call.seq]), rollback("session:s")):
+        assert not plan.changes
+        assert "new.txt" in {note.path for note in (*plan.kept, *plan.blocked)}
+
+
+def test_what_a_client_says_that_goes_on_is_a_candidate_of_its_own(
+    watched: Watched, client: "subprocess.Popen[bytes]"
+) -> None:
+    foreign = watched.workspace.start_foreign_session("agent", id="s", pid=client.pid)
+    foreign.begin_call("c1", "Bash", {"command": "sleep 1; echo soon > soon.txt"})
+    foreign.end_call("c1", "running")
+    (watched.root / "soon.txt").write_bytes(b"soon\n")
+    watched.until(lambda: "soon.txt" in watched.paths())
+    [call] = watched.workspace.timeline.calls()
+    assert call.seq is not None and watched.last("soon.txt").causes == (call.requested,)
+    [change] = watched.workspace.plan_revert([call.seq]).changes
+    assert change.path == "soon.txt" and change.after is None
 
 
 def test_what_a_call_left_running_is_a_candidate_until_it_has_ended_for_long(

@@ -42,7 +42,8 @@ class Candidate(Struct, frozen=True):
     and `number` is its number. `named` are the paths that its command names. `begun` is when it
     began, in ns since 1970, None where that is not known. `told` is what its client told of its
     end. One that was not `seen` to begin is known only by what was told, and owns nothing.
-    `writes` are the folders that a background command can write, None for any other call.
+    `writes` are the folders that a background command can write, None for any other call. Of one
+    that is only `assumed` to have left something running nothing was seen to run.
     """
 
     requested: int
@@ -58,6 +59,7 @@ class Candidate(Struct, frozen=True):
     told: Told = Told()
     seen: bool = True
     writes: tuple[str, ...] | None = None
+    assumed: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -169,7 +171,8 @@ def doers_of(change: FileChange, among: Sequence[Candidate], look: Look) -> Doer
     A path that a call declared is that call's until the call ends. Where no running call declared
     a path, all calls that declared none may have changed it; but where just one call's command
     names the path, and it changed while that call ran, the change is that call's own. Where only
-    survivors are left, the change is from outside. A path that the look before missed goes to the
+    survivors are left, the change is from outside, and maybe a person's where one of them is only
+    assumed and none says that it changes the path. A path that the look before missed goes to the
     calls that this look did not check, and a late look has a rule of its own: `_of_late_look`.
     """
     if change.path in look.missed:
@@ -181,7 +184,8 @@ def doers_of(change: FileChange, among: Sequence[Candidate], look: Look) -> Doer
     shared = all(one.ended for one in saying)
     owners = tuple(one for one in among if one in saying or (shared and one.paths is None))
     if all(one.is_survivor for one in owners):
-        return Doers(owners, outside=True)
+        assumed = not saying and any(one.assumed for one in owners)
+        return Doers(owners, outside=True, unknown=assumed)
     naming = [one for one in owners if not one.is_survivor and names(one.named, change.path)]
     if shared and len(owners) > 1 and len(naming) == 1 and look.ran(naming[0], look.dates(change)):
         return Doers((*naming, *(one for one in owners if one != naming[0])), own=True)

@@ -107,7 +107,9 @@ def record_noticed(
     clients = [*_of_clients(attachment)]
     events: list[Event] = []
     for batch in scan(attachment, spared=spared):
-        among = window.with_survivors(clients)
+        among = window.with_survivors(())
+        seen = {one.requested for one in among}
+        among += [one for one in clients if one.requested not in seen]
         drafts = [*_dated(attachment, batch, attributed_drafts(attachment, batch, among))]
         found = append_or_fit(attachment, drafts, batch.entries, among)
         update_index(attachment, batch.entries, found)
@@ -133,7 +135,7 @@ def _of_clients(attachment: Attachment) -> Iterator[Candidate]:
     """For each client that is there its newest call that may change files.
 
     Not all that a client does is told: what changes while none of its calls is open may be its own,
-    of a call that is told later or never.
+    of a call that is told later or never. It may as well be a person's.
     """
     for session in attachment.stored.tables.open_sessions():
         if attachment.lease(session.id) is None or not attachment.is_session_alive(session.id):
@@ -141,7 +143,7 @@ def _of_clients(attachment: Attachment) -> Iterator[Candidate]:
         newest = CallFilter(session=session.id, limit=_NEWEST_CALLS)
         for call in attachment.stored.tables.calls(newest):
             if call.seq is not None and call.effect in ("write", "execute"):
-                yield ended_candidate(call)
+                yield replace(ended_candidate(call), assumed=True)
                 break
 
 

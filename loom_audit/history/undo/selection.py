@@ -464,7 +464,7 @@ def shared_note(one: RecordedChange, calls: Collection[int], number: Callable[[i
         reason = f"it is on record {how}, and was told later to be maybe a call's"
     elif UNKNOWN in one.causes:
         who = [requested for requested in one.causes if requested in calls or not calls]
-        reason = "it was found late, and nobody saw who did it"
+        reason = "nobody saw who did it: it may have been a call, or a person"
     elif one.origin == "outside":
         who = [requested for requested in one.causes if requested in calls or not calls]
         reason = "it came from outside, or from what the call left running"
