@@ -70,6 +70,7 @@ class BubblewrapBackground:
         self._run: Run | None = None
         self._started = False
         self._over = False
+        self._given_up = False
         self._failure: BaseException | None = None
         self._told: list[Callable[[], object]] = []
         self._thread: threading.Thread | None = None
@@ -96,7 +97,10 @@ class BubblewrapBackground:
         try:
             self._sandbox = open_sandbox()
             self.task = str(self._sandbox.pid)
-            self._run_command(self._sandbox)
+            with self._changed:
+                given_up = self._given_up
+            if not given_up:
+                self._run_command(self._sandbox)
         except BaseException as error:  # noqa: BLE001 - raised where the start is waited for
             self._failure = error
         finally:
@@ -184,6 +188,7 @@ class BubblewrapBackground:
     def stop(self) -> None:
         """Ask the command to end, kill what is left of the sandbox then, and wait for that."""
         with self._changed:
+            self._given_up = True
             if self._run is not None and not self._over:
                 send(self._run.control, bytes([signal.SIGTERM]))
                 self._changed.wait_for(lambda: self._over, STOP_SECONDS)

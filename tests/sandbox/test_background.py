@@ -8,13 +8,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.ports import Background, BackgroundRunner, Command
-from loom_audit.sandbox import inside
-from loom_audit.sandbox.background import LastBytes
+from loom_audit.sandbox import background, inside
+from loom_audit.sandbox.background import BubblewrapBackground, LastBytes
+from loom_audit.sandbox.joined import Sandbox
 from tests.sandbox.backends import working
 
 
@@ -266,3 +268,25 @@ def until(condition) -> None:  # type: ignore[no-untyped-def]
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
+
+
+def test_one_that_is_not_started_in_time_does_not_start_later(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine that swaps: its owner was told that nothing runs."""
+    stopping, stop, open_now = threading.Event(), BubblewrapBackground.stop, Sandbox.open
+
+    def stop_and_say(self: BubblewrapBackground) -> None:
+        threading.Timer(0.2, stopping.set).start()  # while that waits
+        stop(self)
+
+    def open_late(launch: Any, order: bytes) -> Sandbox:
+        stopping.wait(30)
+        return open_now(launch, order)
+
+    monkeypatch.setattr(background, "READY_SECONDS", 0.01)
+    monkeypatch.setattr(BubblewrapBackground, "stop", stop_and_say)
+    monkeypatch.setattr(Sandbox, "open", open_late)
+    with pytest.raises(ExecutionFailed, match="in time"), started(root, "echo x > out/x", "out"):
+        pass
+    assert stopping.is_set() and not (root / "out/x").exists()

@@ -5,18 +5,19 @@ acting, is a candidate; a change with several is shared, and one with none is fr
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from loom_audit.errors import Corrupt
+from loom_audit.errors import AuditError, Corrupt
 from loom_audit.history.ground.attachment import CLIENT_UNSEEN, TOOL, Attachment, StoredLog
 from loom_audit.history.ground.questions import is_waiting
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.doers import UNKNOWN, Candidate, Doers, Look, Told, by_doers
 from loom_audit.history.look.timing import look_between
-from loom_audit.model.backgrounds import BackgroundStarted
+from loom_audit.model.backgrounds import BackgroundStarted, WritableFolder
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import (
     OUTSIDE,
@@ -67,16 +68,20 @@ def background_of(stored: StoredLog, call: Call) -> BackgroundStarted | None:
 def writable_by(attachment: Attachment, call: Call) -> tuple[str, ...] | None:
     """The folders that what a call left running can write; None where it is not held to any.
 
-    Nor is it where one of them is not at its place: with a folder that is moved elsewhere moves
-    what may be written.
+    Nor is it where one of them is not known to be at its place: with a folder that is moved
+    elsewhere moves what may be written.
     """
     started = background_of(attachment.stored, call)
-    if started is None:
-        return None
-    identity = attachment.on_disk.workspace.identity
-    if any(identity(one.path) != one.identity for one in started.writes):
+    if started is None or not all(_is_in_place(attachment, one) for one in started.writes):
         return None
     return tuple(one.path for one in started.writes)
+
+
+def _is_in_place(attachment: Attachment, folder: WritableFolder) -> bool:
+    """Whether it is certain that a folder is where it was; some filesystems tell no identity."""
+    with suppress(AuditError):  # a folder above may forbid to look
+        return folder.identity in {attachment.on_disk.workspace.identity(folder.path)} - {""}
+    return False
 
 
 def changes_by_itself(stored: StoredLog, call: Call) -> bool:

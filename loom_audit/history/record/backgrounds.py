@@ -222,7 +222,10 @@ def end_backgrounds(writer: Writer) -> None:
         for one in known:
             if not one.command.is_over:
                 one.how = "closed"
-                stopping.callback(one.command.stop)  # each, also where one cannot be
+            if not one.is_recorded:
+                # each, also where one cannot be; of one that has ended its own end may be about to
+                # be recorded, which is waited for
+                stopping.callback(one.command.stop)
     for one in known:
         if not one.is_recorded:
             _append_end(writer, one)

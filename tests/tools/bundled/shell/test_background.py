@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,14 @@ from typing import Any
 import anyio
 import pytest
 
-from loom_audit.errors import StorageFailed
+from loom_audit.disk.workspace import DiskWorkspace
+from loom_audit.errors import PermissionDenied, StorageFailed
+from loom_audit.history.ground.process_state import KeptBackground
+from loom_audit.history.ground.writer import Writer
+from loom_audit.history.record import backgrounds
 from loom_audit.model.backgrounds import BackgroundFinished, BackgroundStarted
 from loom_audit.model.events import FilesChanged
-from loom_audit.ports import Command
+from loom_audit.ports import Command, EventFilter
 from loom_audit.sandbox import ConfiningRunner
 from loom_audit.sandbox.bubblewrap import BubblewrapRunner
 from loom_audit.sandbox.plain import PlainRunner
@@ -280,6 +285,32 @@ def test_where_its_folder_was_moved_it_may_have_written_anywhere(bench: Bench, t
     assert changes(bench, "notes.txt") == [("outside", (first,))], "nobody can tell"
 
 
+@pytest.mark.parametrize("said", ["", "closed"])
+def test_where_it_is_not_known_which_folder_is_there_it_may_have_written_anywhere(
+    bench: Bench, told: Any, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    """On a filesystem that tells no identity, or where a folder above forbids to look."""
+    (bench.root / "out").mkdir()
+    identity = DiskWorkspace.identity
+
+    def unknown(self: DiskWorkspace, path: str) -> str:
+        if said and path == "out":
+            raise PermissionDenied("out cannot be read")
+        return identity(self, path) if said else ""
+
+    with monkeypatch.context() as patched:
+        if not said:
+            patched.setattr(DiskWorkspace, "identity", unknown)
+        one = told(writes=["out"])
+        first = bench.requested()[-1].call_id
+        patched.setattr(DiskWorkspace, "identity", unknown)
+        (bench.root / "out").rename(bench.root / "elsewhere")
+        assert bench.call("bash", {"command": "true"}).success
+        one.do("echo agent > elsewhere/log")
+        assert bench.call("bash", {"command": "true"}).success
+    assert changes(bench, "elsewhere/log") == [("outside", (first,))]
+
+
 def test_by_another_name_of_a_file_it_may_have_written_elsewhere(bench: Bench, told: Any) -> None:
     (bench.root / "out").mkdir()
     one = told(writes=["out"])
@@ -383,6 +414,33 @@ def test_the_end_of_the_session_ends_it_with_what_it_changed_on_record(bench: Be
     assert change.causes == (call.requested,)
     assert workspace.status().drift == ()
     assert workspace.verify().findings == ()
+
+
+def test_an_end_that_is_just_being_recorded_when_the_session_ends_is_recorded_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording, go_on = threading.Event(), threading.Event()
+    append = backgrounds._append_end
+
+    def slow(writer: Writer, one: KeptBackground) -> None:
+        if threading.current_thread().name == "loom-audit background":
+            recording.set()
+            assert go_on.wait(60)
+        append(writer, one)
+
+    monkeypatch.setattr(backgrounds, "_append_end", slow)
+    with bench.workspace.session("another") as session:
+        order = {"command": "true", "background": True}
+        assert anyio.run(lambda: session.call("bash", order)).success
+        assert recording.wait(60)
+        # what ends the session has to wait for it
+        threading.Timer(0.2, go_on.set).start()
+    for thread in threading.enumerate():
+        if thread.name == "loom-audit background":
+            thread.join()
+    assert [(one.name, one.how) for one in ends(bench)] == [("bg1", "exited")]
+    kinds = [e.fact.kind for e in bench.workspace.log.read(EventFilter(session=session.id))]
+    assert kinds[-2:] == ["background.finished", "session.ended"]
 
 
 def test_output_without_end_is_bounded_and_its_end_is_kept(bench: Bench) -> None:
