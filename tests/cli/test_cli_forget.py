@@ -24,6 +24,7 @@ from loom_audit.sql.schema import _statements
 from loom_audit.sql.store import places
 from loom_audit.verify_alone import main as verify_alone
 from tests.cli.shells import Shell, at_terminal, new_shell
+from tests.given.watched import Watched
 from tests.places.made_store import lay_store
 from tests.processes.hooked import HookedClaude
 
@@ -208,6 +209,17 @@ def test_it_is_refused_while_a_session_is_open(two: tuple[Shell, Path]) -> None:
         foreign = workspace.start_foreign_session("other", seconds=3600)
         assert "of other is open" in shell("workspaces", "forget", ".", "--yes", code=5).errors
         foreign.end()
+    shell("workspaces", "forget", ".", "--yes")
+
+
+def test_it_is_refused_while_somebody_watches(two: tuple[Shell, Path]) -> None:
+    shell, _ = two
+    with open_store(str(shell.database)) as store:
+        watched = Watched(store.workspace(shell.workspace))
+        with watched.watcher:
+            watched.until(lambda: watched.notes)
+            refused = shell("workspaces", "forget", ".", "--yes", code=5)
+            assert "somebody watches" in refused.errors
     shell("workspaces", "forget", ".", "--yes")
 
 

@@ -7,7 +7,7 @@ from loom_audit.ports import EventLog
 
 
 def check_unused(attachment: Attachment) -> None:
-    """Conflict while a session is open there, or an undo that was interrupted waits."""
+    """Conflict while a session is open there, somebody watches, or an interrupted undo waits."""
     tables = attachment.stored.tables
     for session in tables.open_sessions():
         if attachment.is_session_alive(session.id):
@@ -16,6 +16,8 @@ def check_unused(attachment: Attachment) -> None:
                 hint="Wait for it to end, or end it: `loom-audit session end ID`.",
                 details={"session": session.id},
             )
+    if attachment.stored.lock.is_held(f"watch-{attachment.stored.log.id}"):
+        raise Conflict("somebody watches it", hint="End `loom-audit watch` there first.")
     if any(is_undo(call) for call in tables.open_calls()):
         raise Conflict(
             "an undo that was interrupted waits there for a decision",
