@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.disk.machine.locks import DiskLock
-from loom_audit.errors import AuditUnavailable
+from loom_audit.errors import AuditUnavailable, Corrupt
 from loom_audit.history.check.verification import verify
 from loom_audit.model.events import (
     OUTSIDE,
@@ -220,3 +220,18 @@ def test_what_may_only_be_read_is_not_erased_in_a_copy(
         erase(Forgetting(copy, gone))
     copy.close()
     assert files(tmp_path)
+
+
+def test_where_an_event_of_another_log_is_missing_nothing_is_erased(database: Database) -> None:
+    """Nobody knows any more which contents it has named."""
+    gone, other = begin(database, 0), begin(database, 1)
+    for id in (gone, other):
+        make(database, id, "shared", b"shared" * 100)
+        make(database, id, id, id.encode() * 100)
+    with database.connections.writing() as connection:
+        connection.raw.set_authorizer(None)
+        connection.execute("DROP TRIGGER event_no_delete")
+        connection.execute("DELETE FROM event WHERE log = 2 AND seq = 3")
+    forgetting = forget(database, gone)
+    with pytest.raises(Corrupt, match=f"what log {other} names cannot be read"):
+        forgetting.erase_some()

@@ -20,7 +20,7 @@ from loom_audit.errors import Conflict, Corrupt, NotFound
 from loom_audit.model.events import WorkspaceForgotten
 from loom_audit.sql.contents.large_objects import LargeObjects, sync_folder
 from loom_audit.sql.erasing import lines
-from loom_audit.sql.erasing.named import contents_named
+from loom_audit.sql.erasing.named import check_complete, contents_named
 from loom_audit.sql.events.event_rows import HEAD
 from loom_audit.sql.ground.conditions import chunks, in_values
 from loom_audit.sql.ground.connection import Connection
@@ -133,6 +133,7 @@ class Forgetting:
         for id, log, head in self._other_logs(connection):
             after = self._read_to.get(log, 0)
             try:
+                check_complete(connection, log, after, head)
                 self._named.difference_update(contents_named(connection, blobs, log, after, head))
             except (Corrupt, NotFound) as error:
                 raise Corrupt(

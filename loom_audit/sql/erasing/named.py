@@ -18,6 +18,14 @@ _NAMING = prepare(
     "JOIN event e ON e.log = p.log AND e.seq = p.seq LEFT JOIN blob b ON b.number = p.blob "
     "WHERE p.log = :log AND p.seq > :after AND p.seq <= :until AND (p.role = 'keys' OR p.blob > 0)"
 )
+_COUNT = prepare("SELECT count(*) FROM event WHERE log = :log AND seq > :after AND seq <= :until")
+
+
+def check_complete(connection: Connection, log: int, after: int, until: int) -> None:
+    """Corrupt unless all events with `after < seq <= until` are there, whatever they name."""
+    found = _COUNT.value(connection, log=log, after=after, until=until)
+    if found != until - after:
+        raise Corrupt(f"of {until - after} events behind event {after} there are {found}")
 
 
 def contents_named(
