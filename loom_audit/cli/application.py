@@ -37,6 +37,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("cat", "Look", "Print a recorded file as it was at a point."),
     ("ls", "Look", "List what a folder of the workspace held at a point."),
     ("history", "Look", "List every change of one path, newest first."),
+    ("blame", "Look", "Name for each line of a file the call that wrote it."),
     ("status", "Look", "Compare the disk with the log, naming every drift."),
     ("undo", "Take back", "Take back the newest call not yet taken back."),
     ("redo", "Take back", "Bring back what the newest undo took back."),

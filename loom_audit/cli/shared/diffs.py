@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from loom_audit.cli.shared.lines import DIFF_STYLES, mark
+from loom_audit.cli.shared.lines import DIFF_STYLES, change_lines, mark
 from loom_audit.cli.shared.output import Output, Piece
 from loom_audit.cli.shared.records import plain
 from loom_audit.errors import AuditError, Corrupt
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.text.display import count_text, size_text, visible_bytes, visible_path
+from loom_audit.model.text.git_patch import git_patch
 from loom_audit.model.text.textdiff import marked_lines, unified
 
 if TYPE_CHECKING:
@@ -80,6 +81,36 @@ def print_differences(
                 output.note(f"left out: {visible_path(change.path)}: {shown.omitted}")
         else:
             print_difference(output, shown)
+
+
+def print_names(output: Output, changes: Sequence[FileChange]) -> None:
+    """Print the paths alone, each with what became of it."""
+    if output.json:
+        for change in changes:
+            output.record(plain(change))
+    else:
+        output.lines(change_lines(changes, indent=""))
+
+
+def print_patch(
+    workspace: "AuditedWorkspace", output: Output, changes: Iterable[FileChange]
+) -> None:
+    """Print a patch that `git apply` takes, with binary contents; as JSON one record each.
+
+    What git does not know, a folder or another permission than to execute, is named beside it.
+    Corrupt, TooLarge for a content that is not stored.
+    """
+    for change in changes:
+        text = git_patch(
+            change, _recorded(workspace, change.before), _recorded(workspace, change.after)
+        )
+        if output.json:
+            text_json = text.decode("utf-8", "surrogateescape")
+            output.record(plain(change) | {"diff": text_json, "omitted": None})
+            continue
+        output.raw(text)
+        if not text:
+            output.note(f"left out: {visible_path(change.path)}: git does not know such a change")
 
 
 def print_stat(

@@ -1,6 +1,6 @@
 """Stretches of a log, whole and with every leaf checked, proven by a tree head kept elsewhere."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -58,7 +58,10 @@ class ProvenLog(Struct, frozen=True):
         """The wanted events with `after < seq <= until`, in order of seq. Corrupt."""
         if until <= after:
             return
-        self._prove(after, until)
+        self._prove(after, until, self._kept())
+        yield from self._stretch(after, until, wanted)
+
+    def _stretch(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
         for event in self.log.stretch(after, until, wanted):
             fact = event.fact
             # the changes of such an event are those of its intention, which must be checked too
@@ -71,6 +74,13 @@ class ProvenLog(Struct, frozen=True):
         for event in self.events(seq - 1, seq, lambda _: True):
             return event
         raise Corrupt(f"Event {seq} is missing from the log", details={"seq": seq})
+
+    def several(self, spans: Iterable[tuple[int, int]], wanted: Wanted) -> Iterator[Event]:
+        """As `events`, of several spans `after` to `until`. Corrupt."""
+        kept = self._kept()
+        for after, until in spans:
+            self._prove(after, until, kept)
+            yield from self._stretch(after, until, wanted)
 
     def changes(self, after: int, until: int) -> Iterator[tuple[Event, FilesChanged]]:
         """The events of a stretch that say how files changed, each with its fact. Corrupt."""
@@ -104,17 +114,21 @@ class ProvenLog(Struct, frozen=True):
             pass
         return (not_later if first_later > head else first_later - 1), not_later
 
-    def _prove(self, after: int, until: int) -> None:
+    def _kept(self) -> Sequence[TreeHead]:
+        """The heads that were kept of this log, the smallest first."""
+        own = (one for one in self.heads.kept() if one.log == self.log.id)
+        return sorted(own, key=lambda one: one.size)
+
+    def _prove(self, after: int, until: int, kept: Sequence[TreeHead]) -> None:
         """Refuse events that are not those of the kept heads, as far as the heads go: Corrupt.
 
         One head is enough, the first that is over the whole stretch, else the last: it holds all
         events before it.
         """
         size = self.head()
-        own = (one for one in self.heads.kept() if one.log == self.log.id)
-        kept = sorted((one for one in own if after < one.size <= size), key=lambda one: one.size)
-        if kept:
-            head = next((one for one in kept if one.size >= until), kept[-1])
+        known = [one for one in kept if after < one.size <= size]
+        if known:
+            head = next((one for one in known if one.size >= until), known[-1])
             self.log.prove(after, min(until, head.size), head)
 
 

@@ -120,9 +120,9 @@ def unified(
     header = _header(source, target, _git_mode(state_old), _git_mode(state_new))
     if source and target and source != target:
         header.append(b"similarity index %d%%" % _similarity(old or b"", new or b"", diff))
-        header += [b"rename from " + _quote(source), b"rename to " + _quote(target)]
-    name_old = _quote(source, b"a/") if source else b"/dev/null"
-    name_new = _quote(target, b"b/") if target else b"/dev/null"
+        header += [b"rename from " + git_name(source), b"rename to " + git_name(target)]
+    name_old = git_name(source, b"a/") if source else b"/dev/null"
+    name_new = git_name(target, b"b/") if target else b"/dev/null"
     body: list[bytes] = []
     if diff.binary:
         body = [b"Binary files %s and %s differ\n" % (name_old, name_new)]
@@ -132,8 +132,8 @@ def unified(
     if not header and not body:
         return b""
     first = b"diff --git %s %s" % (
-        _quote(source or target or "", b"a/"),
-        _quote(target or source or "", b"b/"),
+        git_name(source or target or "", b"a/"),
+        git_name(target or source or "", b"b/"),
     )
     return b"".join([*(line + b"\n" for line in (first, *header)), *body])
 
@@ -267,8 +267,8 @@ def _similarity(old: bytes, new: bytes, diff: Diff) -> int:
     return min(99, 100 * (len(old) - lost) // max(len(old), len(new)))
 
 
-def _quote(path: str, prefix: bytes = b"") -> bytes:
-    """A name as git writes it: in quotes with C escapes where it is not plain ASCII."""
+def git_name(path: str, prefix: bytes = b"") -> bytes:
+    """Return a name as git writes it: in quotes with C escapes where it is not plain ASCII."""
     raw = prefix + path.encode("utf-8", "surrogateescape")
     if _PLAIN.fullmatch(raw):
         return raw

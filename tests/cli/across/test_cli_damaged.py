@@ -18,6 +18,7 @@ COMMANDS = (
     ("cat", "b.txt", "--at", "head"),
     ("ls",),
     ("history", "b.txt"),
+    ("blame", "b.txt"),
     ("status",),
     ("session",),
     ("workspaces",),

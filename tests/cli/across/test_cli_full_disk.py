@@ -23,6 +23,7 @@ READS = {
     "diff of points": ("diff", "head~1", "head"),
     "diff with the disk": ("diff",),
     "history": ("history", "a.txt"),
+    "blame": ("blame", "a.txt"),
     "session": ("session",),
     "status": ("status",),
     "undo, dry": ("undo", "--dry-run"),

@@ -54,6 +54,7 @@ def test_no_command_prints_recorded_text_raw(poisoned: Shell) -> None:
         ("ls", "-r"),
         ("ls", "--at", "@c\u202e\x1b[31m"),
         ("history", hostile),
+        ("blame", hostile),
         ("history", ".", "-n", "0"),
         ("checkpoint",),
         ("undo", "--dry-run"),

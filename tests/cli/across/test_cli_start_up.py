@@ -20,6 +20,7 @@ COMMANDS = (
     "cat a.txt",
     "ls",
     "history a.txt",
+    "blame a.txt",
     "session",
     "checkpoint here",
     "head",

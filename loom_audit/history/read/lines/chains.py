@@ -1,0 +1,211 @@
+"""The files that a set of calls changed, each with all its steps between two points.
+
+Every event between the points is read and checked; nothing is taken from the tables.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from loom_audit.history.ground.proven_log import ProvenLog, changes_trees
+from loom_audit.history.read.lines.descent import RELISTED, moved_from
+from loom_audit.history.read.lines.recorded_steps import RecordedSteps
+from loom_audit.model.authorship.call_set import CallSet
+from loom_audit.model.authorship.net import FileSteps
+from loom_audit.model.authorship.versions import Version, Writer
+from loom_audit.model.continuity import leaving
+from loom_audit.model.events import (
+    CallFinished,
+    CallRequested,
+    ChangesAttributed,
+    Event,
+    FilesChanged,
+    SessionStarted,
+    TreeRelisted,
+)
+from loom_audit.model.files import FileChange, is_within
+
+UNTRACKED = "it was not recorded for a while"
+UNLIKE = "what was there before is not what was on record"
+
+_KINDS = frozenset(
+    fact.kind for fact in (CallRequested, CallFinished, ChangesAttributed, SessionStarted)
+)
+
+
+class _Between(Struct):
+    """What the log has between two points."""
+
+    events: list[Event] = field(default_factory=list)
+    """Those by which the tree changed."""
+    changed: list[tuple[Event, FilesChanged]] = field(default_factory=list)
+    told: list[ChangesAttributed] = field(default_factory=list)
+    calls: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The requests of the calls by session and id."""
+    sessions: set[str] = field(default_factory=set)
+
+
+def files_changed_by(
+    proven: ProvenLog, steps: RecordedSteps, calls: CallSet
+) -> tuple[CallSet, list[FileSteps]]:
+    """Return the files that the calls changed, or may have, with the set of calls itself.
+
+    To the sessions of the set those within them are added that began between the points. Corrupt.
+    """
+    between = _read(proven, steps, calls)
+    if calls.sessions is not None:
+        calls = replace(calls, sessions=frozenset(between.sessions))
+    meant = {key for key, request in between.calls.items() if calls.has(request, key[0])}
+    requests = {between.calls[key] for key in meant}
+    names = _names(between, calls, meant, requests)
+    chains = _Chains(steps, names)
+    for event in sorted(between.events, key=lambda one: one.seq):
+        chains.follow(event)
+    return calls, [_file_steps(chain, calls, requests) for chain in chains.all() if chain]
+
+
+def _read(proven: ProvenLog, steps: RecordedSteps, calls: CallSet) -> _Between:
+    between = _Between(sessions=set(calls.sessions or ()))
+    happened: set[int] = set()
+
+    def wanted(envelope: Mapping[str, Any]) -> bool:
+        return changes_trees(envelope) or envelope.get("kind") in _KINDS
+
+    for event in proven.events(calls.after, calls.until, wanted):
+        match event.fact:
+            case FilesChanged() as fact:
+                if fact.intention is None or fact.intention not in happened:
+                    between.events.append(event)
+                    between.changed.append((event, fact))
+                happened |= {fact.intention} if fact.intention else set()
+            case CallRequested() as asked:
+                between.calls[event.session, asked.call_id] = event.seq
+                steps.keep([event])
+            case CallFinished():
+                steps.keep([event])
+            case ChangesAttributed() as told:
+                between.told.append(told)
+            case SessionStarted(parent=parent) if calls.within and parent in between.sessions:
+                between.sessions.add(event.session)
+            case SessionStarted():
+                continue
+            case _:
+                between.events.append(event)
+    return between
+
+
+def _names(
+    between: _Between, calls: CallSet, meant: set[tuple[str, str]], requests: set[int]
+) -> set[str]:
+    """The paths that these calls changed or may have changed, over the moves of their files."""
+    anybody = calls.everyone or (calls.requests is None and calls.sessions is None)
+    names: set[str] = set()
+    for event, fact in between.changed:
+        own = fact.call_id is not None and (event.session, fact.call_id) in meant
+        if own or anybody or not requests.isdisjoint(one for one in fact.causes if one):
+            names.update(change.path for change in fact.changes)
+    for told in between.told:
+        if told.call in requests:
+            names.update(told.paths)
+    moves = [(move.source, move.target) for _, fact in between.changed for move in fact.moves]
+    while True:
+        more = {end for pair in moves if not names.isdisjoint(pair) for end in pair} - names
+        if not more:
+            return names
+        names |= more
+
+
+class _Chains:
+    """The steps of the files at some paths, as events follow each other."""
+
+    def __init__(self, steps: RecordedSteps, names: set[str]) -> None:
+        self._steps = steps
+        self._names = names
+        self._at: dict[str, list[Version]] = {}
+        self._ended: list[list[Version]] = []
+        self._listed: set[str] = set()
+
+    def all(self) -> Iterable[list[Version]]:
+        """The steps of each file."""
+        return [*self._ended, *self._at.values()]
+
+    def follow(self, event: Event) -> None:
+        """Go on with the next event by which the tree changed."""
+        fact = event.fact
+        if not isinstance(fact, FilesChanged):
+            self._lose(event)
+            return
+        changes = [change for change in fact.changes if change.path in self._names]
+        sources = {
+            change.path: source
+            for change in changes
+            if (source := moved_from(fact.changes, fact.moves, change))
+        }
+        if not changes:
+            return
+        whose = self._steps.whose(event, fact)
+        moved = {source.path for source in sources.values()}
+        now: dict[str, list[Version]] = {}
+        for change in changes:
+            path = change.path
+            source = sources.get(path, change)
+            if source is change and path in moved and change.after is None:
+                continue  # the file goes on at another path
+            version = self._steps.version(whose, change, source.path, source.before)
+            now[path] = [*self._at.get(source.path, ()), version]
+            _join(now[path])
+        for path in moved | sources.keys():
+            gone = self._at.pop(path, None)
+            if gone and path not in moved:
+                change = next(change for change in changes if change.path == path)
+                last = self._steps.version(whose, change, path, change.before)
+                self._ended.append([*gone, replace(last, after=None)])
+        self._at.update(now)
+
+    def _lose(self, event: Event) -> None:
+        fact = event.fact
+        if isinstance(fact, TreeRelisted):
+            self._listed |= {change.path for change in fact.changes}
+            for change in fact.changes:
+                if change.path in self._at:
+                    self._gap(event, change, RELISTED)
+            if fact.last:
+                for path in self._at.keys() - self._listed:
+                    self._gap(event, FileChange(path, None, None), RELISTED)
+                self._listed.clear()
+        lost = leaving(fact)
+        for path in [*self._at] if lost else ():
+            if is_within(path, lost):
+                self._gap(event, FileChange(path, None, None), UNTRACKED)
+
+    def _gap(self, event: Event, change: FileChange, why: str) -> None:
+        steps = self._at[change.path]
+        writer = Writer("unknown", event.seq, event.at, reason=why)
+        was = steps[-1].after
+        path = change.path
+        steps.append(Version(event.seq, path, change.after, path, was, writer, gap=why))
+
+
+def _join(steps: list[Version]) -> None:
+    """Say of the last step where it does not follow from the one before it."""
+    if len(steps) < 2 or steps[-2].after == steps[-1].before:
+        return
+    was, last = steps[-2].after, steps[-1]
+    same = was is not None and last.after is not None and was.blob == last.after.blob
+    steps[-1] = replace(last, before=was) if same else replace(last, gap=last.gap or UNLIKE)
+
+
+def _file_steps(chain: Sequence[Version], calls: CallSet, requests: set[int]) -> FileSteps:
+    numbered = [*enumerate(chain)]
+    if calls.everyone:
+        own, shared = frozenset(range(len(chain))), frozenset[int]()
+    else:
+        own = frozenset(
+            n
+            for n, one in numbered
+            if one.writer.kind == "call" and calls.has(one.requested or 0, one.writer.session)
+        )
+        shared = frozenset(n for n, one in numbered if not requests.isdisjoint(one.candidates))
+    return FileSteps(tuple(chain), -1, own, shared, calls.everyone)

@@ -1,0 +1,234 @@
+"""Who wrote each line: asked of a file at a point, and of what a set of calls changed."""
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from loom_audit.errors import Conflict, InvalidArguments, NotFound
+from loom_audit.history.read.lines.chains import files_changed_by
+from loom_audit.history.read.lines.contents import Contents
+from loom_audit.history.read.lines.descent import Descent
+from loom_audit.history.read.lines.recorded_steps import RecordedSteps
+from loom_audit.history.read.timeline import Timeline
+from loom_audit.model.authorship.blame import Blame, blame_runs
+from loom_audit.model.authorship.call_set import CallSet, Turn
+from loom_audit.model.authorship.net import FileSteps, NetFile, net_file
+from loom_audit.model.authorship.net_change import NetChange, net_change
+from loom_audit.model.authorship.versions import Version, brought_back
+from loom_audit.model.authorship.walk import walk
+from loom_audit.model.conversation import PromptSubmitted
+from loom_audit.model.files import FileChange, FileState
+from loom_audit.model.records import RecordedChange
+from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.git_patch import git_patch
+from loom_audit.ports import EventFilter
+
+_PAGE = 200
+
+
+class Lines(Struct, frozen=True):
+    """Tells of one log who wrote the lines of its files; changes nothing."""
+
+    timeline: Timeline
+    contents: Contents
+
+    # --- one file -------------------------------------------------------------------------
+
+    def blame(
+        self,
+        path: str,
+        at: int | None = None,
+        *,
+        first: int = 1,
+        last: int | None = None,
+        full: bool = False,
+    ) -> Blame:
+        """Who wrote the lines `first` to `last` of a file, by default all, as it is at a point.
+
+        The tables suggest which events changed the file, and each of those is checked; for `full`
+        every event of the log is read. NotFound where the path has no state there, InvalidArguments
+        for a folder, and for lines that cannot be; Corrupt.
+        """
+        if first < 1 or (last is not None and last < first):
+            raise InvalidArguments(
+                f"lines {first} to {last} are none", hint="Lines are counted from 1."
+            )
+        seq = self.timeline.proven.head() if at is None else at
+        state = self.timeline.state(path, seq)
+        if state is None and path:
+            raise NotFound(f"{visible_path(path)} did not exist at {seq}")
+        if state is None or state.kind in ("directory", "opaque"):
+            raise InvalidArguments(
+                f"{visible_path(path) or 'the workspace'} is a directory",
+                hint="Name a file: `loom-audit ls` lists them.",
+            )
+        versions = self._descent(full=full).versions(path, seq, state)
+        done = walk(versions, self.contents.lines)
+        count = len(done.lines)
+        end = count if last is None else min(last, count)
+        start = min(first, end + 1)
+        return Blame(
+            path=path,
+            at=seq,
+            state=state,
+            lines=count,
+            first=start,
+            last=end,
+            runs=blame_runs(done, versions, start, end),
+            texts=tuple(line.text for line in done.lines[start - 1 : end]),
+            versions=len(versions),
+            reason=done.reason,
+        )
+
+    def _descent(self, *, full: bool = False) -> Descent:
+        proven, tables = self.timeline.proven, self.timeline.projections
+        suggest = None if full else self._listed
+        return Descent(proven, RecordedSteps(proven, tables), suggest)
+
+    def _listed(self, path: str, before: int) -> Iterator[Sequence[RecordedChange]]:
+        """The changes of a path as the tables have them, in pages, the newest first."""
+        while page := self.timeline.history(path, before=before, limit=_PAGE):
+            yield page
+            if len(page) < _PAGE:
+                return
+            before = page[-1].seq
+
+    # --- sets of calls --------------------------------------------------------------------
+
+    def of_call(self, number: int) -> CallSet:
+        """One call, by any of its events. NotFound, Corrupt."""
+        call = self.timeline.verified.call_at(number)
+        listed = self.timeline.listed_changes([call.requested])
+        last = max((one.seq for one in listed), default=0)
+        until = self._head() if call.seq is None else max(call.seq, last)
+        return CallSet(call.requested - 1, until, requests=frozenset({call.requested}))
+
+    def of_session(self, id: str, *, until: int | None = None, within: bool = True) -> CallSet:
+        """The calls of a session, unless not asked for `within` also those of its subagents.
+
+        The end is that of the session, or the log's while the session is open. NotFound, Corrupt.
+        """
+        session = self.timeline.verified.session(id)
+        end = (session.ended or self._head()) if until is None else until
+        sessions = frozenset({id})
+        return CallSet(session.started - 1, end, sessions=sessions, within=within)
+
+    def turns(self, session: str) -> tuple[Turn, ...]:
+        """What a session did from each prompt to the next, oldest first. NotFound, Corrupt."""
+        listed = self.timeline.verified.session(session)
+        end = listed.ended or self._head()
+        kinds = EventFilter(kinds=(PromptSubmitted.kind,), session=session)
+        found = [
+            Turn(session, event.seq, end, event.at, event.fact.text)
+            for event in self.timeline.events(kinds)
+            if isinstance(event.fact, PromptSubmitted) and event.seq <= end
+        ]
+        began = Turn(session, listed.started, end, listed.started_at, "")
+        turns = [began, *found]
+        return tuple(
+            replace(turn, until=turns[n + 1].seq - 1 if n + 1 < len(turns) else end)
+            for n, turn in enumerate(turns)
+        )
+
+    def of_turn(self, session: str, seq: int) -> CallSet:
+        """The calls from one prompt to the next, by the event of the first. NotFound, Corrupt."""
+        for turn in self.turns(session):
+            if turn.seq == seq:
+                return CallSet(turn.seq, turn.until, sessions=frozenset({session}))
+        raise NotFound(f"no turn of session {session} begins with event {seq}")
+
+    def between(self, after: int, until: int, *, session: str | None = None) -> CallSet:
+        """The calls between two points, of all sessions or of one with those within it."""
+        sessions = None if session is None else frozenset({session})
+        return CallSet(after, until, sessions=sessions)
+
+    def _head(self) -> int:
+        return self.timeline.proven.head()
+
+    # --- own net change -------------------------------------------------------------------
+
+    def net(
+        self,
+        calls: CallSet,
+        *,
+        paths: Collection[str] | None = None,
+        context: int = 3,
+        max_lines: int = 3000,
+        max_file_lines: int = 1000,
+    ) -> NetChange:
+        """What the calls changed on balance, in each file and in all.
+
+        Sums are those of all files. Hunks are given of the files in order of path, of those `paths`
+        alone where they are named, until `max_lines` lines of hunks; of none that has more than
+        `max_file_lines`. Corrupt.
+        """
+        meant, steps = self._steps(calls)
+        tell = partial(self._net_file, calls=meant, context=context)
+        files = sorted((tell(one) for one in steps), key=lambda one: one.path)
+        return net_change(meant, files, paths, max_lines, max_file_lines)
+
+    def difference(self, calls: CallSet) -> tuple[FileChange, ...]:
+        """How the states at the two points differ in the files that the calls changed.
+
+        Conflict where somebody else changed one of them too, so that there is no tree that the
+        calls alone made; not for everyone. NotFound, Corrupt.
+        """
+        changes = self.timeline.diff(calls.after, calls.until)
+        if calls.everyone:
+            return changes
+        paths: set[str] = set()
+        for one in self._steps(calls)[1]:
+            paths.update(path for step in one.versions for path in (step.old_path, step.path))
+            for n, step in enumerate(one.versions):
+                if n not in one.own:
+                    raise _not_alone_error(step)
+        return tuple(change for change in changes if change.path in paths)
+
+    def patch(self, calls: CallSet) -> Iterator[bytes]:
+        """The `difference` as git writes it, with binary contents; `git apply` takes it to the
+        state before.
+
+        Conflict, as there; TooLarge for a content that was recorded by its hash only. NotFound,
+        Corrupt.
+        """
+        for change in self.difference(calls):
+            yield git_patch(change, self._content(change.before), self._content(change.after))
+
+    def _content(self, state: FileState | None) -> bytes | None:
+        if state is None or state.kind not in ("file", "symlink"):
+            return None
+        return self.timeline.content(state)
+
+    def _steps(self, calls: CallSet) -> tuple[CallSet, list[FileSteps]]:
+        proven = self.timeline.proven
+        steps = RecordedSteps(proven, self.timeline.projections)
+        meant, found = files_changed_by(proven, steps, calls)
+        return meant, [one for one in found if one.own or one.shared]
+
+    def _net_file(self, steps: FileSteps, calls: CallSet, context: int) -> NetFile:
+        versions = steps.versions
+        if any(one.taken_back and one.taken_back.reaches(calls.after) for one in versions):
+            first = versions[0]
+            earlier = self._descent().versions(first.old_path, calls.after, first.before)
+            steps = replace(
+                steps,
+                versions=(*earlier, *versions),
+                begin=len(earlier) - 1,
+                own=frozenset(n + len(earlier) for n in steps.own),
+                shared=frozenset(n + len(earlier) for n in steps.shared),
+            )
+        later = range(steps.begin + 1, len(steps.versions))
+        sources = (brought_back(steps.versions, n) for n in later)
+        start = min((one.index for one in sources if one), default=steps.begin)
+        return net_file(steps, self.contents.lines, start=min(start, steps.begin), context=context)
+
+
+def _not_alone_error(step: Version) -> Conflict:
+    return Conflict(
+        f"the own change is not one tree: {visible_path(step.path)} was changed by "
+        f"{step.writer.text} too",
+        hint="Without --own the patch has everybody's changes between the two points.",
+        details={"path": step.path, "event": step.seq},
+    )

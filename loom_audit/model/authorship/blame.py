@@ -1,0 +1,96 @@
+"""Which call wrote each line of a file, as it stands at a point."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from loom_audit.model.authorship.versions import Version, Writer
+from loom_audit.model.authorship.walk import Line, Walk
+from loom_audit.model.files import FileState
+
+
+class BlameRun(Struct, frozen=True):
+    """Lines `first` to `last` written `by` one, and what undo, redo or rollback brought them back.
+
+    `old_path` is what the file was called as they were written, `old_first` the number that the
+    first of them had then.
+    """
+
+    first: int
+    last: int
+    by: Writer
+    brought_back: Writer | None
+    old_path: str
+    old_first: int
+
+
+class Blame(Struct, frozen=True):
+    """Who wrote the lines `first` to `last` of a file with `lines` lines, at the point `at`.
+
+    `texts` are these lines with their endings. With a `reason` the lines are not told. `versions`
+    is how many recorded steps of the file were read.
+    """
+
+    path: str
+    at: int
+    state: FileState
+    lines: int
+    first: int
+    last: int
+    runs: tuple[BlameRun, ...]
+    texts: tuple[bytes, ...]
+    versions: int
+    reason: str = ""
+
+
+def blame_runs(
+    done: Walk, versions: Sequence[Version], first: int, last: int
+) -> tuple[BlameRun, ...]:
+    """Return the runs of the lines `first` to `last`, counted from 1."""
+    found = []
+    window = enumerate(done.lines[first - 1 : last], first)
+
+    def key(numbered: tuple[int, Line]) -> tuple[int, int | None, int]:
+        number, line = numbered
+        return line.writer, line.back, line.number - number
+
+    for (writer, back, _), group in groupby(window, key):
+        run = [*group]
+        (start, line), end = run[0], run[-1][0]
+        found.append(
+            BlameRun(
+                first=start,
+                last=end,
+                by=writer_of(done, versions, writer),
+                brought_back=None if back is None else versions[back].writer,
+                old_path=versions[writer].path if writer >= 0 else versions[0].old_path,
+                old_first=line.number,
+            )
+        )
+    return tuple(found)
+
+
+def joined(runs: Sequence[BlameRun]) -> tuple[BlameRun, ...]:
+    """Return the runs with those joined that differ only in where their lines stood."""
+    result: list[BlameRun] = []
+    for run in runs:
+        last = result[-1] if result else None
+        if last and (last.by, last.brought_back) == (run.by, run.brought_back):
+            result[-1] = replace(last, last=run.last)
+        else:
+            result.append(run)
+    return tuple(result)
+
+
+def writer_of(done: Walk, versions: Sequence[Version], n: int) -> Writer:
+    """Return who wrote the lines of the version `n`; -1 is the state before the first."""
+    writer = versions[max(n, 0)].writer
+    if n < 0:
+        return _unknown(writer, "it was there before")
+    return _unknown(writer, done.unknown[n]) if n in done.unknown else writer
+
+
+def _unknown(writer: Writer, reason: str) -> Writer:
+    return Writer("unknown", writer.event, writer.at, reason=reason)

@@ -1,0 +1,47 @@
+"""Which calls are asked about: those of a session, of a turn, between two points, or one."""
+
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+
+class CallSet(Struct, frozen=True):
+    """Some calls, and the two points between which they are looked at.
+
+    The state before is the tree after event `after`, the end is the tree after event `until`. Of
+    the calls between them these are meant: with a request in `requests`, of a session in
+    `sessions`, and of those `within` them; None means all. For `everyone` the two states are
+    compared, whoever changed what.
+    """
+
+    after: int
+    until: int
+    requests: frozenset[int] | None = None
+    sessions: frozenset[str] | None = None
+    within: bool = True
+    everyone: bool = False
+
+    def has(self, request: int, session: str) -> bool:
+        """Whether a call is meant, by its request and its session."""
+        return (self.requests is None or request in self.requests) and (
+            self.sessions is None or session in self.sessions
+        )
+
+
+class Turn(Struct, frozen=True):
+    """What an agent did from one prompt to the next: the events after `seq`, up to `until`.
+
+    `seq` is the event of the prompt; of what came before the first one it is the session's start.
+    """
+
+    session: str
+    seq: int
+    until: int
+    at: datetime
+    prompt: str
+
+
+def everyone(calls: CallSet) -> CallSet:
+    """Return the same two points, for the plain difference of their states."""
+    return replace(calls, everyone=True)

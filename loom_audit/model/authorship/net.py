@@ -1,0 +1,285 @@
+"""What a set of calls changed on balance in one file, line by line."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Literal
+
+from msgspec import Struct, field
+
+from loom_audit.model.authorship.blame import writer_of
+from loom_audit.model.authorship.versions import Version, Writer
+from loom_audit.model.authorship.walk import Line, Read, Walk, changed_lines, walk
+from loom_audit.model.files import FileState
+
+Kind = Literal[" ", "-", "+"]
+
+
+class NetLine(Struct, frozen=True):
+    """One line of a hunk, its ending included, with its numbers at both ends, None where it is not.
+
+    `by` is an index into the file's `writers`: of "+" who wrote the line, of "-" who removed
+    it; -1 for context. One that was `brought_back` had been written before.
+    """
+
+    kind: Kind
+    content: bytes
+    old: int | None
+    new: int | None
+    by: int
+    brought_back: bool = False
+
+
+class NetRun(Struct, frozen=True):
+    """A part: changed lines without context between them, from `start` to before `end` in the lines
+    of their hunk, and the numbers of the calls that changed them.
+
+    `part` names it while the file has the same lines there; "" where nobody asked.
+    """
+
+    start: int
+    end: int
+    calls: tuple[int, ...]
+    added: int
+    removed: int
+    part: str = ""
+
+
+class NetHunk(Struct, frozen=True):
+    """Changed lines with context; numbers count from 1, and stand before an empty side."""
+
+    old_start: int
+    old_count: int
+    new_start: int
+    new_count: int
+    lines: tuple[NetLine, ...]
+    runs: tuple[NetRun, ...]
+
+
+class NetFile(Struct, frozen=True):
+    """What the calls changed in one file on balance, between a point before and one at the end.
+
+    `added` are the lines they wrote that stand, `removed` those of others that are gone by them.
+    What they wrote and others removed is `removed_again`; what they `brought_back`, and what is
+    `shared` with other calls, is in no sum. `others` changed the file too. With a `reason` its
+    lines are not told. `omitted`: there are hunks, which were not asked for.
+    """
+
+    path: str
+    old_path: str
+    before: FileState | None
+    after: FileState | None
+    calls: tuple[int, ...] = ()
+    others: tuple[Writer, ...] = ()
+    added: int = 0
+    removed: int = 0
+    removed_again: int = 0
+    brought_back: int = 0
+    shared: int = 0
+    reason: str = ""
+    mode: tuple[int, int] | None = None
+    writers: tuple[Writer, ...] = ()
+    hunks: tuple[NetHunk, ...] = ()
+    omitted: bool = False
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything of it is changed on balance."""
+        lines = self.hunks or self.added or self.removed or self.removed_again or self.shared
+        return bool(lines or self.mode or self.reason or self.old_path != self.path) or (
+            (self.before is None) != (self.after is None)
+        )
+
+
+class FileSteps(Struct, frozen=True):
+    """The steps of one file, of which those after the index `begin` lie between the two points.
+
+    `own` are the indices of the steps that the calls made, `shared` of those they may have made.
+    Who asks for the changes of `everyone` has all of them in `own`.
+    """
+
+    versions: tuple[Version, ...]
+    begin: int
+    own: frozenset[int]
+    shared: frozenset[int] = frozenset()
+    everyone: bool = False
+
+    @property
+    def before(self) -> FileState | None:
+        """What the file was at the point before."""
+        first = self.versions[0].before
+        return self.versions[self.begin].after if self.begin >= 0 else first
+
+    @property
+    def old_path(self) -> str:
+        """Where it was then."""
+        first = self.versions[0].old_path
+        return self.versions[self.begin].path if self.begin >= 0 else first
+
+
+class _Told(Struct):
+    """What is told of a file's lines, and the sums of what is not shown."""
+
+    lines: list[NetLine] = field(default_factory=list)
+    removed_again: int = 0
+    shared: int = 0
+
+
+def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3) -> NetFile:
+    """Return the own net change of one file; the walk begins at the version `start`."""
+    versions, last = steps.versions, steps.versions[-1]
+    calls = {versions[n].writer.call for n in steps.own} - {0}
+    done = walk(versions, read, start=start, woven=True, mark=steps.begin)
+    why = [reason for n, reason in done.unread.items() if n >= steps.begin]
+    told = _Told()
+    if not why:
+        _tell(told, done, steps)
+    hunks = tuple(_hunks(told.lines, context, steps))
+    lines = [line for hunk in hunks for line in hunk.lines]
+    counted = [line.kind for line in lines if steps.everyone or not line.brought_back]
+    return NetFile(
+        path=last.path,
+        old_path=steps.old_path,
+        before=steps.before,
+        after=last.after,
+        calls=tuple(sorted(calls)),
+        others=_others(steps),
+        added=counted.count("+"),
+        removed=counted.count("-"),
+        removed_again=told.removed_again,
+        brought_back=0 if steps.everyone else sum(line.brought_back for line in lines),
+        shared=told.shared,
+        reason=why[-1] if why else "",
+        mode=_mode(steps),
+        writers=tuple(writer_of(done, versions, n) for n in range(len(versions))),
+        hunks=hunks,
+    )
+
+
+def _tell(told: _Told, done: Walk, steps: FileSteps) -> None:
+    if steps.everyone:
+        told.lines += _plain(done, steps)
+        return
+    own, shared = steps.own, steps.shared
+    for line in done.woven or ():
+        remover = _remover(line, own)
+        if line.new:
+            back = line.back in own and not line.old and line.turns[-2] not in own
+            kind: Kind = "+" if line.writer in own or back else " "
+            told.shared += line.writer in shared
+            told.lines.append(_line(kind, line, line.back if back else line.writer, back))
+        elif line.replaced or remover is None:
+            continue
+        elif line.writer in own:
+            told.removed_again += remover not in own
+        elif remover in own:
+            told.lines.append(_line("-", line, remover))
+        else:
+            told.shared += remover in shared
+
+
+def _line(kind: Kind, line: Line, writer: int | None, back: bool = False) -> NetLine:
+    by = -1 if kind == " " or writer is None else writer
+    return NetLine(kind, line.text, line.old or None, line.new or None, by, back)
+
+
+def _remover(line: Line, own: Collection[int]) -> int | None:
+    """Who removed a line that is gone; what its own brought back and removed again does not count.
+
+    None where it stands.
+    """
+    if not line.is_gone:
+        return None
+    turns = line.turns
+    while len(turns) > 2 and turns[-1] in own and turns[-2] in own:
+        turns = turns[:-2]
+    return turns[-1]
+
+
+def _plain(done: Walk, steps: FileSteps) -> Iterator[NetLine]:
+    """The difference of the two ends alone, each line with who wrote or removed it."""
+    old = sorted((line for line in done.woven or () if line.old), key=lambda line: line.old)
+    at = 0
+    end = len(done.lines)
+    for one in (*changed_lines([line.text for line in old], done.texts), None):
+        stop = len(old) if one is None else one.old_start
+        start = end - (len(old) - at) if one is None else one.new_start - (stop - at)
+        for n in range(stop - at):
+            yield NetLine(" ", old[at + n].text, at + n + 1, start + n + 1, -1)
+        if one is None:
+            return
+        for n in range(one.old_start, one.old_end):
+            by = _remover(old[n], ())
+            yield NetLine("-", old[n].text, n + 1, None, -1 if by is None else by)
+        for n in range(one.new_start, one.new_end):
+            line = done.lines[n]
+            by = line.back if line.writer <= steps.begin else line.writer
+            yield NetLine("+", line.text, None, n + 1, -1 if by is None else by)
+        at = one.old_end
+
+
+def _hunks(lines: Sequence[NetLine], context: int, steps: FileSteps) -> Iterator[NetHunk]:
+    """The changed lines in hunks, each with so many lines around it."""
+    changed = [n for n, line in enumerate(lines) if line.kind != " "]
+    at = 0
+    while at < len(changed):
+        end = at
+        while end + 1 < len(changed) and changed[end + 1] - changed[end] <= 2 * context + 1:
+            end += 1
+        first, last = max(0, changed[at] - context), changed[end] + context + 1
+        yield _hunk(lines, first, min(last, len(lines)), steps)
+        at = end + 1
+
+
+def _hunk(lines: Sequence[NetLine], first: int, last: int, steps: FileSteps) -> NetHunk:
+    shown: list[NetLine] = []
+    runs: list[NetRun] = []
+    for is_context, group in groupby(lines[first:last], lambda line: line.kind == " "):
+        some = [*group]
+        if not is_context:
+            some.sort(key=lambda line: line.kind == "+")  # what is gone before what has come
+            runs.append(_run(len(shown), some, steps))
+        shown += some
+    olds = [line.old for line in shown if line.old and line.kind != "+"]
+    news = [line.new for line in shown if line.new and line.kind != "-"]
+    return NetHunk(
+        old_start=min(olds) if olds else _last_before(lines[:first], "old"),
+        old_count=len(olds),
+        new_start=min(news) if news else _last_before(lines[:first], "new"),
+        new_count=len(news),
+        lines=tuple(shown),
+        runs=tuple(runs),
+    )
+
+
+def _run(start: int, lines: Sequence[NetLine], steps: FileSteps) -> NetRun:
+    by = (steps.versions[line.by].writer for line in lines if line.by >= 0)
+    calls = {one.call for one in by} - {0}
+    counted = [line.kind for line in lines if steps.everyone or not line.brought_back]
+    added, removed = counted.count("+"), counted.count("-")
+    return NetRun(start, start + len(lines), tuple(sorted(calls)), added, removed)
+
+
+def _last_before(lines: Iterable[NetLine], side: str) -> int:
+    """The number of the last line before a hunk that is empty on a side; 0 where it is first."""
+    return max((getattr(line, side) or 0 for line in lines), default=0)
+
+
+def _others(steps: FileSteps) -> tuple[Writer, ...]:
+    """Who else changed the file between the two points, each once."""
+    found: dict[tuple[str, int], Writer] = {}
+    for n, one in enumerate(steps.versions):
+        if n > steps.begin and n not in steps.own:
+            found.setdefault((one.writer.kind, one.writer.call or one.seq), one.writer)
+    return tuple(found.values())
+
+
+def _mode(steps: FileSteps) -> tuple[int, int] | None:
+    """The permission bits at both ends, where the calls changed them."""
+    before, after = steps.before, steps.versions[-1].after
+    if before is None or after is None or before.mode == after.mode:
+        return None
+    for n in steps.own:
+        one = steps.versions[n]
+        if one.before and one.after and one.before.mode != one.after.mode:
+            return before.mode, after.mode
+    return None

@@ -1,0 +1,82 @@
+"""What a set of calls changed on balance in all files: a tree with sums."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from loom_audit.model.authorship.call_set import CallSet
+from loom_audit.model.authorship.net import NetFile
+from loom_audit.model.files import parents
+
+
+class NetFolder(Struct, frozen=True):
+    """A folder with the sums of the changed files in it; "" is the workspace."""
+
+    path: str
+    depth: int
+    files: int
+    added: int
+    removed: int
+
+
+class NetChange(Struct, frozen=True):
+    """What the calls changed on balance, in order of path.
+
+    `cancelled` are the paths that they changed, and changed back.
+    """
+
+    calls: CallSet
+    files: tuple[NetFile, ...]
+    cancelled: tuple[str, ...]
+    added: int
+    removed: int
+    folders: tuple[NetFolder, ...]
+
+
+def net_change(
+    calls: CallSet,
+    files: Sequence[NetFile],
+    paths: Collection[str] | None,
+    max_lines: int,
+    max_file_lines: int,
+) -> NetChange:
+    """Return the changes of these files, with hunks as far as so many lines go."""
+    changed = [one for one in files if one.is_changed]
+    return NetChange(
+        calls=calls,
+        files=tuple(_within_budget(changed, paths, max_lines, max_file_lines)),
+        cancelled=tuple(one.path for one in files if not one.is_changed),
+        added=sum(one.added for one in changed),
+        removed=sum(one.removed for one in changed),
+        folders=_folders(changed),
+    )
+
+
+def _within_budget(
+    files: Sequence[NetFile], paths: Collection[str] | None, most: int, most_of_file: int
+) -> Iterator[NetFile]:
+    for one in files:
+        count = sum(len(hunk.lines) for hunk in one.hunks)
+        if count and ((paths is not None and one.path not in paths) or count > most_of_file):
+            yield replace(one, hunks=(), omitted=True)
+        elif count > most:
+            most = 0
+            yield replace(one, hunks=(), omitted=True)
+        else:
+            most -= count
+            yield one
+
+
+def _folders(files: Sequence[NetFile]) -> tuple[NetFolder, ...]:
+    sums: dict[str, list[int]] = {}
+    for one in files:
+        for folder in ("", *parents(one.path)):
+            counts = sums.setdefault(folder, [0, 0, 0])
+            counts[0] += 1
+            counts[1] += one.added
+            counts[2] += one.removed
+    return tuple(
+        NetFolder(path, path.count("/") + 1 if path else 0, *counts)
+        for path, counts in sorted(sums.items())
+    )
