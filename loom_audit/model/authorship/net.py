@@ -163,8 +163,9 @@ def _tell(told: _Told, done: Walk, steps: FileSteps) -> None:
     for line in done.woven or ():
         remover = _remover(line, own)
         if line.new:
-            back = line.back in own and not line.old and line.turns[-2] not in own
-            kind: Kind = "+" if line.writer in own or back else " "
+            wrote = line.writer in own
+            back = not wrote and not line.old and line.back in own and line.turns[-2] not in own
+            kind: Kind = "+" if wrote or back else " "
             told.shared += line.writer in shared
             told.lines.append(_line(kind, line, line.back if back else line.writer, back))
         elif line.replaced or remover is None:
