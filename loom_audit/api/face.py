@@ -11,6 +11,7 @@ from loom_audit.history.check.log_check import Finding
 from loom_audit.history.check.verification import Verification
 from loom_audit.history.ground.questions import ApprovalRequest
 from loom_audit.history.read.call_detail import CallDetail
+from loom_audit.history.read.finding import Findings, Hit, find, prepare_search
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.call import OpenCall
 from loom_audit.history.record.recovery import RecoveredCall
@@ -24,7 +25,9 @@ __all__ = [
     "CallDetail",
     "CommandRun",
     "Finding",
+    "Findings",
     "ForeignSession",
+    "Hit",
     "OpenCall",
     "RecoveredCall",
     "Session",
@@ -34,7 +37,9 @@ __all__ = [
     "Verification",
     "WorkspaceEntry",
     "check_root",
+    "find",
     "lost_store_hint",
     "open_store",
     "person",
+    "prepare_search",
 ]

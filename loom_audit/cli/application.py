@@ -31,6 +31,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("hold", "Approve", "Let no call of a session run until it is released."),
     ("release", "Approve", "Let a held session go on."),
     ("log", "Look", "List the calls on record, newest first."),
+    ("find", "Look", "Find words in calls, prompts, messages and outside changes."),
     ("show", "Look", "Show one call whole, or any other event."),
     ("session", "Look", "List the sessions, show one, or end one."),
     ("diff", "Look", "Compare two points, or the log with the disk."),

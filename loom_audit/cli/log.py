@@ -12,6 +12,7 @@ from loom_audit.cli.shared.lines import event_line
 from loom_audit.cli.shared.lookup import (
     calls_of,
     listed_lines,
+    make_index,
     note_baseline,
     note_verified,
     record_of,
@@ -111,7 +112,7 @@ def log(
     --path takes a path, names of one wherever they stand (name.py), or a pattern (*.json); with
     --events only a path that was changed.
     --search finds calls that say all the words, the last of which may be only begun; the first time
-    it makes an index.
+    it makes an index. `find` finds them in prompts and messages, too.
     """
     if status is not None and status not in STATUS_FILTERS:
         known = ", ".join(STATUS_FILTERS)
@@ -131,6 +132,8 @@ def log(
         note_baseline(invocation, workspace)
         note_holds(workspace, invocation.output)
         note_failed_hooks(workspace, invocation.output)
+        if search is not None:
+            make_index(invocation.output, workspace)
         query = CallFilter(
             after=read_point(invocation, workspace, after) if after is not None else 0,
             before=read_point(invocation, workspace, upto) + 1 if upto is not None else None,

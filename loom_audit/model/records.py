@@ -1,6 +1,7 @@
 """Sessions, calls, changes and checkpoints as they are listed."""
 
 from datetime import datetime
+from typing import Literal
 
 from msgspec import Struct
 
@@ -80,6 +81,20 @@ class Call(Struct, frozen=True):
     within: int | None = None
 
 
+class Tally(Struct, frozen=True):
+    """How many calls failed, how many of them were denied, and how many are not covered in full;
+    how many changes came from outside. Each is counted up to TALLIED, more are one more than that.
+    """
+
+    failed: int
+    denied: int
+    partial: int
+    outside: int
+
+
+TALLIED = 1_000
+
+
 class RecordedChange(Struct, frozen=True):
     """The change of a path with its event; `number` is that of its call, when finished.
 
@@ -118,3 +133,32 @@ class Checkpoint(Struct, frozen=True):
     seq: int
     at: datetime
     note: str
+
+
+FoundKind = Literal["call", "prompt", "message", "outside"]
+
+
+class FoundPlace(Struct, frozen=True):
+    """A place of the log where sought words stand: a call, a prompt, a message, or an `outside`
+    change.
+
+    `seq` is that of the event by which it is found. A call has its request, tool and status, a
+    change from outside no session.
+    """
+
+    seq: int
+    kind: FoundKind
+    session: str
+    actor: str
+    requested: int | None = None
+    tool: str = ""
+    status: str = ""
+
+
+class FoundPlaces(Struct, frozen=True):
+    """Places in order, the newest first; those `before` a seq have not been looked at, None where
+    all have.
+    """
+
+    places: tuple[FoundPlace, ...]
+    before: int | None

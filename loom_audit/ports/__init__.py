@@ -18,6 +18,7 @@ from loom_audit.ports.log import (
     Projections,
     Reading,
     Wanted,
+    WordsFilter,
 )
 from loom_audit.ports.processes import (
     Background,
@@ -96,6 +97,7 @@ __all__ = [
     "TranscriptFile",
     "Wanted",
     "Watch",
+    "WordsFilter",
     "Workspace",
     "opaque_stamp",
 ]

@@ -8,7 +8,16 @@ from msgspec import Struct
 
 from loom_audit.model.events import Draft, Event, TreeHead
 from loom_audit.model.files import FileState
-from loom_audit.model.records import Call, Checkpoint, OutsideChange, RecordedChange, Session
+from loom_audit.model.records import (
+    Call,
+    Checkpoint,
+    FoundKind,
+    FoundPlaces,
+    OutsideChange,
+    RecordedChange,
+    Session,
+    Tally,
+)
 from loom_audit.model.scope import Scope
 
 Wanted = Callable[[Mapping[str, Any]], bool]
@@ -67,6 +76,10 @@ class EventLog(Protocol):
         Each event is checked: its leaf by its hash, its payloads by the commitments in the leaf,
         and the intention that it names. That no event is passed over is checked by `stretch` alone.
         """
+        ...
+
+    def picked(self, seqs: Sequence[int]) -> Sequence[Event]:
+        """The events of these seqs, in order of seq, checked as `read` does. Corrupt."""
         ...
 
     def stretch(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
@@ -128,7 +141,8 @@ class CallFilter(Struct, frozen=True):
     ended and not well; `since`/`until` are on the time of the request; `ended_after` bounds the
     call's number. `partial_only` are calls whose coverage is not full. `words` are those that the
     call's tool, arguments, result and paths say, all of them and in any order; the last may be the
-    beginning of one.
+    beginning of one. `only` are the seqs of the requests themselves, `numbers` those of the
+    finishes, at most 500.
     """
 
     after: int = 0
@@ -146,8 +160,27 @@ class CallFilter(Struct, frozen=True):
     changed_only: bool = False
     failed_only: bool = False
     partial_only: bool = False
+    only: tuple[int, ...] | None = None
+    numbers: tuple[int, ...] | None = None
     newest_first: bool = True
     limit: int | None = 100
+
+
+class WordsFilter(Struct, frozen=True):
+    """Which places to find: those that say all `words`, before a seq, at most `limit`.
+
+    The words are as in `CallFilter`. `status` is that of a call, or "failed" for any that ended and
+    not well.
+    """
+
+    words: str
+    kind: FoundKind | None = None
+    tool: str | None = None
+    status: str | None = None
+    actor: str | None = None
+    session: str | None = None
+    before: int | None = None
+    limit: int = 100
 
 
 class Reading(Protocol):
@@ -238,6 +271,20 @@ class Projections(Reading, Protocol):
 
         None for a path that the tree does not have. At point 0 nothing is listed.
         """
+        ...
+
+    def tally(self, after: int, since: datetime) -> Tally:
+        """What is counted of the calls and changes behind an event, from a time on."""
+        ...
+
+    def index_words(self, most: int | None = None) -> int:
+        """Bring the index of words up to date, or about `most` events further; the seq up to which
+        all is in it. AuditUnavailable when there is something to add and nothing can be written.
+        """
+        ...
+
+    def places(self, wanted: WordsFilter) -> FoundPlaces:
+        """Where the words stand, as far as they are in the index."""
         ...
 
     def followed(self) -> int:

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 )
 
 from loom_audit.errors import InvalidArguments, NotFound
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import (
     BaselineFinished,
@@ -36,9 +37,10 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import BlobId, FileChange, FileState
+from loom_audit.model.records import Tally
 from loom_audit.model.scope import Scope
 from loom_audit.model.text.summaries import failure, summarize
-from loom_audit.ports import CallFilter
+from loom_audit.ports import CallFilter, WordsFilter
 from loom_audit.sql.ground.driver import connect
 from loom_audit.sql.projections import keyframes
 from loom_audit.sql.projections.keyframes import pack, unpack
@@ -485,6 +487,107 @@ def test_calls_are_found_by_their_words(opened: Opened) -> None:
     if isinstance(opened.projections, SqlProjections):
         rebuild(opened)
     assert seqs("again done") == [four.seq]
+
+
+def test_prompts_messages_and_outside_changes_are_found_by_their_words(opened: Opened) -> None:
+    a = opened.file(b"a")
+    opened.log.append([started("s"), started("t")])
+    [prompt] = opened.log.append([draft(PromptSubmitted("Write the parser, please"))])
+    call = opened.call(arguments={"command": "make parser"}, tool="shell", status="error")
+    [said] = opened.log.append([draft(MessageReceived("assistant", "The parser is done."), "t")])
+    outside = opened.change(FileChange("lib/parser.py", None, a), origin="outside", session="")
+    opened.change(FileChange("lib/parser_own.py", None, a), session="")
+    [asked] = opened.log.append([draft(CallRequested("open", "t", {"of": "parser"}, "read"))])
+
+    def found(words: str, **more: Any) -> list[tuple[int, str, str]]:
+        opened.projections.index_words()
+        places = opened.projections.places(WordsFilter(words, **more)).places
+        return [(one.seq, one.kind, one.session) for one in places]
+
+    assert found("parser") == [
+        (asked.seq, "call", "s"),
+        (outside, "outside", ""),
+        (said.seq, "message", "t"),
+        (call, "call", "s"),
+        (prompt.seq, "prompt", "s"),
+    ]
+    assert found("pars", kind="prompt") == [(prompt.seq, "prompt", "s")]
+    assert found("parser", status="failed") == found("parser", tool="shell")
+    assert [seq for seq, *_ in found("parser", status="failed")] == [call]
+    assert [seq for seq, *_ in found("parser", status="open")] == [asked.seq]
+    assert [seq for seq, *_ in found("parser", session="t")] == [said.seq]
+    assert [seq for seq, *_ in found("parser", actor="outside")] == [outside]
+    assert [seq for seq, *_ in found("parser done")] == [said.seq]
+    assert found("parser absent") == found("") == []
+    # an open call is found once, also when it has ended
+    [end] = opened.log.append([draft(CallFinished("open", "t", "read", "ok", {"output": "x"}))])
+    assert [seq for seq, *_ in found("parser x")] == [end.seq]
+    # a page at a time
+    first = opened.projections.places(WordsFilter("parser", limit=2))
+    rest = opened.projections.places(WordsFilter("parser", before=first.before, limit=10))
+    assert [one.seq for one in (*first.places, *rest.places)] == [
+        seq for seq, *_ in found("parser")
+    ]
+    assert rest.before is None
+
+
+def test_an_index_of_an_earlier_release_is_completed(tmp_path: Path) -> None:
+    opened = open_sqlite(tmp_path)
+    assert opened.database
+    prompt, outside = [], []
+    for n in range(2):
+        [event] = opened.log.append([draft(PromptSubmitted(f"needle {n}"))])
+        prompt.append(event.seq)
+        change = FileChange(f"needle{n}", None, opened.file(b"a"))
+        outside.append(opened.change(change, origin="outside", session=""))
+        opened.call(arguments={"path": "x"})
+        if n:
+            break
+        opened.projections.index_words()
+        with opened.database.connections.writing() as connection:
+            for seq in (0, prompt[0], outside[0]):
+                connection.execute("DELETE FROM search WHERE rowid = ?", (1 << 40 | seq,))
+    for _ in range(2):
+        opened.projections.index_words()
+        found = opened.projections.places(WordsFilter("needle")).places
+        assert [one.seq for one in found] == [outside[1], prompt[1], outside[0], prompt[0]]
+    opened.database.close()
+
+
+def test_the_events_that_are_picked_come_in_order(opened: Opened) -> None:
+    events = opened.log.append([started("s"), draft(PromptSubmitted("one")), started("t")])
+    assert opened.log.picked([3, 1, 3]) == [events[0], events[2]]
+    assert opened.log.picked([]) == []
+
+
+def test_calls_are_listed_by_their_requests(opened: Opened) -> None:
+    numbers = [opened.call() for _ in range(3)]
+    requests = {call.seq: call.requested for call in opened.projections.calls()}
+    wanted = (requests[numbers[0]], requests[numbers[2]])
+    found = opened.projections.calls(CallFilter(only=wanted))
+    assert [call.seq for call in found] == [numbers[2], numbers[0]]
+    wanted = (numbers[1], 10_000)
+    assert [one.seq for one in opened.projections.calls(CallFilter(numbers=wanted))] == [numbers[1]]
+
+
+def test_what_failed_was_denied_or_came_from_outside_is_counted(opened: Opened) -> None:
+    a = opened.file(b"a")
+    opened.call(status="error")
+    opened.change(FileChange("x", None, a), origin="outside", session="")
+    opened.clock.pass_time(3600)
+    after = opened.call(status="denied")
+    since = opened.clock.now()
+    opened.call(status="error")
+    number = opened.call()
+    opened.log.append(
+        [draft(CoverageLowered((number,), Coverage("partial", ("looked at late",))), session="")]
+    )
+    opened.change(FileChange("y", None, a), origin="outside", session="")
+    opened.change(FileChange("z", None, a), session="")
+    everything = opened.projections.tally(0, START)
+    assert everything == Tally(failed=3, denied=1, partial=1, outside=2)
+    assert opened.projections.tally(0, since) == Tally(2, 1, 1, 1)
+    assert opened.projections.tally(after, since) == Tally(1, 0, 1, 1)
 
 
 HOSTILE = st.one_of(

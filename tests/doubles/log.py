@@ -184,6 +184,9 @@ class MemoryEventLog:
             yield event
             left = None if left is None else left - 1
 
+    def picked(self, seqs: Sequence[int]) -> Sequence[Event]:
+        return [self._event(seq) for seq in sorted(set(seqs))]
+
     def stretch(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
         for seq in range(after + 1, until + 1):
             if seq > len(self._leaves):

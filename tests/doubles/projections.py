@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
 
 from loom_audit.errors import NotFound
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import FULL, NOT_FAILED
 from loom_audit.model.events import (
     CallFinished,
@@ -24,11 +26,21 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import FileChange, FileState, apply, parents
-from loom_audit.model.records import Call, Checkpoint, OutsideChange, RecordedChange, Session
+from loom_audit.model.records import (
+    Call,
+    Checkpoint,
+    FoundKind,
+    FoundPlace,
+    FoundPlaces,
+    OutsideChange,
+    RecordedChange,
+    Session,
+    Tally,
+)
 from loom_audit.model.scope import Scope
 from loom_audit.model.text.naming import Typed, choose_reading, read_typed
 from loom_audit.model.text.summaries import plain_text
-from loom_audit.ports import CallFilter, EventFilter, EventLog
+from loom_audit.ports import CallFilter, EventFilter, EventLog, WordsFilter
 
 _LISTED = 20
 
@@ -254,6 +266,60 @@ class MemoryProjections:
         )
         return list(dict.fromkeys(own))
 
+    def tally(self, after: int, since: datetime) -> Tally:
+        calls = [one for one in self._calls() if one.requested > after and one.at >= since]
+        ended = [one for one in calls if one.seq is not None]
+        outside = self.outside(after=after, limit=1_000_000)
+        counts = (
+            sum(one.status not in NOT_FAILED for one in ended),
+            sum(one.status == "denied" for one in ended),
+            sum(one.coverage.level != "full" for one in calls),
+            sum(one.at >= since for one in outside),
+        )
+        return Tally(*(min(count, 1_001) for count in counts))
+
+    def index_words(self, most: int | None = None) -> int:
+        return self._log.head()
+
+    def places(self, wanted: WordsFilter) -> FoundPlaces:
+        found = [
+            FoundPlace(
+                seq=call.seq or call.requested,
+                kind="call",
+                session=call.session,
+                actor=call.actor,
+                requested=call.requested,
+                tool=call.tool,
+                status=call.status,
+            )
+            for call in self._calls()
+            if self._says(call, wanted.words)
+        ]
+        for event in self._log.read():
+            kind: FoundKind = "prompt" if isinstance(event.fact, PromptSubmitted) else "message"
+            said = isinstance(event.fact, PromptSubmitted | MessageReceived) and event.fact.text
+            if said and _says(said, wanted.words):
+                found.append(FoundPlace(event.seq, kind, event.session, event.actor))
+        for change in self.outside(limit=1_000_000):
+            if _says(" ".join(change.paths), wanted.words):
+                found.append(FoundPlace(change.seq, "outside", "", "outside"))
+        failed = ("", "open", "ok", "running", "unknown")
+        found = [
+            one
+            for one in sorted(found, key=lambda one: one.seq, reverse=True)
+            if (wanted.before is None or one.seq < wanted.before)
+            and wanted.kind in (None, one.kind)
+            and wanted.tool in (None, one.tool)
+            and (
+                wanted.status in (None, one.status)
+                or (wanted.status == "failed" and one.status not in failed)
+            )
+            and wanted.actor in (None, one.actor)
+            and wanted.session in (None, one.session)
+        ]
+        some = tuple(found[: wanted.limit])
+        return FoundPlaces(some, some[-1].seq if len(some) < len(found) else None)
+
     def _says(self, call: Call, words: str) -> bool:
         said = [call.tool, *self._paths(call)]
         for event in self._log.read():
@@ -263,13 +329,7 @@ class MemoryProjections:
             ):
                 said += [*_texts(getattr(event.fact, "arguments", None))]
                 said += [*_texts(getattr(event.fact, "result", None))]
-        tokens = _tokens(" ".join(said))
-        *whole, begun = _tokens(words) or [""]
-        return (
-            bool(begun)
-            and all(word in tokens for word in whole)
-            and any(token.startswith(begun) for token in tokens)
-        )
+        return _says(" ".join(said), words)
 
     def outside(
         self,
@@ -415,6 +475,16 @@ def _after(session: Session, event: Event, touched: dict[str, set[str]]) -> Sess
     return session
 
 
+def _says(text: str, words: str) -> bool:
+    tokens = _tokens(text)
+    *whole, begun = _tokens(words) or [""]
+    return (
+        bool(begun)
+        and all(word in tokens for word in whole)
+        and any(token.startswith(begun) for token in tokens)
+    )
+
+
 def _tokens(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
@@ -447,5 +517,7 @@ def _matches(call: Call, filter: CallFilter, paths: Sequence[str]) -> bool:
         and (not filter.changed_only or call.changed > 0)
         and (not filter.failed_only or (call.seq is not None and call.status not in NOT_FAILED))
         and (not filter.partial_only or call.coverage.level != "full")
+        and (filter.only is None or call.requested in filter.only)
+        and (filter.numbers is None or call.seq in filter.numbers)
         and (filter.path is None or any(_is_at(path, filter.path, True) for path in paths))
     )

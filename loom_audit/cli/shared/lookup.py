@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import call_line, local_time
-from loom_audit.cli.shared.output import Line, Output
+from loom_audit.cli.shared.output import Line, Output, progress
 from loom_audit.cli.shared.records import Record, call_record
 from loom_audit.errors import FileNotFound, NotFound
 from loom_audit.model.events import Event
@@ -46,6 +46,17 @@ def note_verified(invocation: Invocation, workspace: "AuditedWorkspace") -> None
         said = f"last verified {local_time(last.at)}" + (" with findings" if last.code == 1 else "")
         said += f", {count_text(later, 'event')} ago" if later > 0 else ""
     invocation.output.note((said, "dim"))
+
+
+def make_index(output: Output, workspace: "AuditedWorkspace") -> None:
+    """Bring the index of words up to date, and show how far it is while that takes long.
+
+    AuditUnavailable when there is something to add and the store cannot be written.
+    """
+    from loom_audit.api.face import prepare_search
+
+    with progress(output) as report:
+        prepare_search(workspace.timeline, report=report)
 
 
 def calls_of(workspace: "AuditedWorkspace", query: CallFilter) -> Iterator[Call]:

@@ -73,6 +73,7 @@ class ContinuousLog:
         """
         self.id = log.id
         self.read = log.read
+        self.picked = log.picked
         self.stretch = log.stretch
         self.prove = log.prove
         self.head = log.head

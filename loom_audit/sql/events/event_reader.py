@@ -12,7 +12,7 @@ from loom_audit.model.events import (
     WorkspaceAttached,
     WorkspaceForgotten,
 )
-from loom_audit.model.stored.codec import intention_of
+from loom_audit.model.stored.codec import intention_of, read_envelope
 from loom_audit.ports import BlobStore, EventFilter
 from loom_audit.sql.events import event_rows
 from loom_audit.sql.ground.conditions import Where, chunks
@@ -123,6 +123,14 @@ class EventReader:
     def load(self, connection: Connection, seqs: Sequence[int]) -> Sequence[Event]:
         """The events of these seqs, in their order. Corrupt names the event."""
         return self.decode(connection, self._leaves(connection, seqs))
+
+    def whose(self, connection: Connection, seqs: Sequence[int]) -> Mapping[int, tuple[str, str]]:
+        """The session and the actor of each of these events, as their leaves say. Corrupt."""
+        found = {}
+        for seq, leaf in self._leaves(connection, seqs):
+            envelope = read_envelope(leaf)
+            found[seq] = (envelope.get("session", ""), envelope.get("actor", ""))
+        return found
 
     def _leaves(self, connection: Connection, seqs: Sequence[int]) -> list[tuple[int, bytes]]:
         leaves = []

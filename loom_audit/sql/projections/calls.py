@@ -190,10 +190,14 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
         where = where.also("c.finished > :ended_after", ended_after=filter.ended_after)
     if filter.partial_only:
         where = where.also(coverage.PARTIAL)
+    if filter.only is not None:
+        where = where.among("c.requested", "only", filter.only)
+    if filter.numbers is not None:
+        where = where.among("c.finished", "number", filter.numbers)
     if filter.changed_only:
         where = where.also("c.changed > 0")
     if filter.words is not None:
-        where = search.saying(where, log, filter.words)
+        where = search.saying(connection, where, log, filter.words)
     if filter.path is not None:
         where = changes.touched(connection, log, filter.path, where)
     order = "DESC" if filter.newest_first else "ASC"

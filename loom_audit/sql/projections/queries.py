@@ -1,15 +1,25 @@
 """Reading the tables that follow the log, and making them anew from it."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
 from loom_audit.errors import NotFound
 from loom_audit.model.files import FileState
-from loom_audit.model.records import Call, Checkpoint, OutsideChange, RecordedChange, Session
+from loom_audit.model.records import (
+    Call,
+    Checkpoint,
+    FoundPlaces,
+    OutsideChange,
+    RecordedChange,
+    Session,
+    Tally,
+)
 from loom_audit.model.scope import Scope
-from loom_audit.ports import CallFilter, EventFilter, EventLog
+from loom_audit.ports import CallFilter, EventFilter, EventLog, WordsFilter
 from loom_audit.sql.events.event_reader import EventReader
 from loom_audit.sql.events.event_rows import HEAD
+from loom_audit.sql.ground.clock import to_micros
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.connections import Connections
 from loom_audit.sql.ground.statements import prepare
@@ -18,11 +28,13 @@ from loom_audit.sql.projections import (
     changes,
     checkpoints,
     coverage,
+    found,
     keyframes,
     named,
     reverts,
     search,
     sessions,
+    tallies,
     tree,
     workspaces,
 )
@@ -116,8 +128,21 @@ class SqlProjections:
         For words, what was recorded since they were last asked for is indexed first.
         """
         if filter.words is not None:
-            search.index_calls(self._connections, self._events, self._number)
+            self.index_words()
         return self._ask(calls.matching, filter)
+
+    def tally(self, after: int, since: datetime) -> Tally:
+        """What is counted of the calls and changes behind an event, from a time on."""
+        return self._ask(tallies.tally, after, to_micros(since))
+
+    def index_words(self, most: int | None = None) -> int:
+        """Bring the index of words up to date, or about `most` events further; up to which seq."""
+        return search.index_words(self._connections, self._events, self._number, most)
+
+    def places(self, wanted: WordsFilter) -> FoundPlaces:
+        """Where the words stand, as far as they are in the index."""
+        with self._connections.reading() as connection:
+            return found.places(connection, self._reader, self._number, wanted)
 
     def call(self, session: str, call_id: str) -> Call:
         """The call of this session and call id. NotFound when there is none."""

@@ -1,87 +1,155 @@
-"""Finding calls by the words in their commands, arguments, outputs and paths.
+"""Finding by words: of calls their commands, arguments, outputs and paths, of prompts and messages
+what they say, of changes from outside their paths.
 
 The index is filled in batches, off the write path. A row's id is the log's number and a seq: of
-the request, with its words, and of the finish, with those of the whole call. SQLite's alone;
-elsewhere another module takes its place.
+the finish of a call, with the words of the whole call, of the request while the call is open, and
+of the event of anything else. The row of seq 0 says that all of these are in it: an index of an
+earlier release has calls alone. SQLite's alone; elsewhere another module takes its place.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
-from unicodedata import combining, normalize
 
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import CallFinished, CallRequested, Event
+from loom_audit.model.text.sought import sought_words, words_of
 from loom_audit.ports import EventFilter, EventLog
+from loom_audit.sql.events.event_rows import HEAD
 from loom_audit.sql.ground.conditions import Where
-from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.connection import LARGEST, Connection
 from loom_audit.sql.ground.connections import Connections
 from loom_audit.sql.ground.statements import prepare
 
 INDEXED_AT_ONCE = 500
+SPAN = 50_000
+"""So many events are looked through at once for those that are indexed."""
+UNNOTED = 1_000
+"""It is not noted that fewer events were looked through and none of them is indexed."""
 MAX_WORDS = 32 * 1024
 """Characters of one row that are indexed."""
-
-MAX_SOUGHT = 64
-"""Words of one question; further ones are ignored."""
+FEW = 2_000
+"""Up to so many rows that say the words are listed; of more each call is asked whether it is
+one."""
 
 _SEQ_BITS = 40
-_KINDS = (CallRequested.kind, CallFinished.kind)
-_WORD = re.compile(r"\w+")
+SEQ = f"rowid & {(1 << _SEQ_BITS) - 1}"
+"""The seq that a row of the index is about."""
+_CALLS = (CallRequested.kind, CallFinished.kind)
+_TOLD = (PromptSubmitted.kind, MessageReceived.kind)
 
 _DONE = prepare("SELECT seq FROM searched WHERE log = :log")
 _SET_DONE = prepare(
     "INSERT INTO searched (log, seq) VALUES (:log, :seq) "
     "ON CONFLICT (log) DO UPDATE SET seq = excluded.seq"
 )
+_IS_WHOLE = prepare("SELECT rowid FROM search WHERE rowid = :place")
 _INDEX = prepare("INSERT INTO search (rowid, words) VALUES (:place, :words)")
-_REQUEST_OF = prepare("SELECT requested FROM call WHERE log = :log AND finished = :seq")
+_CALL_OF = prepare("SELECT requested FROM call WHERE log = :log AND finished = :seq")
+_FINISH_OF = prepare("SELECT finished FROM call WHERE log = :log AND requested = :seq")
 _PATHS_OF = prepare(
     "SELECT DISTINCT p.path FROM change_set x "
     "JOIN file_change f ON f.log = x.log AND f.seq = x.seq "
     "JOIN path p ON p.number = f.path WHERE x.log = :log AND x.requested = :requested LIMIT 1000"
 )
-_MATCHES = (
-    f"SELECT rowid & {(1 << _SEQ_BITS) - 1} FROM search "
-    "WHERE search MATCH :sought AND rowid > :search_first AND rowid < :search_end"
+_OUTSIDE = prepare(
+    "SELECT x.seq, p.path FROM change_set x "
+    "JOIN file_change f ON f.log = x.log AND f.seq = x.seq AND f.n < 1000 "
+    "JOIN path p ON p.number = f.path WHERE x.log = :log AND x.session IS NULL "
+    "AND x.origin = 'outside' AND x.seq > :after AND x.seq <= :until ORDER BY x.seq, f.n"
 )
+MATCHING = "search MATCH :sought AND rowid > :search_first AND rowid < :search_end"
+"""The condition on rows of the index that they say the words."""
+_MATCHES = f"SELECT {SEQ} FROM search WHERE {MATCHING}"
+_MANY = prepare(f"SELECT count(*) FROM (SELECT 1 FROM search WHERE {MATCHING} LIMIT {FEW + 1})")
 
 
-def index_calls(connections: Connections, events: EventLog, log: int) -> int:
-    """Index what was recorded since the last time, a batch per transaction; how many events.
+def index_words(
+    connections: Connections, events: EventLog, log: int, most: int | None = None
+) -> int:
+    """Index what was recorded since the last time, a batch per transaction; how far it has come.
 
+    That is the seq up to which all is indexed. With `most` it ends after about so many events.
     AuditUnavailable when there is something to index and the store cannot be written.
     """
-    done = 0
+    left = LARGEST if most is None else most
     while True:
-        with connections.reading() as connection:
-            start = _DONE.value(connection, log=log) or 0
-        batch = list(islice(events.read(EventFilter(after=start, kinds=_KINDS)), INDEXED_AT_ONCE))
-        if not batch:
-            return done
-        with connections.reading() as connection:
-            rows = list(_rows(connection, events, log, batch))
-        with connections.writing() as connection:
-            # somebody else may have indexed the same meanwhile
-            if (_DONE.value(connection, log=log) or 0) == start:
-                _INDEX.run_many(connection, rows)
-                _SET_DONE.run(connection, log=log, seq=batch[-1].seq)
-                done += len(batch)
+        start, until = _index_some(connections, events, log)
+        left -= until - start
+        if until == start or left <= 0:
+            return until
 
 
-def saying(where: Where, log: int, text: str) -> Where:
+def _index_some(connections: Connections, events: EventLog, log: int) -> tuple[int, int]:
+    """Index the next batch: the seq up to which all was indexed, and up to which it is now."""
+    with connections.reading() as connection:
+        start = _DONE.value(connection, log=log) or 0
+        head = HEAD.value(connection, log=log) or 0
+        is_whole = _IS_WHOLE.value(connection, place=_rowid(log, 0)) is not None
+    if start and not is_whole:
+        _add_told(connections, events, log, start)
+    until = min(head, start + SPAN)
+    if until <= start:
+        return start, start
+    span = EventFilter(after=start, before=until + 1, kinds=(*_CALLS, *_TOLD))
+    batch = list(islice(events.read(span), INDEXED_AT_ONCE))
+    if len(batch) == INDEXED_AT_ONCE:
+        until = batch[-1].seq
+    with connections.reading() as connection:
+        rows = [*_rows(connection, events, log, batch)]
+        rows += _outside_rows(connection, log, start, until)
+    if not rows and until - start < UNNOTED:
+        return until, until
+    with connections.writing() as connection:
+        # somebody else may have indexed the same meanwhile
+        if (_DONE.value(connection, log=log) or 0) == start:
+            if not start:
+                rows.append({"place": _rowid(log, 0), "words": ""})
+            _INDEX.run_many(connection, rows)
+            _SET_DONE.run(connection, log=log, seq=until)
+    return start, until
+
+
+def _add_told(connections: Connections, events: EventLog, log: int, until: int) -> None:
+    """Complete an index that was made when calls alone were in it."""
+    span = EventFilter(before=until + 1, kinds=_TOLD)
+    with connections.reading() as connection:
+        rows = [{"place": _rowid(log, 0), "words": ""}]
+        rows += _rows(connection, events, log, events.read(span))
+        rows += _outside_rows(connection, log, 0, until)
+    with connections.writing() as connection:
+        if _IS_WHOLE.value(connection, place=_rowid(log, 0)) is None:
+            _INDEX.run_many(connection, rows)
+
+
+def saying(connection: Connection, where: Where, log: int, text: str) -> Where:
     """The conditions on calls `c`, and that each call says all words of the text.
 
     The last word may be the beginning of one. What is not a letter, a digit or an underscore
     separates words.
     """
-    words = list(dict.fromkeys(_split(text)))[:MAX_SOUGHT]
-    if not words:
+    matching = matches(log, text)
+    if matching is None:
         return where.also("1 = 0")
+    if _MANY.value(connection, **matching) <= FEW:
+        either = f"c.requested IN ({_MATCHES}) OR c.finished IN ({_MATCHES})"
+        return where.also(either, **matching)
+    # a word that thousands of calls say is soon found where they are listed from one end on
+    each = f"SELECT 1 FROM search WHERE search MATCH :sought AND rowid = {log << _SEQ_BITS} + "
+    exists = f"EXISTS ({each}c.finished) OR EXISTS ({each}c.requested)"
+    return where.also(exists, sought=matching["sought"])
+
+
+def matches(log: int, text: str, before: int | None = None) -> dict[str, Any] | None:
+    """The values of MATCHING for the words of a text, in rows of events before a seq; None where
+    it has no word.
+    """
+    words = sought_words(text)
+    if not words:
+        return None
+    end = _rowid(log + 1, 0) if before is None else _rowid(log, before)
     sought = " ".join(f'"{word}"' for word in words) + "*"
-    span = {"search_first": _rowid(log, 0), "search_end": _rowid(log + 1, 0)}
-    either = f"c.requested IN ({_MATCHES}) OR c.finished IN ({_MATCHES})"
-    return where.also(either, sought=sought, **span)
+    return {"sought": sought, "search_first": _rowid(log, 0), "search_end": end}
 
 
 def _rowid(log: int, seq: int) -> int:
@@ -96,15 +164,29 @@ def _rows(
         match event.fact:
             case CallRequested() as fact:
                 words = asked[event.seq] = _words([fact.tool, *_texts(fact.arguments)])
+                if _FINISH_OF.value(connection, log=log, seq=event.seq) is not None:
+                    continue  # its finish says all of it
             case CallFinished(result=result):
-                request = _REQUEST_OF.value(connection, log=log, seq=event.seq) or 0
+                request = _CALL_OF.value(connection, log=log, seq=event.seq) or 0
                 paths = _PATHS_OF.rows(connection, log=log, requested=request)
                 before = asked.pop(request, None) or _request_words(events, request)
                 names = (path.decode("utf-8", "replace") for (path,) in paths)
                 words = _words([before, *names, *_texts(result)])
+            case PromptSubmitted(text=text) | MessageReceived(text=text):
+                words = _words([text])
             case _:
                 continue
         yield {"place": _rowid(log, event.seq), "words": words}
+
+
+def _outside_rows(
+    connection: Connection, log: int, after: int, until: int
+) -> Iterator[dict[str, Any]]:
+    paths: dict[int, list[str]] = {}
+    for seq, path in _OUTSIDE.rows(connection, log=log, after=after, until=until):
+        paths.setdefault(seq, []).append(path.decode("utf-8", "replace"))
+    for seq, names in paths.items():
+        yield {"place": _rowid(log, seq), "words": _words(names)}
 
 
 def _request_words(events: EventLog, seq: int) -> str:
@@ -115,6 +197,11 @@ def _request_words(events: EventLog, seq: int) -> str:
 
 
 def _words(texts: Iterable[str]) -> str:
+    """The words of the texts as they are indexed.
+
+    The index divides only at ASCII characters that are no letter, digit or underscore, so it takes
+    them as they are.
+    """
     taken: list[str] = []
     size = 0
     for text in texts:
@@ -122,18 +209,7 @@ def _words(texts: Iterable[str]) -> str:
         size += len(taken[-1])
         if size >= MAX_WORDS:
             break
-    return " ".join(_split(" ".join(taken)))
-
-
-def _split(text: str) -> list[str]:
-    """The words of a text, without case and accents: letters, digits and underscores.
-
-    The index divides only at ASCII characters that are none of these, so it takes them as they are.
-    """
-    if not text.isascii():
-        parts = normalize("NFKD", text.casefold())
-        text = "".join(part for part in parts if not combining(part))
-    return _WORD.findall(text.lower())
+    return " ".join(words_of(" ".join(taken)))
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -267,6 +267,11 @@ class SqlEventLog:
                 left -= len(events)
             window = remaining_window(window, seqs[-1])
 
+    def picked(self, seqs: Sequence[int]) -> Sequence[Event]:
+        """The events of these seqs, of one moment."""
+        with self._connections.reading() as connection:
+            return self.reader.load(connection, sorted(set(seqs)))
+
     def stretch(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
         """The wanted events of a stretch of which every leaf is checked."""
         reader, leaves, span = self.reader, self._leaves, (after, until)

@@ -1,0 +1,119 @@
+"""What in a workspace waits for a person, as far as the log and the processes say."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from loom_audit.api.agents.failed_hooks import FailedSession, waiting_in
+from loom_audit.api.workspace import AuditedWorkspace
+from loom_audit.history.ground.questions import ApprovalRequest
+from loom_audit.history.read.timeline import Timeline
+from loom_audit.history.record.recovery import interrupted_calls
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
+from loom_audit.model.events import CallDecided
+from loom_audit.model.records import Call, Session, SessionHold, Tally
+from loom_audit.ports import EventFilter
+
+COUNTED_EVENTS = 50_000
+"""So many of the newest events are looked at for what is counted."""
+_FIRST_WORDS = 200
+"""So many events after a session's start its prompt is looked for, and as many before its end its
+last words."""
+MOST_ALLOWED = 500
+
+
+class Needs(Struct, frozen=True):
+    """What waits for a person: `questions` about calls, sessions that are `held`, undos that were
+    `stopped` before their end, calls whose process is `gone`, and `hooks` that failed.
+    """
+
+    questions: Sequence[ApprovalRequest]
+    held: Sequence[SessionHold]
+    stopped: Sequence[Call]
+    gone: Sequence[Call]
+    hooks: Sequence[FailedSession]
+
+    @property
+    def count(self) -> int:
+        """How many things wait."""
+        lists = (self.questions, self.held, self.stopped, self.gone, self.hooks)
+        return sum(map(len, lists))
+
+
+def needs_of(workspace: AuditedWorkspace) -> Needs:
+    """What waits for a person, without a look at the files. Corrupt."""
+    questions = workspace.questions.pending()
+    asking = {one.requested for one in questions if one.alive}
+    ended = [
+        call for call in interrupted_calls(workspace.attachment) if call.requested not in asking
+    ]
+    stopped = [call for call in ended if workspace.attachment.waits_for_decision(call)]
+    return Needs(
+        questions=questions,
+        held=workspace.timeline.holds(),
+        stopped=stopped,
+        gone=[call for call in ended if call not in stopped],
+        hooks=waiting_in(workspace),
+    )
+
+
+def tally(timeline: Timeline, since: datetime) -> Tally:
+    """What is counted of the calls and changes since a time, in the newest events."""
+    return timeline.projections.tally(_first_counted(timeline, since), since)
+
+
+def allowed_by_people(timeline: Timeline, since: datetime) -> Sequence[int]:
+    """The requests of the calls that a person let run since a time, the newest 500 at most."""
+    wanted = EventFilter(
+        after=_first_counted(timeline, since), kinds=(CallDecided.kind,), newest_first=True
+    )
+    found: dict[int, None] = {}
+    for event in timeline.events(wanted):
+        fact = event.fact
+        if event.at < since or len(found) >= MOST_ALLOWED:
+            break
+        if isinstance(fact, CallDecided) and fact.decision == "allowed" and _is_person(fact.by):
+            found[timeline.projections.call(event.session, fact.call_id).requested] = None
+    return list(found)
+
+
+def _is_person(by: str) -> bool:
+    return by.startswith("person:")
+
+
+def _first_counted(timeline: Timeline, since: datetime) -> int:
+    return max(timeline.log.listed_before(since), timeline.log.head() - COUNTED_EVENTS, 0)
+
+
+class Words(Struct, frozen=True):
+    """What a session was told first, and what was said in it last; "" where nothing is found."""
+
+    prompt: str = ""
+    last: str = ""
+
+
+def words_of(timeline: Timeline, session: Session) -> Words:
+    """The prompt of a session and its last words, looked for near its beginning and its end."""
+    start, end = session.started, session.ended or timeline.log.head()
+    prompts = EventFilter(
+        after=start - 1,
+        before=start + _FIRST_WORDS,
+        kinds=(PromptSubmitted.kind,),
+        session=session.id,
+        limit=1,
+    )
+    messages = EventFilter(
+        after=max(start, end - _FIRST_WORDS) - 1,
+        before=end + 1,
+        kinds=(MessageReceived.kind,),
+        session=session.id,
+        newest_first=True,
+        limit=1,
+    )
+    prompt, last = "", ""
+    for event in timeline.events(prompts):
+        prompt = event.fact.text if isinstance(event.fact, PromptSubmitted) else ""
+    for event in timeline.events(messages):
+        last = event.fact.text if isinstance(event.fact, MessageReceived) else ""
+    return Words(prompt, last)
