@@ -13,8 +13,20 @@ import pytest
 
 from loom_audit.api.face import AuditStore, open_store
 from loom_audit.cli.shared.dashboard import usable_port
-from loom_audit.demo import CHECKPOINT, Demo, demo_store, listing, prove, run_demo, what_to_try
+from loom_audit.demo.proof import listing, prove
+from loom_audit.demo.recording import (
+    CHECKPOINT,
+    Demo,
+    demo_store,
+    demonstrating,
+    run_demo,
+    what_to_try,
+)
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
+from loom_audit.ports import CallFilter, EventFilter
 from tests.processes.forked import Forked
+
+SAID = (PromptSubmitted, MessageReceived)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +69,61 @@ def test_the_calls_do_what_they_are_there_for(store: AuditStore, demo: Demo) -> 
     assert calls[number["fix"]].status == calls[number["chmod"]].status == "ok"
     gone = {change.path for change in timeline.changes_of(calls[number["rm"]])}
     assert {f"{demo.package}/__init__.py", "toolkit.old/words.py"} <= gone
-    assert demo.failed == sum(call.status == "error" for call in calls.values()) == 5
+    assert demo.failed == sum(call.status == "error" for call in calls.values()) == 6
+
+
+def test_what_is_asked_and_said_is_on_record_around_the_calls(
+    store: AuditStore, demo: Demo
+) -> None:
+    timeline = store.workspace(demo.root).timeline
+    first, second = demo.sessions
+    told = [event for event in timeline.events() if isinstance(event.fact, SAID)]
+    prompts = [(one.session, one.seq) for one in told if isinstance(one.fact, PromptSubmitted)]
+    assert [session for session, _ in prompts] == [first, first, second]
+    for session, agent in ((first, "agent:demo"), (second, "agent:demo")):
+        own = [one for one in told if one.session == session]
+        assert isinstance(own[0].fact, PromptSubmitted)
+        assert isinstance(own[-1].fact, MessageReceived) and own[-1].actor == agent
+        calls = timeline.calls(CallFilter(session=session))
+        assert own[0].seq < calls[-1].requested and (calls[0].seq or 0) < own[-1].seq
+    # a failed test is older than the last edit of what it tests, and none came after it
+    numbers = demo.numbers
+    later = timeline.calls(CallFilter(after=numbers["last tests"], session=second))
+    assert not [one for one in later if "unittest" in one.summary or "run-tests" in one.summary]
+    assert [one.paths for one in later if one.seq == numbers["last edit"]] == [
+        ("toolkit/words.py",)
+    ]
+    last = own[-1].fact
+    assert isinstance(last, MessageReceived) and "all tests pass" in last.text
+
+
+def test_one_call_waits_while_it_is_shown_and_goes_on_when_it_is_answered(
+    store: AuditStore, tmp_path: Path
+) -> None:
+    with demonstrating(store, tmp_path) as made:
+        workspace = store.workspace(made.root)
+        [question] = workspace.questions.pending()
+        assert question.requested == made.numbers["asked"]
+        assert (question.tool, question.arguments) == ("delete_file", {"path": "todo.txt"})
+        assert what_to_try(made)[0][0] == f"loom-audit deny {question.requested}"
+        assert not workspace.timeline.session(made.sessions[1]).ended
+        answered = workspace.questions.answer(question, "denied", actor="person:ada")
+        workspace.questions.outcome(question, answered)
+    assert Path(made.root, "todo.txt").exists()
+    events = [*workspace.timeline.events(EventFilter(session=made.sessions[1]))]
+    assert "todo.txt where it is" in events[-2].fact.text
+    assert workspace.timeline.session(made.sessions[1]).status == "completed"
+
+
+def test_a_call_that_nobody_answers_is_cancelled_at_the_end(
+    store: AuditStore, tmp_path: Path
+) -> None:
+    with demonstrating(store, tmp_path) as made:
+        pass
+    workspace = store.workspace(made.root)
+    assert workspace.timeline.call(made.numbers["asked"]).call.status == "cancelled"
+    assert not workspace.timeline.open_calls() and not workspace.timeline.open_sessions()
+    assert Path(made.root, "todo.txt").exists()
 
 
 def test_what_a_person_edited_is_on_record_as_from_outside(store: AuditStore, demo: Demo) -> None:
@@ -123,10 +189,10 @@ def test_the_proof_names_every_path_that_is_not_equal(tmp_path: Path) -> None:
 def test_the_packages_of_every_python_will_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
-    monkeypatch.setattr("loom_audit.demo.PACKAGES", ("no_such_package", package))
+    monkeypatch.setattr("loom_audit.demo.story.PACKAGES", ("no_such_package", package))
     with demo_store(tmp_path) as store:
         made = run_demo(store, tmp_path / "demo_folder")
-        assert (made.package, made.failed) == (package, 5)
+        assert (made.package, made.failed) == (package, 6)
         assert prove(store.workspace(made.root), made).holds
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import open_store
-from loom_audit.demo import run_demo
+from loom_audit.demo.recording import run_demo
 from loom_audit.disk.machine.heads import head_line
 from loom_audit.model.events import (
     CallFinished,

@@ -3,6 +3,7 @@
 import shlex
 import shutil
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,8 @@ from loom_audit.cli.shared.parameters import option
 from loom_audit.model.text.display import count_text
 
 if TYPE_CHECKING:
-    from loom_audit.demo import Demo, Proof
+    from loom_audit.demo.proof import Proof
+    from loom_audit.demo.recording import Demo
 
 
 @command(
@@ -47,21 +49,24 @@ def demo(
     both equal byte for byte.
     """
     output = invocation.output
-    from loom_audit.demo import demo_store, make_folder, prove, run_demo
+    from loom_audit.demo.proof import prove
+    from loom_audit.demo.recording import demo_store, demonstrating, make_folder
 
     chosen = usable_port(port) if serving else 0
     folder = make_folder()
     try:
         with demo_store(folder, invocation.shared.store) as store:
-            with progress(output) as report:
-                made = run_demo(store, folder, report=report)
-            if not output.json:
-                _introduce(output, made)
-            if serving:
-                if output.json:
-                    output.record(asdict(made))
-                serve_dashboard(output, store, chosen)
-                return exits.OK
+            with ExitStack() as stack:
+                with progress(output) as report:
+                    demonstration = demonstrating(store, folder, report=report, asking=serving)
+                    made = stack.enter_context(demonstration)
+                if not output.json:
+                    _introduce(output, made)
+                if serving:
+                    if output.json:
+                        output.record(asdict(made))
+                    serve_dashboard(output, store, chosen)
+                    return exits.OK
             proof = prove(store.workspace(made.root), made)
         if output.json:
             output.record({**asdict(made), "proven": proof.holds, "proof": asdict(proof)})
@@ -74,9 +79,10 @@ def demo(
 
 
 def _introduce(output: Output, made: "Demo") -> None:
-    from loom_audit.demo import what_to_try
+    from loom_audit.demo.recording import what_to_try
 
-    output.line((f"{count_text(made.calls, 'call')} recorded on a copy of {made.package}", "green"))
+    recorded = f"{count_text(made.calls, 'call')} in two sessions recorded"
+    output.line((f"{recorded} on a copy of {made.package}", "green"))
     output.line(f"{made.failed} of them failed, and a person edited {', '.join(made.outside)}")
     output.line("")
     output.line("Try, in another terminal:")
