@@ -15,6 +15,19 @@ document.addEventListener("htmx:before:request", event => {
   if (document.hidden && event.detail?.ctx?.sourceEvent?.type === "every") event.preventDefault();
 });
 
+// Times are UTC; the reader's own stands beside it where somebody points at one.
+const local = event => {
+  const time = event.target.closest?.("time[datetime*='T']");
+  if (!time || time.dataset.local) return;
+  const at = new Date(time.dateTime);
+  if (isNaN(at)) return;
+  time.dataset.local = "1";
+  const zone = { dateStyle: "medium", timeStyle: "long" };
+  time.title = at.toLocaleString(undefined, zone) + "\n" + (time.title || time.textContent.trim() + " UTC");
+};
+document.addEventListener("pointerover", local);
+document.addEventListener("focusin", local);
+
 // Long work says how far it is, until its answer takes the place of this page.
 document.addEventListener("submit", event => {
   const form = event.target;

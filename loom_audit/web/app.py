@@ -26,16 +26,21 @@ from loom_audit.errors import AuditError, StorageFailed
 from loom_audit.web import live, sign_in, undo
 from loom_audit.web.arrival import SECONDS, TimedConnection
 from loom_audit.web.guard import Changing, Guard, secured
+from loom_audit.web.lately import Lately
 from loom_audit.web.listening import listen
 from loom_audit.web.shared.admission import Admission, Visitor
 from loom_audit.web.shared.pages import STATUS, Pages, assets, obstacles
 
 MODULES = (
     "overview",
+    "needs",
     "calls",
+    "finding",
     "approvals",
     "points",
+    "comparing",
     "checks",
+    "proof",
     "undo",
     "holding",
     "counts",
@@ -69,6 +74,7 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
     )
     app.state.plans = undo.LastPlans()
     app.state.works = live.Works()
+    app.state.lately = Lately()
     for module in modules:
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, methods=["GET"])

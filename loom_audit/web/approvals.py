@@ -11,15 +11,16 @@ from loom_audit.api.face import ApprovalRequest, AuditedWorkspace
 from loom_audit.errors import ApprovalDenied, AuditError, Conflict, InvalidArguments
 from loom_audit.model.text.display import visible
 from loom_audit.model.text.textdiff import marked_lines
-from loom_audit.tools.approvals.policy import call_subject
 from loom_audit.web.calls import Value, as_text
+from loom_audit.web.needs import questions_of
 from loom_audit.web.shared.admission import Visitor
 from loom_audit.web.shared.dependencies import Form, Query, Render, SignedIn, Workspace
-from loom_audit.web.shared.pages import STATUS, Pages, Place, redirect, wants_fragment
+from loom_audit.web.shared.pages import STATUS, Pages, redirect, wants_fragment
 from loom_audit.web.shared.urls import address, first
 
 router = APIRouter()
-PLACES = (Place("approvals", "Approvals", ("approvals",)),)
+LISTS = ("needs", "approvals", "")
+"""Pages that list questions, and show the next one after an answer; "" is the overview."""
 MAX_TYPED = 200_000
 """Characters of arguments that are offered to be changed: a form holds 1 MiB."""
 
@@ -27,11 +28,11 @@ MAX_TYPED = 200_000
 @router.get("/w/{workspace}/approvals")
 def waiting(request: Request, workspace: Workspace, pages: Render) -> Response:
     """Show all calls that wait for an answer."""
-    values: dict[str, Any] = {"listed": listed(workspace)}
+    values: dict[str, Any] = {"listed": questions_of(workspace.questions.pending())}
     if wants_fragment(request):
         return pages.fragment(request, "approvals.html", "waiting", **values)
     values["asking"] = has_rules(workspace)
-    return pages.page(request, "approvals.html", **values, section="approvals")
+    return pages.page(request, "approvals.html", **values, section="needs")
 
 
 @router.get("/w/{workspace}/approvals/{number}")
@@ -90,16 +91,10 @@ def decide(
     # waited for, so that the page does not say that it is open
     followed = workspace.questions.outcome(question, answered)
     if decision == "allowed" and isinstance(followed, ApprovalRequest):
-        where = address("w", workspace.id, "approvals", question.requested)
+        return redirect(request, address("w", workspace.id, "approvals", question.requested))
+    if form.get("next") and (back := first(form, "next")) in LISTS:
+        where = address("w", workspace.id, *([back] if back else []), path=None if back else "")
     return redirect(request, where)
-
-
-def listed(workspace: AuditedWorkspace) -> list[tuple[ApprovalRequest, str]]:
-    """The questions that wait, each with its command or paths, else its arguments, on one line."""
-    return [
-        (question, (call_subject(question.arguments) or json.dumps(question.arguments))[:2000])
-        for question in workspace.questions.pending()
-    ]
 
 
 def changed(question: ApprovalRequest, typed: str) -> Any:
@@ -140,5 +135,5 @@ def _show(
         lines=marked_lines(lines),
         person=visitor.shown,
         problem=problem,
-        section="approvals",
+        section="needs",
     )

@@ -19,7 +19,7 @@ from loom_audit.ports import CallFilter
 from loom_audit.web.shared.budget import Budget, Part, weight
 from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
-from loom_audit.web.shared.listing import FILTERS, page_of_calls
+from loom_audit.web.shared.listing import FILTERS, ONLY, page_of_calls, taken_back_by_agents
 from loom_audit.web.shared.pages import Pages, Place, wants_fragment
 from loom_audit.web.shared.urls import Fields, address, first, unquoted
 
@@ -119,6 +119,10 @@ def _listing(
         raise InvalidArguments(
             f"{status!r} is not a status", hint="It is one of " + ", ".join(STATUS_FILTERS) + "."
         )
+    if (only := first(query, "only")) and only not in ONLY:
+        raise InvalidArguments(
+            f"{only!r} is not a part of the calls", hint="It is one of " + ", ".join(ONLY) + "."
+        )
     shown = workspace.timeline.session(session) if session else None
     # a path may be pasted with the workspace's own before it
     typed = first(query, "path").strip().removeprefix(workspace.root + "/")
@@ -134,6 +138,7 @@ def _listing(
         "kept": [*filters.items(), ("reads", first(query, "reads"))],
         "base": base,
         "decided": decisions(workspace, listing.calls),
+        "by_agents": taken_back_by_agents(workspace.timeline, listing.calls),
         "since": None if first(query, "before") or first(query, "after") else head,
         "narrowed": any(filters.values()),
     }
@@ -147,6 +152,7 @@ def _listing(
         held=workspace.timeline.hold(shown.id) if shown else None,
         running=dict(still_running(workspace)) if shown and shown.ended is None else {},
         statuses=STATUS_FILTERS,
+        parts_of_it=ONLY,
         section="calls",
     )
 

@@ -1,4 +1,4 @@
-"""Two questions a person asks: is the disk as the log says, and is the log as it was written?"""
+"""Whether the disk is as the log says, looked at now, and what to do where it is not."""
 
 from typing import Literal, get_args
 
@@ -11,7 +11,6 @@ from loom_audit.api.ground.held import agree
 from loom_audit.api.upkeep.drift import accept_drift, content_of_drift
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.plans.request import Verb
-from loom_audit.web.live import Works
 from loom_audit.web.shared.budget import Budget
 from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Form, Query, Render, SignedIn, Workspace
@@ -19,7 +18,7 @@ from loom_audit.web.shared.pages import Place, redirect, wants_fragment
 from loom_audit.web.shared.urls import address, first
 
 router = APIRouter()
-PLACES = (Place("status", "Status", ("status",)), Place("verify", "Verify", ("verify",)))
+PLACES = (Place("status", "Status", ("status",)),)
 UNTRACKED = 50
 BEGUN = 20
 TAKING_BACK = get_args(Verb)
@@ -81,27 +80,3 @@ def recover(request: Request, workspace: Workspace, form: Form, visitor: SignedI
         if one.kept and one.call.seq:
             return redirect(request, address("w", workspace.id, "c", one.call.seq))
     return redirect(request, address("w", workspace.id, "status"))
-
-
-@router.get("/w/{workspace}/verify")
-def ask(request: Request, workspace: Workspace, pages: Render) -> Response:
-    """Show what verifying does, and the button that begins it."""
-    head = workspace.log.tree_head()
-    return pages.page(request, "verify.html", section="verify", head=head, result=None)
-
-
-@router.post("/w/{workspace}/verify")
-def verify(request: Request, workspace: Workspace, form: Form, pages: Render) -> Response:
-    """Recompute everything and show what was found."""
-    quick = first(form, "mode") == "quick"
-    works: Works = request.app.state.works
-    with works.telling(form) as report:
-        result = workspace.verify(quick=quick, report=report)
-    return pages.page(
-        request,
-        "verify.html",
-        section="verify",
-        head=workspace.log.tree_head(),
-        result=result,
-        quick=quick,
-    )

@@ -66,8 +66,9 @@ def fresh(request: Request, workspace: Workspace, query: Query, pages: Render) -
     if not workspace.log.newest((CallRequested.kind, FilesChanged.kind), since)[1]:
         return Response(status_code=204)
     session = first(query, "session") or None
-    wanted = call_filter(query, session, after=since, limit=COUNTED + 1)
-    calls = len(workspace.timeline.calls(wanted))
+    wanted = call_filter(workspace.timeline, query, session, after=since, limit=COUNTED + 1)
+    lists_calls = first(query, "only") != "outside"
+    calls = len(workspace.timeline.calls(wanted)) if lists_calls else 0
     outside = 0
     if lists_outside(query, session):
         typed = wanted.typed or ""

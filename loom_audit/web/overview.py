@@ -8,14 +8,16 @@ from loom_audit.api.control.approvals import decisions
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.upkeep.forgetting import forgotten_workspaces
 from loom_audit.ports import CallFilter
+from loom_audit.web.lately import Lately
+from loom_audit.web.needs import shown_needs
 from loom_audit.web.shared.dependencies import Query, Render, Store, Workspace, number
-from loom_audit.web.shared.listing import OUTSIDE_ROWS, Listing
+from loom_audit.web.shared.listing import OUTSIDE_ROWS, Listing, taken_back_by_agents
 from loom_audit.web.shared.pages import Place
 from loom_audit.web.shared.urls import address
 
 router = APIRouter()
 PLACES = (Place("overview", "Overview", (), path=""),)
-SESSIONS = 20
+SESSIONS = 15
 LAST_CALLS = 12
 
 
@@ -42,17 +44,20 @@ def slash(workspace: Workspace) -> Response:
 
 @router.get("/w/{workspace}/")
 def overview(request: Request, workspace: Workspace, query: Query, pages: Render) -> Response:
-    """Show the sessions, the last calls and the checkpoints."""
+    """Show what waits for a person, the week, the sessions, the last calls and the checkpoints."""
     before = number(query, "before")
     head = workspace.log.head()
     last = Listing((), None, None) if before else last_calls(workspace)
     sessions = workspace.timeline.sessions(before=before, limit=SESSIONS + 1)
+    lately: Lately = request.app.state.lately
     return pages.page(
         request,
         "overview.html",
         section="overview",
         head=head,
         sessions=sessions[:SESSIONS],
+        words=lately.words(workspace, sessions[:SESSIONS]),
+        strip=() if before else lately.strip(workspace, head),
         held={one.id for one in sessions if not one.ended and workspace.timeline.hold(one.id)},
         older=sessions[SESSIONS - 1].started if len(sessions) > SESSIONS else None,
         before=before,
@@ -61,8 +66,10 @@ def overview(request: Request, workspace: Workspace, query: Query, pages: Render
         nested=last.nested,
         counted=last.counted,
         decided=decisions(workspace, last.calls),
+        by_agents=taken_back_by_agents(workspace.timeline, last.calls),
         open_calls=() if before else workspace.timeline.open_calls(),
         checkpoints=() if before else workspace.timeline.checkpoints(),
+        **({} if before else shown_needs(workspace)),
     )
 
 

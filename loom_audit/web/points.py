@@ -1,4 +1,4 @@
-"""The workspace at a point: folders, files, downloads; two points compared; a path's history."""
+"""The workspace at a point: folders, files, downloads; the history of a path."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,22 +9,18 @@ from msgspec import Struct
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from loom_audit.api.face import AuditedWorkspace
-from loom_audit.errors import AuditError, FileNotFound, InvalidArguments
+from loom_audit.errors import AuditError, FileNotFound
 from loom_audit.model.files import FileState, Tree
 from loom_audit.model.kinds import Kind, kind_of
 from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import visible_bytes
 from loom_audit.web.shared.budget import Budget, row_weight, weight
-from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number, point_text
 from loom_audit.web.shared.pages import Pages, Place, wants_fragment
 from loom_audit.web.shared.urls import address, first, quoted, unquoted
 
 router = APIRouter()
-PLACES = (
-    Place("files", "Files", ("at", "head"), path=""),
-    Place("compare", "Compare", ("compare",)),
-)
+PLACES = (Place("files", "Files", ("at", "head"), path=""),)
 SHOWN_BYTES = 16 * 1024 * 1024
 LINE_CHARACTERS = 2_000
 DUMPED_BYTES = 256
@@ -99,7 +95,7 @@ def at_point(
             **values,
             unlisted="" if workspace.timeline.is_listed(seq) else workspace.timeline.unlisted(),
             unknown=workspace.timeline.unknown_entries(path, seq, tree),
-            unseen=_unseen(workspace, path, seq),
+            unseen=unseen_at(workspace, path, seq),
         )
     text = read_text(workspace, state)
     budget = Budget(query, ("lines",), fragment=wants_fragment(request))
@@ -132,47 +128,6 @@ def raw(workspace: Workspace, point: str, path: str) -> Response:
             "content-length": str(state.size),
             "content-security-policy": "sandbox; default-src 'none'",
         },
-    )
-
-
-@router.get("/w/{workspace}/compare")
-def choose_two(workspace: Workspace, query: Query) -> Response:
-    """Lead to the two points that were chosen; by default what the last session changed."""
-    sessions = workspace.timeline.sessions(limit=1)
-    start = str(sessions[0].started if sessions else workspace.timeline.first_listing() or "head")
-    old = point_text(first(query, "a")) or start
-    new = point_text(first(query, "b")) or "head"
-    return RedirectResponse(address("w", workspace.id, "compare", f"{old}..{new}"), 303)
-
-
-@router.get("/w/{workspace}/compare/{points}")
-def compare(
-    request: Request, workspace: Workspace, points: str, query: Query, pages: Render
-) -> Response:
-    """Show what differs between two points. InvalidArguments for a text that is not two points."""
-    old_name, dots, new_name = unquoted(points).partition("..")
-    if not (dots and old_name and new_name):
-        raise InvalidArguments("two points are written A..B", hint="For example 12..head.")
-    (old, later_old), (new, later_new) = map(workspace.timeline.meanings, (old_name, new_name))
-    doubtful = [(old, later_old)] * (old != later_old) + [(new, later_new)] * (new != later_new)
-    workspace.timeline.check_listed(old, new)
-    changes = workspace.timeline.diff(old, new)
-    budget = Budget(query, LISTS, fragment=wants_fragment(request))
-    base = address("w", workspace.id, "compare", f"{old_name}..{new_name}")
-    shown = show_changes(changes, workspace.timeline.content, query, budget, base, old=old, new=new)
-    if answer := fragment_of(request, pages, shown, budget):
-        return answer
-    return pages.page(
-        request,
-        "compare.html",
-        changes=shown,
-        old=old,
-        new=new,
-        old_name=old_name,
-        new_name=new_name,
-        doubtful=doubtful,
-        unseen=_unseen(workspace, "", old, new),
-        section="compare",
     )
 
 
@@ -263,7 +218,7 @@ def dump(content: bytes) -> Iterator[tuple[str, str, str]]:
         yield f"{offset:08x}", row.hex(" "), text
 
 
-def _unseen(workspace: AuditedWorkspace, folder: str, *points: int) -> list[tuple[str, str]]:
+def unseen_at(workspace: AuditedWorkspace, folder: str, *points: int) -> list[tuple[str, str]]:
     """The paths in a folder of which it is not known what was there at a point, and why."""
     found = workspace.timeline.unseen(*points)
     return [one for one in found.items() if not folder or one[0].startswith(f"{folder}/")]

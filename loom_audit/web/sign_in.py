@@ -13,6 +13,7 @@ from loom_audit.web.shared.urls import first
 
 router = APIRouter()
 PATH = "/sign-in"
+OUT = "/sign-out"
 START = "/"
 _PLACE = re.compile(r"/(?![/\\])[!-\[\]-~]*")
 
@@ -37,6 +38,23 @@ async def redeem(request: Request, form: Form, pages: Render) -> Response:
         return ask_to_sign_in(request, pages, place=place, problem=True)
     answer = pages.page(request, "signed_in.html", place=place)
     answer.set_cookie(COOKIE, cookie, httponly=True, samesite="strict")
+    return answer
+
+
+@router.get(OUT)
+async def ask_to_leave(request: Request, pages: Render) -> Response:
+    """Show the button that signs this browser out."""
+    return pages.page(request, "sign_out.html")
+
+
+@router.post(OUT)
+async def leave(request: Request, pages: Render) -> Response:
+    """Sign this browser out: its cookie lets nobody in from now on."""
+    admission: Admission = request.app.state.admission
+    admission.dismiss(request.cookies)
+    request.state.visitor = None
+    answer = ask_to_sign_in(request, pages, place=START)
+    answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return answer
 
 

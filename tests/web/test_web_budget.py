@@ -148,7 +148,9 @@ def pages(made: Recorded) -> dict[str, str]:
         "the history of all": f"{url}/history/",
         "approvals": f"{url}/approvals",
         "status": f"{url}/status",
-        "verify": f"{url}/verify",
+        "proof": f"{url}/proof",
+        "needs": f"{url}/needs",
+        "find": f"{url}/find?q=json",
     }
 
 

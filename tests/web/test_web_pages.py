@@ -381,10 +381,10 @@ def test_a_difference_that_waits_says_why(recorded: Recorded, client: TestClient
 def test_verify_runs_on_post_and_shows_what_it_found(
     recorded: Recorded, client: TestClient
 ) -> None:
-    before = client.get(f"{recorded.url}/verify").text
+    before = client.get(f"{recorded.url}/proof").text
     assert "Verify now" in before
     for mode in ("full", "quick"):
-        answer = client.post(f"{recorded.url}/verify", data={"mode": mode})
+        answer = client.post(f"{recorded.url}/proof", data={"mode": mode})
         assert answer.status_code == 200
         assert "Result" in answer.text
 

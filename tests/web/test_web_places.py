@@ -23,8 +23,8 @@ ASKED_BY_PAGES = {
 }
 """What pages ask for by themselves, or offer to save."""
 
-SEEN_OTHERWISE = {"/sign-in", "/w/{workspace}/approvals/{number}"}
-"""Pages that a signed-in person does not see, or that need a waiting call."""
+SEEN_OTHERWISE = {"/sign-in", "/w/{workspace}/approvals/{number}", "/w/{workspace}/verify"}
+"""Pages that a signed-in person does not see, that need a waiting call, or that have moved."""
 
 
 def test_every_module_with_routes_is_listed() -> None:

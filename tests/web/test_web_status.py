@@ -133,7 +133,7 @@ def test_a_press_of_another_site_accepts_nothing(recorded: Recorded, client: Tes
 def test_every_page_says_first_that_the_end_of_the_log_is_gone(
     recorded: Recorded, client: TestClient
 ) -> None:
-    pages = ("/", *(f"{recorded.url}/{page}" for page in ("", "calls", "approvals", "verify")))
+    pages = ("/", *(f"{recorded.url}/{page}" for page in ("", "calls", "approvals", "proof")))
     for page in pages:
         assert "its end is gone" not in client.get(page).text
     cut_off(recorded.workspace, 1)
@@ -146,7 +146,7 @@ def test_every_page_says_first_that_the_end_of_the_log_is_gone(
     for page in ("status", "at/head/", "plan?verb=undo"):
         answer = client.get(f"{recorded.url}/{page}")
         assert answer.status_code == 500 and "its end is gone" in answer.text, page
-    assert "its end is gone" in client.post(f"{recorded.url}/verify").text
+    assert "its end is gone" in client.post(f"{recorded.url}/proof").text
 
 
 def test_the_status_says_first_that_the_tables_are_not_what_the_log_makes(

@@ -22,6 +22,8 @@ def pages(recorded: Any) -> dict[str, str]:
         "overview": f"{url}/",
         "calls": f"{url}/calls",
         "session": f"{url}/s/{recorded.session}",
+        "find": f"{url}/find?q=script",
+        "find nothing": f"{url}/find?q=no_such_word",
         "call": f"{url}/c/{numbers['hostile']}",
         "shell call": f"{url}/c/{numbers['shell']}",
         "failed call": f"{url}/c/{numbers['unknown']}",
@@ -37,5 +39,7 @@ def pages(recorded: Any) -> dict[str, str]:
         "rollback plan": f"{url}/plan?verb=rollback&target={numbers['read']}",
         "approvals": f"{url}/approvals",
         "status": f"{url}/status",
-        "verify": f"{url}/verify",
+        "needs": f"{url}/needs",
+        "proof": f"{url}/proof",
+        "sign out": "/sign-out",
     }

@@ -74,6 +74,12 @@ class Admission:
         used(visitor)
         return cookie
 
+    def dismiss(self, cookies: Mapping[str, str]) -> None:
+        """Let whoever has these cookies in no more."""
+        known = _equal_to(cookies.get(COOKIE, ""), self._visitors)
+        if known is not None:
+            del self._visitors[known], self._seen[known]
+
     def visitor(self, cookies: Mapping[str, str]) -> Visitor | None:
         """Who sends these cookies; None for whoever has not signed in to this server."""
         known = _equal_to(cookies.get(COOKIE, ""), self._visitors)

@@ -33,6 +33,7 @@ PAGE_SOURCE = 1024 * 1024
 class Changes(Struct, frozen=True):
     """A page shows changes of `count` paths; `alone` is the one file that was asked for.
 
+    So many are `folded` into others: folders of which a path is listed, and where a move came from.
     Files can be downloaded as of the points `old` and `new`, where there are such. `unrecorded`
     ones are on disk only, and can be taken back or put on record.
     """
@@ -45,6 +46,7 @@ class Changes(Struct, frozen=True):
     old: int | str | None = None
     new: int | str | None = None
     unrecorded: bool = False
+    folded: int = 0
 
 
 def show_changes(
@@ -78,7 +80,8 @@ def show_changes(
     if len(shown) > FEW:
         files = budget.part("files", shown, views.in_index, most=INDEX)
     diffs = budget.part("diffs", shown, views.in_full)
-    return Changes(base, len(changes), files, diffs, old=old, new=new)
+    folded = len(changes) - len(shown)
+    return Changes(base, len(changes), files, diffs, old=old, new=new, folded=folded)
 
 
 def fragment_of(

@@ -1,13 +1,14 @@
 """The rows of a timeline: calls, and between them what came from outside, newest first."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from loom_audit.api.control.needs import allowed_by_people
 from loom_audit.api.face import Timeline
 from loom_audit.model.coverage import FAILED
 from loom_audit.model.records import Call, OutsideChange
@@ -20,7 +21,14 @@ ROWS = 100
 OUTSIDE_ROWS = 200
 SPACE = 26_000
 """What the rows of a page may weigh, of which there are no more than fit."""
-FILTERS = ("tool", "status", "path", "search")
+FILTERS = ("tool", "status", "path", "search", "only", "days", "session")
+ONLY = {
+    "allowed": "allowed by a person",
+    "partial": "coverage not full",
+    "outside": "changes from outside",
+}
+MANY = 500
+MOST_DAYS = 36_500
 FOLDED = 3
 """So many reads after each other are one row."""
 
@@ -99,13 +107,28 @@ class Listing(Struct, frozen=True):
         return [*_folded(mixed)] if self.fold else [*mixed]
 
 
+def taken_back_by_agents(timeline: Timeline, calls: Sequence[Call]) -> frozenset[int]:
+    """The numbers of the calls by which an agent, and no person, took back any of these calls."""
+    by = {call.undone_by for call in calls if call.undone_by is not None}
+    known = {call.seq or 0: call.actor for call in calls if call.seq in by}
+    others = tuple(sorted(number for number in by if number not in known))[-MANY:]
+    if others:
+        listed = timeline.calls(CallFilter(numbers=others, limit=None))
+        known |= {call.seq or 0: call.actor for call in listed}
+    return frozenset(number for number, actor in known.items() if actor.startswith("agent:"))
+
+
 def page_of_calls(timeline: Timeline, query: Fields, session: str | None = None) -> Listing:
     """A page of calls by `before` or `after` (seqs of requests) and the filters.
 
     What came from outside is listed too, unless more than a path narrows the calls.
     """
     before, after = number(query, "before"), number(query, "after")
+    session = session or first(query, "session") or None
+    if first(query, "only") == "outside":
+        return _page_of_outside(timeline, query, before)
     wanted = call_filter(
+        timeline,
         query,
         session,
         after=after or 0,
@@ -136,10 +159,31 @@ def page_of_calls(timeline: Timeline, query: Fields, session: str | None = None)
     return _fitting(Listing(calls, older, newer, tuple(outside), fold), after)
 
 
-def call_filter(query: Fields, session: str | None, **more: Any) -> CallFilter:
+def _page_of_outside(timeline: Timeline, query: Fields, before: int | None) -> Listing:
+    """A page of changes from outside, none of calls."""
+    typed, since = first(query, "path").strip().strip("/"), since_of(query)
+    found = timeline.outside(before=before, typed=typed, limit=ROWS + 1)
+    wanted = [one for one in found if since is None or one.at >= since]
+    older = wanted[ROWS - 1].seq if len(wanted) > ROWS else None
+    newer = None  # what is newer than a page is on the first one
+    return _fitting(Listing((), older, newer, tuple(wanted[:ROWS])), None)
+
+
+def since_of(query: Fields) -> datetime | None:
+    """The time from which on a page lists, for the `days` of its query; None for all."""
+    days = number(query, "days")
+    return None if not days else datetime.now(UTC) - timedelta(days=min(days, MOST_DAYS))
+
+
+def call_filter(timeline: Timeline, query: Fields, session: str | None, **more: Any) -> CallFilter:
     """Which calls the filters of a page want; `more` says of what stretch and how many."""
-    status = first(query, "status")
+    status, only, since = first(query, "status"), first(query, "only"), since_of(query)
+    if only == "allowed":
+        earliest = since or datetime.min.replace(tzinfo=UTC)
+        more["only"] = tuple(allowed_by_people(timeline, earliest))
     return CallFilter(
+        since=since,
+        partial_only=only == "partial",
         session=session,
         tool=first(query, "tool") or None,
         status=None if status == FAILED else status or None,
@@ -152,6 +196,8 @@ def call_filter(query: Fields, session: str | None, **more: Any) -> CallFilter:
 
 def lists_outside(query: Fields, session: str | None) -> bool:
     """Whether a page lists changes from outside, too: a path at most narrows it."""
+    if first(query, "only") == "outside":
+        return True
     return session is None and not any(first(query, name) for name in FILTERS if name != "path")
 
 
@@ -183,7 +229,7 @@ def _weight(row: Call | OutsideChange) -> int:
     undoing = 2 * (row.seq is not None and not row.undone_by)
     back = 3 * bool(row.undone_by) + (1 + len(row.reverts[:3])) * bool(row.reverts)
     nodes = 11 + bool(row.changed) * (2 + undoing) + bool(row.error) + back
-    return nodes * NODE + len(row.summary[:140]) + len(row.error[:100]) + titled
+    return nodes * NODE + len(row.tool) + len(row.summary[:140]) + len(row.error[:100]) + titled
 
 
 def _folded(rows: Iterable[Call | OutsideChange]) -> Iterator[Row]:

@@ -6,6 +6,7 @@ marks unseen). Page and fragment are one template: a fragment is one of its bloc
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -53,6 +54,7 @@ STATUS = {
 }
 
 LINKED_CALLS = 10
+_UNSEEN = re.compile("^ +| +$| {2,}")
 
 
 class Place(Struct, frozen=True):
@@ -98,7 +100,7 @@ class Pages:
             took=duration_text,
             mode=mode,
             plain=plain,
-            path=visible_path,
+            path=shown_path,
             path_lines=path_lines,
             one_line=one_line,
         )
@@ -192,6 +194,7 @@ def _common(request: Request, values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "nonce": request.state.nonce,
         "workspace": workspace_in(request),
+        "signed_in": getattr(request.state, "visitor", None) is not None,
         "section": "",
         **values,
     }
@@ -215,9 +218,15 @@ def plain(text: str) -> bool:
     return visible_path(text) == text
 
 
+def shown_path(path: str) -> str:
+    r"""A path for reading; spaces at an end or side by side, which HTML hides, as `\x20`."""
+    text = visible_path(path)
+    return _UNSEEN.sub(lambda found: r"\x20" * len(found[0]), text) if " " in text else text
+
+
 def path_lines(paths: Iterable[str]) -> str:
     """Paths for a title, each on a line of its own."""
-    return "\n".join(map(visible_path, paths))
+    return "\n".join(map(shown_path, paths))
 
 
 def when(at: datetime) -> str:

@@ -43,7 +43,7 @@ def pages(made: Made) -> Readers:
     return Readers(
         {f"page: {name}": _page(path) for name, path in verified.items()},
         {f"page: {name}": _page(path) for name, path in lists.items()}
-        | {"page: verify": _page(f"{url}/verify", post=True)},
+        | {"page: verify": _page(f"{url}/proof", post=True)},
     )
 
 

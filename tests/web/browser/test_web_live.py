@@ -106,7 +106,7 @@ def test_long_work_says_how_far_it_is(
         return verify(self, report=report, **more)
 
     monkeypatch.setattr(AuditedWorkspace, "verify", watched)
-    answer = client.post(f"{recorded.url}/verify", data={"mode": "full", "job": "mine"})
+    answer = client.post(f"{recorded.url}/proof", data={"mode": "full", "job": "mine"})
     assert "Nothing was found" in answer.text
     assert told == ["events: 12,000 of 50,000 events"]
     assert client.get("/progress?job=mine").status_code == 204
@@ -218,7 +218,7 @@ def test_a_verification_shows_its_progress(
         return verify(self, report=report, **more)
 
     monkeypatch.setattr(AuditedWorkspace, "verify", slow)
-    page.goto(f"{live.address}{recorded.url}/verify")
+    page.goto(f"{live.address}{recorded.url}/proof")
     # the page cannot be asked while its next one is waited for
     page.evaluate(
         "new MutationObserver(() => console.log(document.querySelector('p[role=status]').innerText"

@@ -50,7 +50,7 @@ def test_without_the_cookie_every_page_and_action_says_only_how_to_get_in(
     url, head = standing.url, standing.workspace.log.head()
     asked = [*pages(standing).values(), "/healthz", "/nothing", f"{url}/raw/head/notes.txt"]
     revert = {"verb": "revert", "target": str(standing.numbers["notes"]), "quick": "1"}
-    posts = [f"{url}/carry-out", f"{url}/verify", f"{url}/approvals/1", "/nothing"]
+    posts = [f"{url}/carry-out", f"{url}/proof", f"{url}/approvals/1", "/nothing"]
     answers = [door.visitor.get(path) for path in asked]
     answers += [door.visitor.post(path, data=revert) for path in posts]
     answers += [door.visitor.get(path, headers={"hx-request": "true"}) for path in asked]
@@ -300,7 +300,7 @@ def other(standing_live: Live, standing: Recorded) -> Iterator[Other]:
     ours = standing_live.address
     made = Other(
         f'<img src="{ours}/"><a href="{ours}{standing.url}/calls">a link</a>'
-        f'<form method="post" action="{ours}{standing.url}/verify"><button>a form</button></form>'
+        f'<form method="post" action="{ours}{standing.url}/proof"><button>a form</button></form>'
         f'<script>fetch("{ours}/", {{credentials: "include"}}).then(r => r.text())'
         '.then(text => fetch("/stolen?" + text), () => fetch("/refused"))</script>'
     )

@@ -1,0 +1,109 @@
+"""What differs between two points, which are chosen among checkpoints and sessions, or typed."""
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter, Request
+from msgspec import Struct
+from starlette.responses import RedirectResponse, Response
+
+from loom_audit.api.face import AuditedWorkspace
+from loom_audit.errors import InvalidArguments
+from loom_audit.model.text.display import one_line
+from loom_audit.web.points import unseen_at
+from loom_audit.web.shared.budget import Budget
+from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
+from loom_audit.web.shared.dependencies import Query, Render, Workspace, point_text
+from loom_audit.web.shared.pages import Place, wants_fragment, when
+from loom_audit.web.shared.urls import address, first, unquoted
+
+router = APIRouter()
+PLACES = (Place("compare", "Compare", ("compare",)),)
+OFFERED = 20
+"""Checkpoints, and sessions, that are offered, the newest ones."""
+
+
+class Pick(Struct, frozen=True):
+    """A point that is offered: what is sent for it, and what it is."""
+
+    value: str
+    title: str
+
+
+class Picks(Struct, frozen=True):
+    """Points that are offered under one heading."""
+
+    heading: str
+    picks: tuple[Pick, ...]
+
+
+@router.get("/w/{workspace}/compare")
+def choose_two(workspace: Workspace, query: Query) -> Response:
+    """Lead to the two points that were chosen; by default what the last session changed.
+
+    NotFound, InvalidArguments and Corrupt for what is not a point.
+    """
+    sessions = workspace.timeline.sessions(limit=1)
+    start = str(sessions[0].started if sessions else workspace.timeline.first_listing() or "head")
+    old = _point(workspace, first(query, "a_of") or point_text(first(query, "a")) or start)
+    new = _point(workspace, first(query, "b_of") or point_text(first(query, "b")) or "head")
+    return RedirectResponse(address("w", workspace.id, "compare", f"{old}..{new}"), 303)
+
+
+@router.get("/w/{workspace}/compare/{points}")
+def compare(
+    request: Request, workspace: Workspace, points: str, query: Query, pages: Render
+) -> Response:
+    """Show what differs between two points. InvalidArguments for a text that is not two points."""
+    old_name, dots, new_name = unquoted(points).partition("..")
+    if not (dots and old_name and new_name):
+        raise InvalidArguments("two points are written A..B", hint="For example 12..head.")
+    (old, later_old), (new, later_new) = map(workspace.timeline.meanings, (old_name, new_name))
+    doubtful = [(old, later_old)] * (old != later_old) + [(new, later_new)] * (new != later_new)
+    workspace.timeline.check_listed(old, new)
+    changes = workspace.timeline.diff(old, new)
+    budget = Budget(query, LISTS, fragment=wants_fragment(request))
+    base = address("w", workspace.id, "compare", f"{old_name}..{new_name}")
+    shown = show_changes(changes, workspace.timeline.content, query, budget, base, old=old, new=new)
+    if answer := fragment_of(request, pages, shown, budget):
+        return answer
+    return pages.page(
+        request,
+        "compare.html",
+        changes=shown,
+        old=old,
+        new=new,
+        old_name=old_name,
+        new_name=new_name,
+        doubtful=doubtful,
+        unseen=unseen_at(workspace, "", old, new),
+        picks=offered(workspace),
+        section="compare",
+    )
+
+
+def offered(workspace: AuditedWorkspace) -> Sequence[Picks]:
+    """The points that a person is likely to mean: checkpoints, and where sessions began and
+    ended.
+    """
+    checkpoints = tuple(
+        Pick(str(one.point), f"@{one.name} #{one.point}")
+        for one in workspace.timeline.checkpoints()[:OFFERED]
+    )
+    starts, ends = [], []
+    for one in workspace.timeline.sessions(limit=OFFERED):
+        title = one_line(one.title or one.agent, 40)
+        starts.append(Pick(str(one.started), f"{when(one.started_at)} {title}"))
+        if one.ended is not None and one.ended_at is not None:
+            ends.append(Pick(str(one.ended), f"{when(one.ended_at)} {title}"))
+    found = (
+        Picks("Checkpoints", checkpoints),
+        Picks("Before a session", tuple(starts)),
+        Picks("After a session", tuple(ends)),
+    )
+    return [one for one in found if one.picks]
+
+
+def _point(workspace: AuditedWorkspace, text: str) -> int | str:
+    """The number of the point that a text names; the text itself where it may mean two."""
+    earlier, later = workspace.timeline.meanings(text)
+    return earlier if earlier == later else text

@@ -1,0 +1,85 @@
+"""What waits for a person, in one queue, each with the button that does it."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import APIRouter, Request
+from msgspec import Struct
+from starlette.responses import Response
+
+from loom_audit.api.control.needs import Needs, needs_of
+from loom_audit.api.face import ApprovalRequest, AuditedWorkspace
+from loom_audit.tools.approvals.policy import call_subject
+from loom_audit.web.shared.dependencies import Render, Workspace
+from loom_audit.web.shared.pages import Place
+
+router = APIRouter()
+PLACES = (Place("needs", "Needs you", ("needs",)),)
+MOST_QUESTIONS = 20
+MOST_OTHERS = 20
+WHOLE = 2_000
+"""Characters of a call that a list shows; a longer one is answered on its own page."""
+PREVIEW = 4_000
+
+
+class Question(Struct, frozen=True):
+    """A question as lists show it: the command or paths first, then the other arguments.
+
+    It is answered in the list only where all of it is shown.
+    """
+
+    request: ApprovalRequest
+    first: str
+    others: str
+    preview: str
+    whole: bool
+
+
+@router.get("/w/{workspace}/needs")
+def page(request: Request, workspace: Workspace, pages: Render) -> Response:
+    """Show all that waits for a person, and how the disk differs from the log, looked at now."""
+    needs = needs_of(workspace)
+    on_disk = not workspace.root.startswith("import:")
+    looks = on_disk and not (workspace.why_cut_off() or workspace.why_stopped())
+    drift = workspace.status().drift if looks else ()
+    return pages.page(
+        request,
+        "needs.html",
+        section="needs",
+        questions=questions_of(needs.questions),
+        needs=needs,
+        most=MOST_OTHERS,
+        drift=drift,
+        looked=looks,
+    )
+
+
+def shown_needs(workspace: AuditedWorkspace) -> dict[str, Any]:
+    """What a page says of the queue, without a look at the disk."""
+    needs: Needs = needs_of(workspace)
+    return {"needs": needs, "questions": questions_of(needs.questions), "most": MOST_OTHERS}
+
+
+def questions_of(requests: Sequence[ApprovalRequest]) -> list[Question]:
+    """The questions as lists show them, the oldest first."""
+    return [question_of(one) for one in requests[:MOST_QUESTIONS]]
+
+
+def question_of(request: ApprovalRequest) -> Question:
+    """A question as lists show it."""
+    arguments = request.arguments
+    subject = call_subject(arguments)
+    others = arguments
+    if isinstance(arguments, dict) and subject:
+        others = {name: value for name, value in arguments.items() if value != subject}
+    text = "" if not others else json.dumps(others, indent=2, ensure_ascii=False)
+    first = subject or text
+    rest = text if subject else ""
+    return Question(
+        request=request,
+        first=first[:WHOLE],
+        others=rest[:WHOLE],
+        preview=request.preview[:PREVIEW] if len(first) + len(rest) <= WHOLE else "",
+        whole=len(first) <= WHOLE and len(rest) <= WHOLE,
+    )
