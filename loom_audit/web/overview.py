@@ -50,6 +50,9 @@ def overview(request: Request, workspace: Workspace, query: Query, pages: Render
     last = Listing((), None, None) if before else last_calls(workspace)
     sessions = workspace.timeline.sessions(before=before, limit=SESSIONS + 1)
     lately: Lately = request.app.state.lately
+    needed = {} if before else shown_needs(workspace)
+    may_be_held = not needed or bool(needed["needs"].held)
+    still_open = [one.id for one in sessions if not one.ended and may_be_held]
     return pages.page(
         request,
         "overview.html",
@@ -58,7 +61,7 @@ def overview(request: Request, workspace: Workspace, query: Query, pages: Render
         sessions=sessions[:SESSIONS],
         words=lately.words(workspace, sessions[:SESSIONS]),
         strip=() if before else lately.strip(workspace, head),
-        held={one.id for one in sessions if not one.ended and workspace.timeline.hold(one.id)},
+        held={one for one in still_open if workspace.timeline.hold(one)},
         older=sessions[SESSIONS - 1].started if len(sessions) > SESSIONS else None,
         before=before,
         heard=sorted(heard_clients(workspace).items()),
@@ -69,7 +72,7 @@ def overview(request: Request, workspace: Workspace, query: Query, pages: Render
         by_agents=taken_back_by_agents(workspace.timeline, last.calls),
         open_calls=() if before else workspace.timeline.open_calls(),
         checkpoints=() if before else workspace.timeline.checkpoints(),
-        **({} if before else shown_needs(workspace)),
+        **needed,
     )
 
 

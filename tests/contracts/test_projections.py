@@ -42,7 +42,7 @@ from loom_audit.model.scope import Scope
 from loom_audit.model.text.summaries import failure, summarize
 from loom_audit.ports import CallFilter, WordsFilter
 from loom_audit.sql.ground.driver import connect
-from loom_audit.sql.projections import keyframes
+from loom_audit.sql.projections import keyframes, search
 from loom_audit.sql.projections.keyframes import pack, unpack
 from loom_audit.sql.projections.queries import SqlProjections
 from loom_audit.sql.projections.subjects import PROJECTIONS
@@ -1024,3 +1024,26 @@ def test_projections_say_what_a_naive_fold_says_at_length(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     compare(tmp_path_factory, 200, 50)
+
+
+def test_words_that_thousands_of_calls_say_are_found_with_other_filters(tmp_path: Path) -> None:
+    opened = open_sqlite(tmp_path)
+    assert opened.database
+    facts: list[Any] = [started("s")]
+    for n in range(search.FEW + 100):
+        other = "" if n % 300 else "rare"
+        facts.append(
+            draft(CallRequested(f"c{n}", f"t{n % 7}", {"text": f"common {other}"}, "read"))
+        )
+        facts.append(draft(CallFinished(f"c{n}", f"t{n % 7}", "read", "ok", {"output": f"o{n}"})))
+    opened.log.append(facts)
+    ask = opened.projections.calls
+    every = ask(CallFilter(limit=None))
+    assert [*ask(CallFilter(words="common", limit=None))] == [*every]
+    assert [*ask(CallFilter(words="common", limit=3))] == [*every[:3]]
+    assert [*ask(CallFilter(words="com", newest_first=False, limit=400))] == [*every[::-1][:400]]
+    assert len(ask(CallFilter(words="common", tool="t3", limit=None))) == len(every) // 7
+    before = every[300].requested
+    assert [*ask(CallFilter(words="common", before=before, limit=2))] == [*every[301:303]]
+    assert len(ask(CallFilter(words="common rare", limit=None))) == 7
+    opened.database.close()

@@ -1,7 +1,8 @@
 """Calls: what was asked of each, and what became of it."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from loom_audit.errors import NotFound
@@ -30,6 +31,9 @@ from loom_audit.sql.projections import (
     sessions,
 )
 from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_array
+
+LOOKED_AT = 250
+"""So many calls at once are looked through for those that say common words."""
 
 TABLES = ("call",)
 FACTS = (CallRequested, CallFinished)
@@ -161,6 +165,8 @@ def is_finished(connection: Connection, log: int, session: str, call_id: str) ->
 
 def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[Call]:
     """The calls that match, in order of their requests, at most `limit`."""
+    if not all(map(sessions.can_be_stored, (filter.tool or "", filter.actor or ""))):
+        return []
     where = Where().also("c.log = :log", log=log).also("c.requested > :after", after=filter.after)
     if filter.before is not None:
         where = where.also("c.requested < :before", before=filter.before)
@@ -196,8 +202,10 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
         where = where.among("c.finished", "number", filter.numbers)
     if filter.changed_only:
         where = where.also("c.changed > 0")
+    common = None
     if filter.words is not None:
-        where = search.saying(connection, where, log, filter.words)
+        narrowed = search.saying(connection, where, log, filter.words)
+        where, common = narrowed or where, filter.words if narrowed is None else None
     if filter.path is not None:
         where = changes.touched(connection, log, filter.path, where)
     order = "DESC" if filter.newest_first else "ASC"
@@ -209,11 +217,32 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
         parts = (where.among("c.requested", "one", some) for some in chunks(seqs))
     rows: list[Row] = []
     for part in parts:
-        sql = f"{_CALLS} WHERE {part} ORDER BY c.requested {order} LIMIT :limit"
-        rows += prepare(sql).rows(connection, limit=limit - len(rows), **part.values)
+        if common is not None:
+            rows += islice(_saying(connection, log, part, filter, common), limit - len(rows))
+        else:
+            sql = f"{_CALLS} WHERE {part} ORDER BY c.requested {order} LIMIT :limit"
+            rows += prepare(sql).rows(connection, limit=limit - len(rows), **part.values)
         if len(rows) >= limit:
             break
     return _to_calls(connection, log, rows)
+
+
+def _saying(
+    connection: Connection, log: int, where: Where, filter: CallFilter, words: str
+) -> Iterator[Row]:
+    """The rows that say words which thousands of calls say: a stretch of calls at a time."""
+    seq, requested = map(_READ.names.index, ("seq", "requested"))
+    order, than = ("DESC", "<") if filter.newest_first else ("ASC", ">")
+    part = where
+    while True:
+        sql = f"{_CALLS} WHERE {part} ORDER BY c.requested {order} LIMIT :limit"
+        rows = prepare(sql).rows(connection, limit=LOOKED_AT, **part.values)
+        seqs = {row[n] for row in rows for n in (seq, requested) if row[n] is not None}
+        say = search.seqs_saying(connection, log, words, seqs)
+        yield from (row for row in rows if row[requested] in say or row[seq] in say)
+        if len(rows) < LOOKED_AT:
+            return
+        part = where.also(f"c.requested {than} :edge", edge=rows[-1][requested])
 
 
 def by_id(connection: Connection, log: int, session: str, call_id: str) -> Call:

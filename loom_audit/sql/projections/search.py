@@ -29,8 +29,8 @@ UNNOTED = 1_000
 MAX_WORDS = 32 * 1024
 """Characters of one row that are indexed."""
 FEW = 2_000
-"""Up to so many rows that say the words are listed; of more each call is asked whether it is
-one."""
+"""Up to so many rows that say the words are listed for a query of calls."""
+NEAR = 2_000
 
 _SEQ_BITS = 40
 SEQ = f"rowid & {(1 << _SEQ_BITS) - 1}"
@@ -61,6 +61,7 @@ _OUTSIDE = prepare(
 MATCHING = "search MATCH :sought AND rowid > :search_first AND rowid < :search_end"
 """The condition on rows of the index that they say the words."""
 _MATCHES = f"SELECT {SEQ} FROM search WHERE {MATCHING}"
+_SEQS = prepare(_MATCHES)
 _MANY = prepare(f"SELECT count(*) FROM (SELECT 1 FROM search WHERE {MATCHING} LIMIT {FEW + 1})")
 
 
@@ -122,8 +123,9 @@ def _add_told(connections: Connections, events: EventLog, log: int, until: int) 
             _INDEX.run_many(connection, rows)
 
 
-def saying(connection: Connection, where: Where, log: int, text: str) -> Where:
-    """The conditions on calls `c`, and that each call says all words of the text.
+def saying(connection: Connection, where: Where, log: int, text: str) -> Where | None:
+    """The conditions on calls `c`, and that each call says all words of the text; None where
+    thousands do, of which `seqs_saying` tells.
 
     The last word may be the beginning of one. What is not a letter, a digit or an underscore
     separates words.
@@ -131,13 +133,22 @@ def saying(connection: Connection, where: Where, log: int, text: str) -> Where:
     matching = matches(log, text)
     if matching is None:
         return where.also("1 = 0")
-    if _MANY.value(connection, **matching) <= FEW:
-        either = f"c.requested IN ({_MATCHES}) OR c.finished IN ({_MATCHES})"
-        return where.also(either, **matching)
-    # a word that thousands of calls say is soon found where they are listed from one end on
-    each = f"SELECT 1 FROM search WHERE search MATCH :sought AND rowid = {log << _SEQ_BITS} + "
-    exists = f"EXISTS ({each}c.finished) OR EXISTS ({each}c.requested)"
-    return where.also(exists, sought=matching["sought"])
+    if _MANY.value(connection, **matching) > FEW:
+        return None
+    return where.also(f"c.requested IN ({_MATCHES}) OR c.finished IN ({_MATCHES})", **matching)
+
+
+def seqs_saying(connection: Connection, log: int, text: str, seqs: Iterable[int]) -> set[int]:
+    """The seqs near these of which the rows of the index say all words of the text."""
+    matching, listed = matches(log, text), sorted(seqs)
+    found: set[int] = set()
+    while listed and matching is not None:
+        # those that lie near each other are asked about in one go
+        count = next((n for n in range(1, len(listed)) if listed[n] - listed[n - 1] > NEAR), None)
+        some, listed = listed[:count], listed[count:] if count else []
+        span = {"search_first": _rowid(log, some[0] - 1), "search_end": _rowid(log, some[-1] + 1)}
+        found.update(seq for (seq,) in _SEQS.rows(connection, **{**matching, **span}))
+    return found
 
 
 def matches(log: int, text: str, before: int | None = None) -> dict[str, Any] | None:

@@ -97,7 +97,7 @@ def newest(connection: Connection, log: int, before: int | None, limit: int) -> 
 
 def by_id(connection: Connection, log: int, id: str) -> Session:
     """The session of this id. NotFound when there is none."""
-    row = _ONE.first(connection, log=log, id=id) if _can_be_stored(id) else None
+    row = _ONE.first(connection, log=log, id=id) if can_be_stored(id) else None
     if row is None:
         raise NotFound(f"There is no session {id}", hint="Run `loom-audit session` to list them.")
     return _to_sessions([row])[0]
@@ -105,11 +105,11 @@ def by_id(connection: Connection, log: int, id: str) -> Session:
 
 def span(connection: Connection, log: int, id: str) -> tuple[int, int, int] | None:
     """The number of a session, and the seqs of its first and last event; None when unknown."""
-    row = _SPAN.first(connection, log=log, id=id) if _can_be_stored(id) else None
+    row = _SPAN.first(connection, log=log, id=id) if can_be_stored(id) else None
     return None if row is None else (row[0], row[1], row[2])
 
 
-def _can_be_stored(id: str) -> bool:
+def can_be_stored(id: str) -> bool:
     """Whether a text, as somebody typed it, can be that of a row: it has no lone surrogate."""
     try:
         id.encode()

@@ -30,7 +30,8 @@ def quoted(text: str, *, safe: str = "") -> str:
 
 def unquoted(text: str) -> str:
     """Decode what `quoted` has encoded."""
-    return unquote_to_bytes(text).decode("utf-8", "surrogateescape")
+    raw = text.encode("utf-8", "surrogateescape")
+    return unquote_to_bytes(raw).decode("utf-8", "surrogateescape")
 
 
 def address(

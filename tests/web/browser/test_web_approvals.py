@@ -269,6 +269,29 @@ def test_a_question_outlives_the_dashboard_and_not_the_process_that_asked(
     assert client.get(url).status_code == 404
 
 
+@pytest.mark.parametrize("page", ["needs", "approvals", ""], ids=["needs", "approvals", "overview"])
+def test_what_is_shown_whole_is_answered_in_the_list_which_shows_the_next(
+    recorded: Recorded, client: TestClient, page: str
+) -> None:
+    listed = f"{recorded.url}/{page}"
+    with waiting_for(recorded, arguments={"path": "notes.txt", "content": "<b>all</b>"}) as waiting:
+        text = client.get(listed).text
+        form = text[text.index('<li class="need"') : text.index("</li>")]
+        assert form.index("notes.txt") < form.index("overwrites notes.txt")
+        assert "&lt;b&gt;all&lt;/b&gt;" in form and "<b>all" not in form
+        answer = client.post(
+            waiting.url,
+            data={"question": str(waiting.request.seq), "decision": "denied", "next": page},
+        )
+        assert answer.status_code == 303 and answer.headers["location"] == listed
+        assert not waiting.result().success
+    assert '<form method="post" action="' + waiting.url not in client.get(listed).text
+    with waiting_for(recorded) as waiting:
+        wrong = {"question": str(waiting.request.seq), "decision": "denied", "next": "//evil"}
+        answer = client.post(waiting.url, data=wrong)
+        assert answer.headers["location"].startswith(f"{recorded.url}/c/")
+
+
 @pytest.mark.browser
 @pytest.mark.parametrize("scripted", [True, False], ids=["with JavaScript", "without JavaScript"])
 def test_in_a_browser_one_is_found_looked_into_and_answered(
@@ -282,16 +305,15 @@ def test_in_a_browser_one_is_found_looked_into_and_answered(
     hostile = HOSTILE + "</textarea><script>window.hacked = 5</script>"
     with waiting_for(recorded, arguments={"path": "notes.txt", "content": hostile}) as waiting:
         page.goto(f"{live.address}{recorded.url}/")
-        page.get_by_role("link", name=re.compile("Approvals.*1 waiting")).click()
-        for width in (1440, 768, 718):
+        page.get_by_role("link", name=re.compile("Needs you.*1 waiting")).click()
+        button = page.get_by_role("link", name="Look at all of it, and answer")
+        for width in (1440, 768, 718, 375):
             page.set_viewport_size({"width": width, "height": 700})
-            cell, button = page.locator("td.act").bounding_box(), page.locator("td.act a")
-            assert cell["x"] + cell["width"] <= width
             assert button.bounding_box()["x"] + button.bounding_box()["width"] <= width - 20
-            assert page.locator("td.what").bounding_box()["width"] > 200
-        page.set_viewport_size({"width": 375, "height": 700})
-        assert page.locator("td.tool").bounding_box()["height"] < 30, "it fits on one line"
-        page.get_by_role("link", name="Answer").click()
+            assert page.locator("html").evaluate("one => one.scrollWidth") == width
+        # what is not shown whole is not answered here
+        assert page.get_by_role("button", name="Allow").count() == 0
+        button.click()
         assert page.locator("html").bounding_box()["width"] == 375
         assert "overwrites notes.txt" in page.inner_text("main")
         if scripted:

@@ -1,0 +1,178 @@
+"""The first page of a workspace: what needs a person, the week, the sessions; and the queue."""
+
+import asyncio
+import html
+import re
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from loom_audit.api.agents.connect import record_as_it_is
+from loom_audit.api.agents.said import tell_message, tell_prompt
+from loom_audit.api.control.holding import hold
+from loom_audit.model.coverage import Coverage
+from loom_audit.model.events import CoverageLowered, Draft
+from loom_audit.tools.calls.gate import Decision
+from tests.web.conftest import Recorded, asking, in_thread
+from tests.web.web_pages import HOSTILE
+
+
+def strip(page: str) -> dict[str, str]:
+    """The numbers of the last week by what they count, with where each leads."""
+    found = re.search(r'<ul class="strip".*?</ul>', page, re.S)
+    links = re.findall(r'href="([^"]+)"><b>([^<]+)</b> ([^<]+)<', found[0] if found else "")
+    return {f"{count} {what}": html.unescape(link) for link, count, what in links}
+
+
+class Person:
+    async def decide(self, tool: Any, args: Any, ctx: Any, *, asked: str = "") -> Decision:
+        return Decision("allowed" if args.path == "yes.txt" else "denied", "person:ada", "asked")
+
+
+def test_the_week_in_numbers_each_a_link_to_what_it_counts(
+    recorded: Recorded, client: TestClient
+) -> None:
+    before = strip(client.get(f"{recorded.url}/").text)
+    assert not [one for one in before if "full" in one or "person" in one]
+    assert "1 change from outside" in before
+    (recorded.root / "by-hand.txt").write_text("x")
+    record_as_it_is(recorded.workspace)
+
+    async def write(session: Any) -> None:
+        for path in ("yes.txt", "no.txt"):
+            await session.call("write_file", {"path": path, "content": "x"})
+
+    with recorded.workspace.session("asker", gate=Person()) as session:
+        in_thread(lambda: asyncio.run(write(session)))
+    number = recorded.numbers["notes"]
+    lowered = CoverageLowered((number,), Coverage("partial", ("looked at late",)))
+    recorded.workspace.log.append([Draft(lowered, "", "outside")])
+    found = strip(client.get(f"{recorded.url}/").text)
+    assert {"1 of them denied", "1 allowed by a person"} <= set(found)
+    assert "2 changes from outside" in found and "1 not covered in full" in found
+    rows = {
+        what: re.findall(r'<tr id="([co]\d+)"', client.get(link).text)
+        for what, link in found.items()
+    }
+    for what, listed in rows.items():
+        assert len(listed) == int(what.split()[0]), what
+    assert rows["1 not covered in full"] == [f"c{number}"]
+    assert rows["2 changes from outside"][0].startswith("o")
+
+
+def test_what_was_asked_and_said_stands_below_its_session(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with recorded.workspace.session("talker", title="") as session:
+        tell_prompt(session, "Mend <b>it</b>")
+        tell_message(session, "First words")
+        tell_message(session, "Last words \u202e" + HOSTILE)
+    page = client.get(f"{recorded.url}/").text
+    row = page[page.index('<ol class="sessions">') :]
+    row = row[: row.index("</li>")]
+    assert "Mend &lt;b&gt;it&lt;/b&gt;" in row and "Last words \\u202e" in row
+    assert "First words" not in row and "Take back" not in row
+
+
+def test_a_held_session_is_released_from_the_first_page_and_the_queue(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with recorded.workspace.session("worker") as session:
+        hold(recorded.workspace, session.id, "look <i>first</i>")
+        for page in ("", "needs"):
+            text = client.get(f"{recorded.url}/{page}").text
+            assert "look &lt;i&gt;first&lt;/i&gt;" in text and "Release" in text
+        assert "held</span>" in client.get(f"{recorded.url}/").text
+        client.post(f"{recorded.url}/s/{session.id}/hold", data={"hold": "0"})
+        assert "Release" not in client.get(f"{recorded.url}/needs").text
+
+
+def test_the_queue_says_what_differs_on_disk(recorded: Recorded, client: TestClient) -> None:
+    assert "Nothing waits for you" in client.get(f"{recorded.url}/needs").text
+    (recorded.root / "a  b.txt").write_text("x")
+    head = recorded.workspace.log.head()
+    page = client.get(f"{recorded.url}/needs").text
+    assert "1 path on disk is not as on record" in page and r"a\x20\x20b.txt" in page
+    assert recorded.workspace.log.head() == head
+
+
+def test_a_call_that_the_agent_took_back_itself_says_so(
+    recorded: Recorded, client: TestClient
+) -> None:
+    async def both(session: Any) -> None:
+        await session.call("write_file", {"path": "oops.txt", "content": "x"})
+        await session.call("undo", {})
+
+    with recorded.workspace.session("careful") as session:
+        in_thread(lambda: asyncio.run(both(session)))
+    for page in ("", "calls"):
+        text = client.get(f"{recorded.url}/{page}").text
+        assert "taken back by the agent" in text and "undone by" not in text
+    client.post(
+        f"{recorded.url}/carry-out",
+        data={"verb": "revert", "target": str(recorded.numbers["notes"]), "quick": "1"},
+    )
+    assert "undone by" in client.get(f"{recorded.url}/calls").text
+
+
+def test_two_points_are_picked_and_become_numbers(recorded: Recorded, client: TestClient) -> None:
+    [session] = [one for one in recorded.workspace.timeline.sessions() if one.title]
+    [checkpoint] = recorded.workspace.timeline.checkpoints()
+    answer = client.get(f"{recorded.url}/compare?a_of={session.started}&b=@{'v1%2F%3Cb%3E'}")
+    wanted = f"{recorded.url}/compare/{session.started}..{checkpoint.point}"
+    assert answer.status_code == 303 and answer.headers["location"] == wanted
+    page = client.get(wanted).text
+    for heading in ("Checkpoints", "Before a session", "After a session"):
+        assert f'<optgroup label="{heading}">' in page
+    assert client.get(f"{recorded.url}/compare?a=1&b=99999").status_code == 404
+    assert client.get(f"{recorded.url}/compare?a=nothing").status_code == 400
+
+
+def test_what_was_at_an_old_address_is_found(standing: Recorded, reader: TestClient) -> None:
+    assert reader.get(f"{standing.url}/verify").headers["location"] == f"{standing.url}/proof"
+    assert reader.post(f"{standing.url}/verify").status_code == 308
+
+
+def test_who_signs_out_is_let_in_no_more(recorded: Recorded) -> None:
+    with asking(recorded.store) as leaving:
+        assert "Sign out" in leaving.get("/").text
+        cookies = dict(leaving.cookies)
+        answer = leaving.post("/sign-out")
+        assert answer.status_code == 403 and "Token" in answer.text
+        assert not leaving.cookies
+        for name, value in cookies.items():
+            leaving.cookies.set(name, value)
+        assert leaving.get("/").status_code == 403
+
+
+SURROGATE = "%ED%A0%80"
+ODD = (
+    f"calls?tool={SURROGATE}",
+    f"calls?search={SURROGATE}",
+    f"calls?path={SURROGATE}",
+    f"calls?session={SURROGATE}",
+    f"fresh?since=0&tool={SURROGATE}&session={SURROGATE}",
+    f"s/{SURROGATE}",
+    f"compare?a={SURROGATE}",
+    f"compare?a=@{SURROGATE}&b=session:{SURROGATE}",
+    f"compare/{SURROGATE}..head",
+    f"at?point=@{SURROGATE}",
+    f"at/head/{SURROGATE}",
+    f"history/{SURROGATE}",
+    f"plan?verb=revert&target={SURROGATE}",
+    f"plan?verb=revert&target=session:{SURROGATE}",
+    f"plan?verb=rollback&target=@{SURROGATE}",
+    f"plan?verb={SURROGATE}&target=1",
+    f"plan?verb=rollback&target=5&path={SURROGATE}",
+    f"plan?verb=rollback&target=5&choice:{SURROGATE}=old",
+    f"plan?verb=rollback&target=5&choice:notes.txt={SURROGATE}",
+    f"plan?verb=undo&session={SURROGATE}",
+)
+
+
+@pytest.mark.parametrize("where", ODD)
+def test_a_lone_surrogate_in_a_choice_breaks_no_page(
+    standing: Recorded, reader: TestClient, where: str
+) -> None:
+    assert reader.get(f"{standing.url}/{where}").status_code in (200, 204, 303, 400, 404)
