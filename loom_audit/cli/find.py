@@ -59,10 +59,10 @@ def find(
         int, option("--limit", "-n", min=0, metavar="N", help="At most so many; 0 means all.")
     ] = 20,
 ) -> None:
-    """Find words in calls, prompts, messages and outside changes, newest first.
+    """Find words in calls, prompts, messages and outside changes.
 
-    All the words must be said, by a call as a whole; the last may be only begun. The first time an
-    index is made.
+    Newest first. All the words must be said, by a call as a whole; the last may be only begun. The
+    first time an index is made.
     """
     if kind is not None and kind not in KINDS:
         raise InvalidArguments(f"no kind {kind}", hint=f"There are: {', '.join(KINDS)}.")

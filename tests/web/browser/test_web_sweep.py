@@ -128,6 +128,7 @@ def test_every_kind_of_page_is_accessible_silent_and_as_wide_as_the_window(
         (recorded.root / "README.md").write_text("old\n")
         waiting = stack.enter_context(waiting_for(recorded, arguments=asked, seconds=3600))
         starts = ["/", f"{url}/", waiting.url, plan, "/nothing", f"{url}/calls?tool=none"]
+        starts += [f"{url}/find?q=tests", f"{url}/find?q=none", f"{url}/needs", "/sign-out"]
         with ThreadPoolExecutor(1) as own:
             looked, found = own.submit(sweep, live, starts).result()
     assert found == {}
