@@ -14,7 +14,14 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.ports import CallFilter
 
 CALLS = 5_000
-MOST = {"timeline": 8.0, "call": 6.0, "old call": 6.0, "overview": 8.0}
+MOST = {
+    "timeline": 8.0,
+    "call": 6.0,
+    "old call": 6.0,
+    "overview": 10.0,
+    "a common word": 25.0,
+    "calls that say it": 25.0,
+}
 
 
 def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
@@ -55,4 +62,7 @@ def _paths(workspace: AuditedWorkspace) -> dict[str, str]:
         "call": f"{home}/c/{newest.seq}",
         "old call": f"{home}/c/{old.seq}",
         "overview": f"{home}/",
+        # nearly every call says the name of this tool
+        "a common word": f"{home}/find?q={newest.tool}",
+        "calls that say it": f"{home}/calls?search={newest.tool}",
     }

@@ -279,6 +279,7 @@ def test_what_is_shown_whole_is_answered_in_the_list_which_shows_the_next(
         form = text[text.index('<li class="need"') : text.index("</li>")]
         assert form.index("notes.txt") < form.index("overwrites notes.txt")
         assert "&lt;b&gt;all&lt;/b&gt;" in form and "<b>all" not in form
+        assert "waits for an answer</a>" in client.get(f"{recorded.url}/calls").text
         answer = client.post(
             waiting.url,
             data={"question": str(waiting.request.seq), "decision": "denied", "next": page},
