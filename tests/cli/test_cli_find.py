@@ -8,10 +8,12 @@ from tests.cli.shells import Shell
 
 
 def say(audited: Shell, prompt: str, message: str) -> str:
-    with open_store(f"sqlite:///{audited.database}") as store:
-        with store.workspace(str(audited.workspace)).session("talker") as session:
-            tell_prompt(session, prompt)
-            tell_message(session, message)
+    with (
+        open_store(f"sqlite:///{audited.database}") as store,
+        store.workspace(str(audited.workspace)).session("talker") as session,
+    ):
+        tell_prompt(session, prompt)
+        tell_message(session, message)
     return session.id
 
 

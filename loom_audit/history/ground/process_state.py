@@ -80,7 +80,9 @@ class ProcessState(Struct, frozen=True):
     for each block under way the pids that there were when it began. `ended_calls` are calls of
     clients that have ended and are open on record, since it was not told yet how they ended: each
     with its coverage and the paths that it changed, as the look at its end found them.
-    `backgrounds` are those of each session whose commands may go on between its calls.
+    `backgrounds` are those of each session whose commands may go on between its calls. `moved_out`
+    has for background commands, by the requests of their calls, the seq up to which the log was
+    read, and where files are that were in the folders that the command can write.
     """
 
     last_seen: LastSeen = field(default_factory=LastSeen)
@@ -89,3 +91,4 @@ class ProcessState(Struct, frozen=True):
     running: dict[CallKey, Collection[int]] = field(default_factory=dict)
     ended_calls: dict[CallKey, tuple[Coverage, tuple[str, ...]]] = field(default_factory=dict)
     backgrounds: dict[str, Backgrounds] = field(default_factory=dict)
+    moved_out: dict[int, tuple[int, frozenset[str]]] = field(default_factory=dict)

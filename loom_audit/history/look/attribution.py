@@ -27,7 +27,7 @@ from loom_audit.model.events import (
     Event,
     FilesChanged,
 )
-from loom_audit.model.files import FileChange, Move, moves_among
+from loom_audit.model.files import FileChange, Move, moves_among, parents
 from loom_audit.model.plans.applicable import in_applicable_order
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import visible_path
@@ -69,12 +69,29 @@ def writable_by(attachment: Attachment, call: Call) -> tuple[str, ...] | None:
     """The folders that what a call left running can write; None where it is not held to any.
 
     Nor is it where one of them is not known to be at its place: with a folder that is moved
-    elsewhere moves what may be written.
+    elsewhere moves what may be written. Files that were moved out of the folders are among them:
+    what has one open writes on. NotFound, Corrupt.
     """
     started = background_of(attachment.stored, call)
     if started is None or not all(_is_in_place(attachment, one) for one in started.writes):
         return None
-    return tuple(one.path for one in started.writes)
+    folders = tuple(one.path for one in started.writes)
+    return (*folders, *sorted(_moved_out(attachment, call, folders))) if folders else ()
+
+
+def _moved_out(attachment: Attachment, call: Call, folders: Sequence[str]) -> frozenset[str]:
+    """Where files are now that were in these folders since a call began, as the log tells."""
+    log, known = attachment.stored.log, attachment.process.moved_out
+    after, found = known.get(call.requested, (call.requested, frozenset()))
+    head, inside = log.head(), {*folders, *found}
+    for event in log.read(EventFilter(after, before=head + 1, kinds=(FilesChanged.kind,))):
+        moves = event.fact.moves if isinstance(event.fact, FilesChanged) else ()
+        for move in moves:
+            if not inside.isdisjoint((move.source, *parents(move.source))):
+                inside.add(move.target)
+    moved = frozenset(inside.difference(folders))
+    known[call.requested] = head, moved
+    return moved
 
 
 def _is_in_place(attachment: Attachment, folder: WritableFolder) -> bool:

@@ -173,6 +173,16 @@ def known_background(writer: Writer, name: str) -> KeptBackground:
     )
 
 
+def joined_background(call: OpenCall, name: str) -> Background:
+    """What runs the command of a call in the sandbox of a background command. NotFound, Conflict.
+
+    The call changes what that may write, and nothing else.
+    """
+    one = known_background(call.writer, name)
+    call.record.beside = one.call_id
+    return one.command
+
+
 def stop_background(call: OpenCall, name: str) -> KeptBackground:
     """Stop a background command, and put on record what it has changed since the last look."""
     one = known_background(call.writer, name)

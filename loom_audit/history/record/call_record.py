@@ -47,7 +47,8 @@ class CallRecord:
     `window` is the time whose changes wait for the next commit. `displaced` are the files that the
     waiting changes displaced, with their paths; they are deleted after that commit. `approved` are
     the states by path that an approval was given for, None where there was none: no other path is
-    changed, and none that is in another state.
+    changed, and none that is in another state. `beside` is the id of the call of the background
+    command in whose sandbox this one runs, "" where it does not: then it writes what that may.
     """
 
     def __init__(self, writer: Writer, call_id: str, *facts: Fact) -> None:
@@ -57,6 +58,7 @@ class CallRecord:
         self.shared = False
         self.coverage: Coverage = FULL
         self.files_changed: list[str] = []
+        self.beside = ""
         self.approved: dict[str, FileState | None] | None = None
         self.entries: dict[str, IndexEntry | None] = {}
         self.window: Window | None = None

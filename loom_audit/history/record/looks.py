@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.writer import Writer
@@ -15,6 +16,7 @@ from loom_audit.history.look.attribution import (
     candidates_with,
     ended_unseen,
     innermost,
+    writable_by,
 )
 from loom_audit.history.look.batches import Batch, WholeLook
 from loom_audit.history.look.capture import scan
@@ -147,6 +149,10 @@ def look_after(
     for one in (one for one, alive in others.items() if alive and one not in now):
         still = one if one.requested in open_now else ended_unseen(attachment.stored, one)
         now += [still] if still else []
+    if record.beside:
+        started = attachment.stored.reading.call(record.writer.session, record.beside)
+        writes = writable_by(attachment, started)
+        now = [replace(one, writes=writes) if one.key == record.key else one for one in now]
     found = collect_changes(record, open_now.values(), now, late=late, heard=heard)
     if attachment.on_disk.workspace.is_deleted():
         record.lower_coverage("the workspace's own folder was deleted")

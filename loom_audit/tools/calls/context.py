@@ -23,7 +23,7 @@ from loom_audit.errors import (
     TooLarge,
 )
 from loom_audit.history.ground.writer import Writer
-from loom_audit.history.record.backgrounds import known_background
+from loom_audit.history.record.backgrounds import joined_background
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.coverage import Effect
 from loom_audit.model.files import FileChange
@@ -304,7 +304,7 @@ class ToolContext:
             )
             runner = self.command_runner
             if within:
-                runner = known_background(self._writer, within).command
+                runner = joined_background(self.open_call, within)
             return self.open_call.run(runner, command, cancelled=cancelled, final=final)
 
         return await self._long_step(step)

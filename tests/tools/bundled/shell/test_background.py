@@ -193,6 +193,27 @@ def test_a_command_beside_it_writes_what_it_may_and_owns_that(bench: Bench) -> N
     assert done.files_changed == ["out/a"]
 
 
+def test_what_changes_meanwhile_where_a_command_beside_it_cannot_write_is_not_its(
+    bench: Bench,
+) -> None:
+    (bench.root / "out").mkdir()
+    id = start(bench, "sleep 600", writes=["out"])
+
+    def person() -> None:
+        until_written(bench.root / "out/a")
+        (bench.root / "notes.txt").write_text("a person's")
+        (bench.root / "done").write_text("a person's")
+
+    writing = threading.Thread(target=person)
+    writing.start()
+    wait = "echo a > out/a; until [ -e done ]; do sleep 0.01; done"
+    done = bench.call("bash", {"command": wait, "in": id})
+    writing.join()
+    assert done.files_changed == ["out/a"]
+    assert changes(bench, "notes.txt") == [("outside", ())]
+    assert changes(bench, "out/a")[0][0] == "command"
+
+
 def test_it_reaches_nobody_on_the_loopback_of_the_machine(bench: Bench) -> None:
     with socket.create_server(("127.0.0.1", 0)) as dashboard:
         port = dashboard.getsockname()[1]
@@ -309,6 +330,24 @@ def test_where_it_is_not_known_which_folder_is_there_it_may_have_written_anywher
         one.do("echo agent > elsewhere/log")
         assert bench.call("bash", {"command": "true"}).success
     assert changes(bench, "elsewhere/log") == [("outside", (first,))]
+
+
+def test_a_file_that_was_moved_out_of_its_folder_it_may_have_written_there(
+    bench: Bench, told: Any
+) -> None:
+    """Trap: what it has open moves with the file, and so does a log that is put away."""
+    (bench.root / "out").mkdir()
+    one = told(writes=["out"])
+    first = bench.requested()[-1].call_id
+    one.do("exec 9>> out/log; echo begun >&9")
+    bench.call("bash", {"command": "mv out/log src/log"})
+    bench.call("bash", {"command": "mkdir kept && mv src/log kept"})
+    one.do("echo agent >&9")
+    (bench.root / "notes.txt").write_text("a person's")
+    bench.call("bash", {"command": "true"})
+    assert (bench.root / "kept/log").read_text() == "begun\nagent\n"
+    assert changes(bench, "kept/log")[-1] == ("outside", (first,))
+    assert changes(bench, "notes.txt") == [("outside", ())]
 
 
 def test_by_another_name_of_a_file_it_may_have_written_elsewhere(bench: Bench, told: Any) -> None:
