@@ -20,7 +20,7 @@ from loom_audit.disk.looking import inotify
 from loom_audit.disk.looking.observer import DiskObserver
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.record.drift import record_drift
-from loom_audit.history.record.noticed import record_noticed
+from loom_audit.history.record.observed.noticed import record_noticed
 from loom_audit.model.events import OUTSIDE
 from tests.given.watched import Watched, changes
 from tests.given.watched import watched as watched

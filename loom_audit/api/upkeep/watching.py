@@ -10,14 +10,14 @@ from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import Conflict, NoWorkspace
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.survivors import Window
-from loom_audit.history.record.noticed import (
+from loom_audit.history.record.observed.noticed import (
     end_window,
     is_of_editor,
     is_recorded,
     record_noticed,
     why_wait,
 )
-from loom_audit.history.record.resting import Resting
+from loom_audit.history.record.observed.resting import Resting
 from loom_audit.model.events import Event
 from loom_audit.model.scope import Scope
 from loom_audit.ports import Noticed, Observer

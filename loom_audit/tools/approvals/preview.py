@@ -25,8 +25,8 @@ from loom_audit.model.text.cutting import cut
 from loom_audit.model.text.display import size_text
 from loom_audit.model.text.textdiff import unified
 from loom_audit.tools.approvals.taking_back import past_of
-from loom_audit.tools.calls.area import SCRATCH
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.places.area import SCRATCH
 from loom_audit.tools.calls.tool import Preview
 
 MAX_PREVIEW = 64 * 1024

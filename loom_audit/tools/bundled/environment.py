@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from loom_audit.tools.bundled.git_head import head_of
-from loom_audit.tools.calls.area import safe_folders, search_path
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.places.area import safe_folders, search_path
 
 ENVIRONMENTS = (".venv", "venv", "env", ".conda")
 """Where a project keeps its environment for Python, the usual place first."""

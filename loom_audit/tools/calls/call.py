@@ -34,11 +34,11 @@ from loom_audit.model.coverage import Effect, Status, status_of
 from loom_audit.model.text.display import count_text
 from loom_audit.model.values import as_json, nearest_json
 from loom_audit.ports import Runner
-from loom_audit.tools.calls.area import no_workspace_error
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.gate import AllowAll, ApprovalGate, Decision, approval_reason
-from loom_audit.tools.calls.kept_output import with_rest_kept
 from loom_audit.tools.calls.past import Past, PlannedOnce
+from loom_audit.tools.calls.places.area import no_workspace_error
+from loom_audit.tools.calls.places.kept_output import with_rest_kept
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.thread import in_thread, run_to_end

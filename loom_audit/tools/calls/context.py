@@ -36,8 +36,8 @@ from loom_audit.ports import (
     Runner,
     Workspace,
 )
-from loom_audit.tools.calls import scratch
-from loom_audit.tools.calls.area import SCRATCH, Area, Entry, no_workspace_error, search_path
+from loom_audit.tools.calls.places import scratch
+from loom_audit.tools.calls.places.area import SCRATCH, Area, Entry, no_workspace_error, search_path
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.tools.calls.thread import in_thread
 

@@ -2,7 +2,13 @@
 
 from itertools import pairwise
 
-from loom_audit.history.record.resting import LATEST, MINUTE, MOST_A_MINUTE, RESTED, Resting
+from loom_audit.history.record.observed.resting import (
+    LATEST,
+    MINUTE,
+    MOST_A_MINUTE,
+    RESTED,
+    Resting,
+)
 
 
 def waited(resting: Resting, path: str, now: float) -> float:

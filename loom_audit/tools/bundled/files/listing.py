@@ -8,9 +8,9 @@ from msgspec import Struct
 from pydantic import Field
 
 from loom_audit.tools.bundled.search.search_program import matcher
-from loom_audit.tools.calls.area import SCRATCH, Entry, EntryType
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
+from loom_audit.tools.calls.places.area import SCRATCH, Entry, EntryType
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Tool, one_thread
 

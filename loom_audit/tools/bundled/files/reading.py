@@ -19,9 +19,9 @@ from loom_audit.tools.bundled.files.shown import (
     shown_page,
 )
 from loom_audit.tools.bundled.text import Part, count_lines, decode, read_bytes, read_part
-from loom_audit.tools.calls.area import Entry
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.fields import Fields, Output
+from loom_audit.tools.calls.places.area import Entry
 from loom_audit.tools.calls.result import Image, ToolResult
 from loom_audit.tools.calls.tool import Tool, one_thread
 

@@ -28,9 +28,9 @@ from loom_audit.tools.bundled.git.repository import (
     repository,
 )
 from loom_audit.tools.bundled.text import decode
-from loom_audit.tools.calls.area import search_path
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
+from loom_audit.tools.calls.places.area import search_path
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Preview, Tool
 

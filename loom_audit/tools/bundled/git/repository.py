@@ -33,8 +33,8 @@ from loom_audit.tools.bundled.git.person_config import (
     settings_of,
 )
 from loom_audit.tools.bundled.text import decode
-from loom_audit.tools.calls.area import search_path
 from loom_audit.tools.calls.context import ToolContext
+from loom_audit.tools.calls.places.area import search_path
 
 MAX_LISTING = 16 * 1024 * 1024
 """Bytes git may print of names and other data."""

@@ -13,9 +13,9 @@ from loom_audit.model.scope import HEAVY
 from loom_audit.model.text.display import count_text
 from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.text import decode, encode
-from loom_audit.tools.calls.area import SCRATCH, Entry
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
+from loom_audit.tools.calls.places.area import SCRATCH, Entry
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Tool
 

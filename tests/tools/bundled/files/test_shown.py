@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from loom_audit.tools.bundled.files.reading import ReadInput, _shown
 from loom_audit.tools.bundled.files.shown import Shown
-from loom_audit.tools.calls.area import Entry
+from loom_audit.tools.calls.places.area import Entry
 from loom_audit.tools.calls.result import MAX_OUTPUT
 
 SIGNS = st.sampled_from([b"x", "é".encode(), "🙂".encode(), b"\xff", b"\r", b" a"])

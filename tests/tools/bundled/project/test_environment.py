@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loom_audit.tools.calls.area import search_path
+from loom_audit.tools.calls.places.area import search_path
 from loom_audit.tools.calls.settings import ToolSettings
 from tests.tools.bundled.git.test_git import person, repo
 from tests.tools.conftest import Bench

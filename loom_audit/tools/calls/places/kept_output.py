@@ -6,8 +6,8 @@ from dataclasses import replace
 from loom_audit.errors import AuditError
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.text.cutting import cut
-from loom_audit.tools.calls import scratch
-from loom_audit.tools.calls.area import SCRATCH
+from loom_audit.tools.calls.places import scratch
+from loom_audit.tools.calls.places.area import SCRATCH
 from loom_audit.tools.calls.result import MAX_OUTPUT, ToolResult
 
 FOLDER = "output"

@@ -15,7 +15,7 @@ from loom_audit.errors import (
 )
 from loom_audit.model.files import BlobId, FileChange, FileState, parents
 from loom_audit.ports import Stamp, Workspace
-from loom_audit.tools.calls.area import SCRATCH, scratch_relative
+from loom_audit.tools.calls.places.area import SCRATCH, scratch_relative
 
 FOLDER = FileState("directory", None, 0o755, 0)
 

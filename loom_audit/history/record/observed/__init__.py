@@ -1,0 +1,1 @@
+"""What changes from outside put on record as it happens, once it rests."""
