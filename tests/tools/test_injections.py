@@ -20,10 +20,9 @@ from loom_audit.tools.calls.messages import tool_calls_of, tool_messages
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.web.listening import listen
 from tests.tools.bundled.git.test_git import git, person, remote, repo
-from tests.tools.bundled.git.test_hostile_repository import KEYS, everything, marked, program
+from tests.tools.bundled.git.test_hostile_repository import KEYS, everything
 from tests.tools.bundled.project.test_install_package import index
 from tests.tools.bundled.project.test_own_project import (
-    PYPROJECT,
     install,
     lay_environment,
     lay_project,
@@ -94,30 +93,23 @@ def test_programs_of_the_project_stand_in_for_none_of_ours(
     assert [*outside.iterdir()] == []
 
 
-def test_a_build_backend_that_calls_out_reaches_nobody(
+def test_a_build_backend_and_a_setup_py_that_call_out_reach_nobody(
     confined: Bench, outside: Path, index: Path, listening: socket.socket
 ) -> None:
-    lay_project(confined.root, listening.getsockname()[1])
-    lay_environment(confined.root)
-    backend = confined.root / "backend.py"
-    backend.write_text(leaving_a_mark(outside, "backend") + backend.read_text())
+    port, root = listening.getsockname()[1], confined.root
+    lay_project(root, port)
+    lay_environment(root)
+    (root / "setup.py").write_text(
+        leaving_a_mark(outside, "setup")
+        + f"import socket\ntry: socket.create_connection(('127.0.0.1', {port}), 2)\n"
+        "except OSError: open('setup-ran', 'w')\n"
+    )
+    backend = root / "backend.py"
+    runs_it = "exec(open('setup.py').read())\n"  # as that of setuptools does
+    backend.write_text(leaving_a_mark(outside, "backend") + runs_it + backend.read_text())
     result = install(confined, ".")
-    assert result.success, result.output
+    assert result.success and "setup-ran" in result.files_changed, result.output
     assert nobody_called(listening) and [*outside.iterdir()] == []
-
-
-@pytest.mark.parametrize("text", ["", PYPROJECT.replace("backend-path", "backend-pith")])
-def test_a_setup_py_that_leaves_its_mark_leaves_none(
-    confined: Bench, outside: Path, index: Path, text: str
-) -> None:
-    """What builds a project is taken from the index too, where it is not in the project."""
-    lay_environment(confined.root)
-    if text:
-        (confined.root / "pyproject.toml").write_text(text)
-    (confined.root / "setup.py").write_text(leaving_a_mark(outside, "setup"))
-    (confined.root / "setuptools.py").write_text(leaving_a_mark(outside, "setuptools"))
-    assert not install(confined, "-e .").success
-    assert [*outside.iterdir()] == []
 
 
 ASKS = """
@@ -220,13 +212,16 @@ def test_a_text_that_names_tools_is_a_text_however_it_is_read(bench: Bench, text
 
 
 def test_a_repository_whose_configuration_names_programs_runs_none_of_them(
-    bench: Bench, repo: Path, remote: Path
+    bench: Bench, repo: Path, remote: Path, outside: Path
 ) -> None:
+    """Not even confined, as the agent's own commands would."""
     assert {"core.fsmonitor", "core.pager", "alias.status"} <= {*KEYS["for everything"]}
+    trap = repo.parent / "trap"
+    planted(trap, outside, f"touch {shlex.quote(str(repo / 'ran'))} 2>/dev/null; cat")
     for key in KEYS["for everything"]:
-        git(repo, "config", key, program(repo, key))
+        git(repo, "config", key, str(trap))
     everything(bench, repo)
-    assert marked(repo) == []
+    assert not (repo / "ran").exists() and [*outside.iterdir()] == []
 
 
 def test_a_conftest_changes_nothing_outside(confined: Bench, outside: Path) -> None:
