@@ -216,7 +216,7 @@ def test_a_repository_whose_configuration_names_programs_runs_none_of_them(
 ) -> None:
     """Not even confined, as the agent's own commands would."""
     assert {"core.fsmonitor", "core.pager", "alias.status"} <= {*KEYS["for everything"]}
-    trap = repo.parent / "trap"
+    trap = repo / "tools/trap"  # where a confined git could run it
     planted(trap, outside, f"touch {shlex.quote(str(repo / 'ran'))} 2>/dev/null; cat")
     for key in KEYS["for everything"]:
         git(repo, "config", key, str(trap))
