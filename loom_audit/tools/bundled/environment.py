@@ -25,6 +25,9 @@ CONDA = "conda-meta"
 NODE = "node_modules/.bin"
 SYSTEM = "/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin"
 
+NO_EDITOR = "echo 'no editor opens here: -m gives the text, --no-edit keeps it' >&2; false"
+"""What git starts to ask a person for a text, so that it does not wait for one."""
+
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -131,6 +134,8 @@ def _programs(ctx: ToolContext) -> Programs:
     if shutil.which("python3", path=os.pathsep.join(path)) is None:
         path.append(os.path.dirname(base_python()))
     variables = {"PATH": os.pathsep.join(path)}
+    if "GIT_EDITOR" not in ctx.environment:
+        variables["GIT_EDITOR"] = NO_EDITOR
     if (active := os.environ.get("VIRTUAL_ENV")) and not [*_without_ours(f"{active}/bin")]:
         variables["VIRTUAL_ENV"] = ""  # what installs there takes an empty text for none
     if confined and own:

@@ -51,6 +51,12 @@ def known_command(ctx: ToolContext, name: str) -> KeptBackground:
     return known_background(ctx.writer, name)
 
 
+def running_commands(ctx: ToolContext) -> Sequence[str]:
+    """The names of the session's background commands that run now."""
+    kept = ctx.writer.attachment.process.backgrounds.get(ctx.session) if ctx.writer else None
+    return [name for name, one in kept.known.items() if not one.command.is_over] if kept else []
+
+
 async def stop_command(ctx: ToolContext, name: str) -> KeptBackground:
     """Stop a background command, and put on record what it has changed until then."""
     return await in_thread(partial(stop_background, ctx.open_call, name))

@@ -39,6 +39,20 @@ def test_of_what_the_command_was_cut_at_itself_the_answer_names_the_way(bench: B
     )
 
 
+def test_what_is_kept_of_an_output_that_was_cut_itself_is_not_called_all_of_it(
+    bench: Bench,
+) -> None:
+    result = bench.call("shell_execute", {"command": "seq 200000"}, call_id="c1")
+    path = "scratch://output/c1.txt"
+    assert f"left out; what was kept is {path}, for read_file and search_files …]" in result.output
+    found = bench.call("search_files", {"path": path, "pattern": "left out", "context": 1})
+    above, said, below = found.output.splitlines()
+    first, last = (int(line.rpartition(" ")[2]) for line in (above, below))
+    assert f"{path}:{first + 1}: [… " in said  # where it is missing, between two whole lines
+    lost = sum(len(f"{n}\n") for n in range(first + 1, last))
+    assert said.endswith(f"[… {lost} of 1288895 bytes left out …]")
+
+
 def test_where_it_cannot_be_kept_the_answer_says_so(bench: Bench) -> None:
     bench.call("shell_execute", {"command": "touch $SCRATCH_DIR/output"})
     result = bench.call("shell_execute", {"command": "seq 10000"})

@@ -184,9 +184,9 @@ def _sorted_out(args: InstallInput) -> tuple[list[str], OwnProject | None]:
         if not fits:
             raise InvalidArguments(
                 f"{package!r:.100} is not the name of a package",
-                hint="Addresses, paths and options are not taken; examples: requests>=2, "
-                "name[extra], `.` and `-e .[extra]` for the project itself; "
-                "for npm @scope/name@^1.",
+                hint="Addresses, paths and options are not taken, of a file of requirements its "
+                "lines; examples: requests>=2, name[extra], `.` and `-e .[extra]` for the project "
+                "itself; for npm @scope/name@^1.",
                 details={"package": package[:300]},
             )
         names.append(package)

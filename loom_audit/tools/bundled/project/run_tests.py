@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -16,8 +16,11 @@ from loom_audit.tools.bundled.environment import find_programs, python_of, syste
 from loom_audit.tools.bundled.printed import printed_text
 from loom_audit.tools.bundled.process import (
     MAX_SECONDS,
+    MORE_TIME,
     SCAN_SECONDS,
     TIMEOUT_NAMES,
+    changes_text,
+    files_changed,
     killed_error,
     process_data,
     result_of,
@@ -155,7 +158,8 @@ class RunTests(Tool):
             tally, stdout = _npm_tally(decode(done.stdout)), decode(done.stdout)
         else:
             tally, stdout = _tally(decode(done.stdout), mark)
-        return _result(framework, tally, stdout, done, seconds)
+        changed = changes_text(files_changed(ctx))
+        return _result(framework, tally, stdout, done, seconds, changed)
 
     async def _framework(self, args: TestsInput, ctx: ToolContext) -> str:
         """`auto` is left to our program for Python, which knows whether pytest is there."""
@@ -177,7 +181,12 @@ class RunTests(Tool):
 
 
 def _result(
-    framework: str, tally: dict[str, Any], stdout: str, done: CommandResult, seconds: float
+    framework: str,
+    tally: dict[str, Any],
+    stdout: str,
+    done: CommandResult,
+    seconds: float,
+    changed: Sequence[str],
 ) -> ToolResult:
     data = {
         "framework": framework,
@@ -188,11 +197,11 @@ def _result(
         **process_data(done, TestsOutput.model_fields),
     }
     data |= {"stdout": cut(stdout, SHOWN_STREAM), "stderr": cut(data["stderr"], SHOWN_STREAM)}
-    output = "\n".join(_lines(data, tally, done))
+    output = "\n".join([*_lines(data, tally, done), *changed])
     bad = (data["failed"] or 0) + (data["errors"] or 0)
     error: AuditError | None = None
     if done.timed_out:
-        error = killed_error("The tests were", seconds)
+        error = killed_error("The tests were", seconds, MORE_TIME)
     elif bad:
         error = ExecutionFailed(f"{bad} of {_total(data)} tests did not pass")
     # what pytest exits with when there are no tests, and so our program for unittest

@@ -200,7 +200,9 @@ def main() -> None:
             import pytest  # noqa: F401
 
             framework = "pytest"
-        except ImportError:
+        except ModuleNotFoundError as error:
+            if error.name != "pytest":
+                raise  # it is there, and broken
             framework = "unittest"
     sys.exit(run_pytest(request) if framework == "pytest" else run_unittest(request))
 

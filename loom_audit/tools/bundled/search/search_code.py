@@ -1,7 +1,8 @@
 """search_code: definitions by name and text by words, from an index kept up by the log."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import takewhile, zip_longest
 from time import monotonic
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -108,8 +109,12 @@ class SearchCode(Tool):
             f"{m['path']}:{m['line']}: [{m['kind']}{' ' + m['name'] if m['name'] else ''}] "
             f"{m['snippet']}"
             for m in matches
-        ] or ["[no matches: search_files looks through the text of files]"]
-        if args.offset + len(matches) > whole:
+        ]
+        if not matches:
+            last = f"[the results end before offset {args.offset}]"
+            nothing = "[no matches: search_files looks through the text of files]"
+            output = [last if args.offset and found else nothing]
+        elif args.offset + len(matches) > whole:
             first = max(whole - args.offset, 0)
             output.insert(first, "[these hold some of the words:]")
         if following is not None:
@@ -128,9 +133,34 @@ def _results(
     for some in (False, True) if len(words) > 1 else (False,):
         if some:
             words = [word for word in words if len(word) >= MIN_LETTERS] or words
-        for named, search in (("symbol", index.symbols), ("text", index.text)):
-            if kind in (named, "any") and len(found) < most:
-                for one in search(words, below, most, some=some):
-                    found.setdefault((one.path, one.line), one)
+        if len(found) < most:
+            symbols = index.symbols(words, below, most, some=some) if kind != "text" else ()
+            lines = index.text(words, below, most, some=some) if kind != "symbol" else ()
+            for one in _in_turn(symbols, lines, words) if some else (*symbols, *lines):
+                found.setdefault((one.path, one.line), one)
         whole = whole if some else len(found)
     return [*found.values()][:most], min(whole, most)
+
+
+def _in_turn(
+    symbols: Sequence[FoundCode], lines: Sequence[FoundCode], words: Sequence[str]
+) -> Iterator[FoundCode]:
+    """What holds some of the words: first the definitions whose names have half of their letters.
+
+    Then a definition and a line in turn: a line may hold more of the words than any name does.
+    """
+    defined = {(one.path, one.line): one for one in symbols}
+    half = sum(map(len, words)) / 2
+    close = [*takewhile(lambda one: _letters(one.name, words) >= half, symbols)]
+    yield from close
+    for line, symbol in zip_longest(lines, symbols[len(close) :]):
+        if symbol is not None:
+            yield symbol
+        if line is not None:
+            yield defined.get((line.path, line.line), line)
+
+
+def _letters(name: str, words: Sequence[str]) -> int:
+    """How many letters the words have that a name holds."""
+    lowered = name.lower()
+    return sum(len(word) for word in words if word.lower() in lowered)

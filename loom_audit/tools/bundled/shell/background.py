@@ -1,5 +1,6 @@
 """Commands that go on between calls: what a model is told of one, and the tools that ask it."""
 
+import re
 from functools import partial
 from time import monotonic
 from typing import Annotated, Any
@@ -8,15 +9,18 @@ from pydantic import Field
 
 from loom_audit.history.ground.process_state import KeptBackground
 from loom_audit.model.text.display import count_text, first_few, visible_path
+from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.process import MAX_STREAM
 from loom_audit.tools.bundled.text import decode
 from loom_audit.tools.calls.context import ToolContext
-from loom_audit.tools.calls.going_on import known_command, stop_command
+from loom_audit.tools.calls.going_on import known_command, running_commands, stop_command
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.tool import Tool
 
 MAX_WAIT = 60
+_SAID_LAST = 4_000
+_REFUSED = re.compile(r"connection refused|could(?:n't| not) connect|ECONNREFUSED", re.IGNORECASE)
 _SLICE = 0.25
 """Seconds that a thread waits at once, so that a cancelled call ends soon."""
 
@@ -130,6 +134,15 @@ def _state_text(one: KeptBackground) -> str:
     code = one.command.exit_code
     how = "was stopped" if one.how == "stopped" else "has ended"
     return f"{one.name} {how}" + (f": exit code {code}" if code is not None else "")
+
+
+def refused_text(done: CommandResult, ctx: ToolContext) -> list[str]:
+    """The line for a command that found nobody at its own localhost, while others run elsewhere."""
+    last = decode(done.stdout[-_SAID_LAST:] + done.stderr[-_SAID_LAST:])
+    if not done.exit_code or not _REFUSED.search(last) or not (names := running_commands(ctx)):
+        return []
+    verb = "runs in a sandbox of its own" if len(names) == 1 else "run in sandboxes of their own"
+    return [f'[{", ".join(names)} {verb}: with in="{names[-1]}" a command reaches its localhost]']
 
 
 def started_result(one: KeptBackground) -> ToolResult:

@@ -18,7 +18,7 @@ from loom_audit.tools.bundled.process import (
     Timeout,
     process_result,
 )
-from loom_audit.tools.bundled.shell.background import started_result
+from loom_audit.tools.bundled.shell.background import refused_text, started_result
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.going_on import known_command, start_command
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
@@ -156,7 +156,7 @@ class ShellExecute(Tool):
             within=args.within or "",
         )
         moved = await ctx.in_thread(lambda: moved_text(ctx, programs.head))
-        told = [*programs.told, *moved]
+        told = [*programs.told, *moved, *([] if args.within else refused_text(done, ctx))]
         return process_result("command", done, seconds, ShellOutput.model_fields, ctx, told)
 
 

@@ -62,6 +62,14 @@ def test_a_command_finds_the_programs_of_the_project_s_environment_first(confine
     assert run_code(confined, "import main", environment={"PYTHONPATH": str(root / "src")})
 
 
+def test_git_opens_no_editor_and_says_what_to_do(bench: Bench, repo: Path) -> None:
+    command = {"command": "date >> notes.txt; git commit --all"}
+    result = bench.call("bash", command)
+    assert not result.success and "no editor opens here: -m gives the text" in result.output
+    chosen = bench.call("bash", command, environment={"GIT_EDITOR": "echo by editor >"})
+    assert chosen.success and "[HEAD: " in chosen.output
+
+
 @pytest.mark.parametrize("name", ["venv", "env"])
 def test_an_environment_has_other_usual_names(confined: Bench, name: str) -> None:
     planted(confined.root / name / "bin", "python", "echo mine")

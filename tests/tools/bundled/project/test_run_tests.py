@@ -95,8 +95,8 @@ def test_tests_that_pass_are_a_success_and_may_change_files(bench: Bench) -> Non
     )
     result = run(bench, {"paths": ["tests/test_it.py::test_a"]})
     assert result.success and result.output.startswith("pytest: 1 passed")
-    assert result.files_changed == ["made"]
-    assert run(bench, {}).output.startswith("pytest: 2 passed")
+    assert result.files_changed == ["made"] and result.output.endswith("\n[changed: made]")
+    assert run(bench, {}).output == "pytest: 2 passed"
     assert run(bench, {"pattern": "b"}).output.startswith("pytest: 1 passed")
     assert bench.last().sandbox == result.data["sandbox"]
 
@@ -107,6 +107,14 @@ def test_a_module_that_cannot_be_imported_is_an_error(bench: Bench) -> None:
         result = run(bench, {"framework": framework})
         assert counts(result.data) == (0, 0, 1, 0)
         assert "nothing_of_this_name" in json.dumps(result.data["failures"])
+
+
+def test_a_pytest_that_cannot_be_imported_is_not_taken_for_none(bench: Bench) -> None:
+    (bench.root / "test_it.py").write_text("def test_a(): pass\n")
+    (bench.root / "pytest.py").write_text("import nothing_of_this_name\n")
+    result = run(bench, {})
+    assert result.error.code == "EXECUTION_ERROR"
+    assert "No module named 'nothing_of_this_name'" in result.output
 
 
 def test_unittest_s_results_are_counted_and_failures_located(bench: Bench) -> None:

@@ -91,6 +91,18 @@ def test_what_holds_all_the_words_comes_before_what_holds_some(bench: Bench) -> 
     assert bench.call("search_code", {"query": "nowhere_at_all"}).data["count"] == 0
 
 
+def test_a_line_with_most_of_the_words_does_not_wait_for_each_name_with_one(bench: Bench) -> None:
+    put(bench, "many.py", "".join(f"def help_{n}(): pass\n" for n in range(50)))
+    put(bench, "utils.py", 'def shorten(text):\n    """Return a condensed version of it."""\n')
+    put(bench, "close.py", "def condensed_help_version(): pass\n")
+    found = find(bench, "condensed version of help text", limit=3)
+    assert found == [
+        ("close.py", 1, "function", "condensed_help_version"),
+        ("many.py", 1, "function", "help_0"),
+        ("utils.py", 2, "text", ""),
+    ]
+
+
 def test_the_next_page_is_named_and_all_pages_are_everything_once(bench: Bench) -> None:
     put(bench, "many.py", "".join(f"def item_{n}(): pass\n" for n in range(50)))
     whole = find(bench, "item some", limit=100)
@@ -105,6 +117,8 @@ def test_the_next_page_is_named_and_all_pages_are_everything_once(bench: Bench) 
             assert f"[there are more: offset {following} gives the next]" in result.output
         offset = following
     assert pages == whole and len({*pages}) == len(pages) == 50
+    behind = bench.call("search_code", {"query": "item some", "offset": 60})
+    assert behind.output == "[the results end before offset 60]"
 
 
 def test_a_directory_that_is_not_there_is_an_error_with_what_may_be_meant(bench: Bench) -> None:

@@ -131,6 +131,10 @@ def test_a_server_is_asked_from_beside_it_and_stopped(bench: Bench) -> None:
     id = start(bench, "/usr/bin/python3 -u -m http.server 8000")
     assert id == "bg1"
     printed(bench, id, "Serving HTTP")
+    beside_nobody = bench.call("bash", {"command": "curl -sS localhost:8000/notes.txt"})
+    assert beside_nobody.output.endswith(
+        '[bg1 runs in a sandbox of its own: with in="bg1" a command reaches its localhost]'
+    )
     asked = bench.call("bash", {"command": "curl -s localhost:8000/notes.txt", "in": id})
     assert asked.success and asked.data["stdout"] == "first\r\nsecond\r\nthird"
     assert "GET /notes.txt" in printed(bench, id, "200")

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from loom_audit.ports.processes import Command, CommandResult, Moments
+from loom_audit.tools.calls.settings import ToolSettings
 from tests.tools.conftest import Bench
 
 
@@ -57,6 +58,7 @@ def test_a_command_is_stopped_at_its_timeout_and_what_it_did_is_on_record(bench:
     command = "echo begun; echo x > made; sleep 600"
     result = bench.call("shell_execute", {"command": command, "timeout": 1})
     assert result.error.code == "TIMEOUT" and result.data["timed_out"] is True
+    assert "up to 300 seconds. What takes longer is started with background=true." in result.output
     assert result.data["stdout"] == "begun\n" and result.data["exit_code"] is None
     assert result.files_changed == ["made"]
     assert bench.last().status == "timeout"
@@ -69,6 +71,28 @@ def test_nothing_it_started_outlives_it(bench: Bench) -> None:
     bench.call("shell_execute", {"command": command, "timeout": 1})
     listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     assert f"sleep {mark}" not in listing.stdout.replace(command, "")
+
+
+def test_what_would_go_on_is_killed_and_the_way_to_let_it_is_named(bench: Bench) -> None:
+    result = bench.call("shell_execute", {"command": "sleep 600 & echo begun"})
+    assert result.success and result.data["survivors"]
+    assert result.output.endswith("; bash with background=true starts what goes on]")
+
+
+def test_a_command_that_looks_for_the_network_in_vain_is_told_which_tools_have_it(
+    bench: Bench,
+) -> None:
+    said = "[the command had no network: install_package fetches packages, web_fetch pages]"
+    failed = {"command": "echo 'curl: (6) Could not resolve host: x' >&2; exit 6"}
+    confined = bench.session.writer.attachment.on_disk.runner.name != "plain"
+    assert (said in bench.call("shell_execute", failed).output) is confined
+    for command, settings in (
+        (failed, ToolSettings(network=True)),
+        (failed, ToolSettings(confinement="off")),
+        ({"command": "echo could not resolve; exit 0"}, ToolSettings()),
+        ({"command": "echo no such file; exit 1"}, ToolSettings()),
+    ):
+        assert said not in bench.call("shell_execute", command, settings=settings).output
 
 
 def test_output_without_end_is_bounded_and_says_so(bench: Bench) -> None:
