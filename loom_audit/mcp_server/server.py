@@ -21,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 from loom_audit import __version__
 from loom_audit.api.agents.heard import session_of_client
 from loom_audit.api.face import AuditedWorkspace, Session
-from loom_audit.errors import AuditError, Conflict, NotFound
+from loom_audit.errors import AuditError, Conflict, ExecutionFailed, NotFound
 from loom_audit.mcp_server.calls import ClientCall, Context, Said, ask_client
 from loom_audit.mcp_server.resources import SCHEME, TEMPLATES, TIMELINE, read_resource
 from loom_audit.mcp_server.taking_back import ROLLBACK, roll_back, rollback_tool
@@ -29,12 +29,13 @@ from loom_audit.mcp_server.unreadable import AnsweredRequests
 from loom_audit.model.text.display import one_line
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.tools.calls.thread import in_thread
+from loom_audit.tools.calls.tool import Tool
 
 _NOT_FOUND = -32002
 """The protocol's code for a resource that is not there."""
 
-MAX_STRUCTURED = 8 * 1024 * 1024
-"""Bytes of what a result gives structured, as ASCII JSON; that of a bundled tool is shorter."""
+MAX_STRUCTURED = 64 * 1024
+"""Bytes of what a result gives structured, as ASCII JSON; some clients give it to models."""
 
 _CALL_IDS = ("callId", "claudecode/toolUseId")
 _SESSION_IDS = ("threadId", "sessionId")
@@ -122,7 +123,7 @@ class McpServer:
         except AuditError as error:
             return _answer(ToolResult.failure(error))
         result = await session.call(params.name, params.arguments or {}, call_id=_call_id(context))
-        return _answer(result)
+        return _answer(result, session.registry.get(params.name))
 
     def _begun(self, context: Context) -> Session:
         """The session, which begins with the first call, within the one that hooks tell of."""
@@ -177,11 +178,14 @@ class McpServer:
         return types.ReadResourceResult(contents=[found])
 
 
-def _answer(result: ToolResult) -> types.CallToolResult:
-    """A result as the protocol has it: an error with its code, message and hint."""
+def _answer(result: ToolResult, tool: Tool | None = None) -> types.CallToolResult:
+    """A result as the protocol has it: an error with its code, message and hint.
+
+    Some clients give models the data in place of the text, so that it is bounded too.
+    """
     text = result.output.encode("utf-8", "backslashreplace").decode()
     told: dict[str, Any] = {"error": result.error.to_dict()} if result.error else {}
-    structured = result.data_within(MAX_STRUCTURED) if result.success else None
+    structured = _shown_data(result, tool) if result.success else None
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=text)]
     if (image := result.image) is not None:
         encoded = b64encode(image.content).decode("ascii")
@@ -191,6 +195,17 @@ def _answer(result: ToolResult) -> types.CallToolResult:
         structured_content=structured if structured is not None else (told or None),
         is_error=not result.success,
     )
+
+
+def _shown_data(result: ToolResult, tool: Tool | None) -> dict[str, Any] | None:
+    """The data that a model may be given; all of it where its schema takes no part of it."""
+    shown = result.data_within(MAX_STRUCTURED)
+    try:
+        if tool is not None:
+            tool.check_output(shown)
+    except ExecutionFailed:
+        return result.data
+    return shown
 
 
 def _agent(context: Context) -> str:

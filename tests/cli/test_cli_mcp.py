@@ -88,28 +88,40 @@ def test_calls_are_on_record_under_the_clients_name_and_it_is_told_that_they_go_
     assert (audited.workspace / "p3").read_text() == "3"
 
 
-def test_a_picture_is_given_as_a_picture(audited: Shell) -> None:
+def test_a_picture_is_given_as_a_picture_and_a_long_text_bounded(audited: Shell) -> None:
     (audited.workspace / "a.png").write_bytes(PNG)
+    (audited.workspace / "long.txt").write_text("one line\n" * 100_000)
 
     async def look() -> None:
         async with client(audited) as asked:
             said, shown = (await asked.call_tool("read_file", {"path": "a.png"})).content
             assert said.text.startswith("[PNG image, 1 × 1, ")
             assert (shown.mime_type, b64decode(shown.data)) == ("image/png", PNG)
+            long = await asked.call_tool("read_file", {"path": "long.txt"})
+            data = long.structured_content
+            assert len(long.content[0].text.encode()) <= 10 * 1024
+            assert len(json.dumps(data)) <= 64 * 1024
+            assert data["content"].startswith("one line\n" * (data["next_line"] - 1))
+            assert (data["truncated"], data["size"], data["next_line"]) == (True, 900_000, 430)
 
     anyio.run(look)
 
 
-def test_a_long_listing_is_whole_and_as_its_schema_says(audited: Shell) -> None:
-    for n in range(2_600):
-        (audited.workspace / f"n{n:04}").touch()
+@pytest.mark.parametrize("count", [500, 2_600])
+def test_a_long_listing_is_as_its_schema_says_and_whole_or_said_to_be_cut(
+    audited: Shell, count: int
+) -> None:
+    names = [f"n{n:04}" for n in range(count)]
+    for name in names:
+        (audited.workspace / name).touch()
 
     async def look() -> None:
         async with client(audited) as asked:
             await asked.list_tools()  # from here on the client compares what is given with it
             given = (await asked.call_tool("list_files", {})).structured_content
-            assert len([one for one in given["files"] if one["path"][0] == "n"]) == 2_600
-            assert given["truncated"] is False
+            listed = [one["path"] for one in given["files"] if one["path"][0] == "n"]
+            assert listed == names[: len(listed)]
+            assert given["truncated"] is (len(listed) < count) is (count > 500)
 
     anyio.run(look)
 
@@ -118,7 +130,7 @@ def test_what_is_given_structured_and_is_too_long_is_said_to_be_cut(audited: She
     result = ToolResult(True, "done", {"items": ["é" * 500] * 4_000, "n": 4_000})
     given = _answer(result).structured_content
     assert given is not None and given["truncated"] is True and given["n"] == 4_000
-    assert 2_000 < len(given["items"]) < 4_000 and {*given["items"]} == {"é" * 500}
+    assert 10 < len(given["items"]) < 4_000 and {*given["items"]} == {"é" * 500}
 
 
 def test_what_is_on_record_can_be_read_as_resources(audited: Shell) -> None:

@@ -137,9 +137,12 @@ class ToolResult:
         TypeError for other data than JSON.
         """
         body = self.to_dict()
-        shown = self.data_within(MAX_OUTPUT - 100)
         files = bounded(self.files_changed, MAX_OUTPUT)
-        body |= {"data": shown, "files_changed": files, "error": bounded(body["error"], MAX_OUTPUT)}
+        body |= {
+            "data": self.data_within(MAX_OUTPUT - 100),
+            "files_changed": files,
+            "error": bounded(body["error"], MAX_OUTPUT),
+        }
         if left_out := len(self.files_changed) - len(files):
             body["files_left_out"] = left_out
         return json.dumps({**body, "message_truncated": self.message_truncated}, allow_nan=False)
