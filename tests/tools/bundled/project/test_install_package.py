@@ -26,12 +26,14 @@ from loom_audit.tools.calls.tool import Tool
 from tests.tools.conftest import Bench
 
 
-def wheel(folder: Path, name: str, version: str = "1.0", requires: Sequence[str] = ()) -> None:
+def wheel(
+    folder: Path, name: str, version: str = "1.0", requires: Sequence[str] = (), text: str = ""
+) -> None:
     """A wheel of one module, as the binary distribution format says."""
     info = f"{name}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {one}\n" for one in requires)
     files = {
-        f"{name}.py": f"version = {version!r}\n",
+        f"{name}.py": text or f"version = {version!r}\n",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
