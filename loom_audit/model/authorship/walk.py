@@ -13,9 +13,10 @@ from loom_audit.model.authorship.versions import BroughtBack, Version, brought_b
 from loom_audit.model.files import FileState
 from loom_audit.model.text.lines import Edit, edits
 
-MARGIN = 200
-"""So many equal lines around what differs are compared too, along which an edit may slide."""
+MARGIN = 100
+"""So many equal lines around what differs are compared with it: along them an edit may slide."""
 
+_PIECE = 512
 _STRIDE = 1024
 
 
@@ -222,26 +223,47 @@ def _is_same(one: Version) -> bool:
 def changed_lines(old: Sequence[bytes], new: Sequence[bytes]) -> list[Edit]:
     """Return the edits between two texts, each where a reader would put it.
 
-    Long equal ends are passed over quickly; only an edit in a long run of equal lines may stand at
-    another of its places for that.
+    What differs in long texts is compared in pieces: one ends where a run of equal lines follows it
+    on both sides.
     """
-    most = min(len(old), len(new))
-    head = _common(old, new, most)
-    tail = _common(old[::-1], new[::-1], most - head)
-    head, tail = max(0, head - MARGIN), max(0, tail - MARGIN)
-    if head == tail == 0:
-        return edits(old, new, tidy=True)
-    found = edits(old[head : len(old) - tail], new[head : len(new) - tail], tidy=True)
-    return [Edit(one[0] + head, one[1] + head, one[2] + head, one[3] + head) for one in found]
+    done: list[Edit] = []
+    i = j = 0
+    while True:
+        equal = _common(old, new, i, j)
+        above = min(equal, MARGIN)
+        i, j = i + equal - above, j + equal - above
+        if i + above == len(old) and j + above == len(new):
+            return done
+        size = _PIECE
+        while True:
+            found = edits(old[i : i + size], new[j : j + size], tidy=True)
+            whole = i + size >= len(old) and j + size >= len(new)
+            piece = found if whole else _settled(found, min(size, len(old) - i))
+            if piece:
+                break
+            size *= 4
+        done += [Edit(one[0] + i, one[1] + i, one[2] + j, one[3] + j) for one in piece]
+        if whole:
+            return done
+        i, j = done[-1].old_end, done[-1].new_end
 
 
-def _common(one: Sequence[bytes], other: Sequence[bytes], most: int) -> int:
-    """How many lines both begin with, up to `most`."""
-    at = 0
-    while at < most and one[at : at + _STRIDE] == other[at : at + _STRIDE]:
+def _settled(found: Sequence[Edit], count: int) -> Sequence[Edit]:
+    """The edits up to the first after which so many lines are equal that it ends there."""
+    for n, one in enumerate(found, 1):
+        end = found[n].old_start if n < len(found) else count
+        if end - one.old_end >= MARGIN:
+            return found[:n]
+    return ()
+
+
+def _common(one: Sequence[bytes], other: Sequence[bytes], i: int, j: int) -> int:
+    """How many lines are equal from `i` and from `j` on."""
+    at, most = 0, min(len(one) - i, len(other) - j)
+    while at < most and one[i + at : i + at + _STRIDE] == other[j + at : j + at + _STRIDE]:
         at += _STRIDE
     at = min(at, most)
-    while at < most and one[at] == other[at]:
+    while at < most and one[i + at] == other[j + at]:
         at += 1
     return at
 

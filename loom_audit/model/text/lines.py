@@ -8,6 +8,7 @@ are unique in both (patience), and a stretch without such lines is replaced as a
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from io import BytesIO
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -29,11 +30,7 @@ class Edit(NamedTuple):
 
 def split_lines(content: bytes) -> list[bytes]:
     r"""Return the lines of a content with their endings; only `\n` ends a line, as in git."""
-    lines = [line + b"\n" for line in content.split(b"\n")]
-    last = lines.pop()[:-1]
-    if last:
-        lines.append(last)
-    return lines
+    return BytesIO(content).readlines()
 
 
 def edits(old: Sequence[bytes], new: Sequence[bytes], *, tidy: bool = False) -> list[Edit]:

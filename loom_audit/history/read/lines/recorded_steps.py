@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.read.call_lookup import CallLookup, Whose
 from loom_audit.model.authorship.versions import TakenBack, Version, Writer
@@ -52,11 +54,11 @@ class RecordedSteps:
         joined = [(first - 1, min(last, head)) for first, last in _joined(spans) if first <= head]
         self._read.clear()
         for event in self._proven.several(joined, lambda one: one.get("seq") in wanted):
-            self._read[event.seq] = event
+            self._read[event.seq] = _small(event)
 
     def keep(self, events: Iterable[Event]) -> None:
         """Take these events for read, which were checked already."""
-        self._read.update((event.seq, event) for event in events)
+        self._read.update((event.seq, _small(event)) for event in events)
 
     def event(self, seq: int) -> Event:
         """One event. Corrupt where it is missing."""
@@ -165,11 +167,25 @@ class RecordedSteps:
                 yield event.fact
 
 
+def _small(event: Event) -> Event:
+    """An event without what its call was given and gave, of which a rollback's point is needed."""
+    fact = event.fact
+    if isinstance(fact, CallRequested) and fact.tool != "rollback":
+        return replace(event, fact=replace(fact, arguments=None))
+    if isinstance(fact, CallFinished):
+        return replace(event, fact=replace(fact, result=None))
+    return event
+
+
 def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The spans from a first to a last seq in order, with those joined that touch."""
+    """The spans from a first to a last seq in order, with those joined that touch and are short.
+
+    What a call was given may be a megabyte, and all of a span is read at once.
+    """
     joined: list[tuple[int, int]] = []
     for first, last in sorted(spans):
-        if joined and first <= joined[-1][1] + 1:
+        short = joined and max(last, joined[-1][1]) - joined[-1][0] < _NEAR
+        if joined and (short or first <= joined[-1][1]) and first <= joined[-1][1] + 1:
             joined[-1] = joined[-1][0], max(joined[-1][1], last)
         else:
             joined.append((first, last))
