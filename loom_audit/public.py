@@ -1,6 +1,7 @@
 """The public names: a line here is what makes `from loom_audit import NAME` work."""
 
 from loom_audit.api.foreign import ForeignSession as ForeignSession
+from loom_audit.api.lines import lines_of as lines_of
 from loom_audit.api.registry import ToolRegistry as ToolRegistry
 from loom_audit.api.registry import builtin_registry as builtin_registry
 from loom_audit.api.session import Session as Session

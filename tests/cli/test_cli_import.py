@@ -18,6 +18,7 @@ READING = [
     ("cat", "/home/dev/projects/claude/notes.txt"),
     ("ls", "-r"),
     ("history", "notes.txt"),
+    ("blame", "notes.txt"),
     ("session",),
     ("verify",),
     ("head",),

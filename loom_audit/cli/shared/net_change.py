@@ -76,7 +76,7 @@ def _notes(one: NetFile) -> list[str]:
     if one.reason:
         notes.append(f"lines not told: {one.reason}")
     if one.before is None or one.after is None:
-        notes.append("new" if one.before is None else "gone")
+        notes.append("gone" if one.after is None else "new")
     if one.mode:
         notes.append(f"mode {one.mode[0]:04o} -> {one.mode[1]:04o}")
     for count, said in (

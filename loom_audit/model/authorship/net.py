@@ -138,7 +138,7 @@ def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3)
     counted = [line.kind for line in lines if steps.everyone or not line.brought_back]
     return NetFile(
         path=last.path,
-        old_path=steps.old_path,
+        old_path=last.path if steps.before is None else steps.old_path,
         before=steps.before,
         after=last.after,
         calls=tuple(sorted(calls)),

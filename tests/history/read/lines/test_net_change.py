@@ -157,6 +157,28 @@ def test_a_moved_file_is_one_file_with_its_own_lines(
     own = found["d/b.txt"]
     assert (own.old_path, lines(own), own.mode) == ("a.txt", [f"+four #{added}"], (0o644, 0o600))
     assert "a.txt" not in found
+    new = run(session, "write_file", path="new", content="new\n")
+    run(session, "shell_execute", command="mv new newer")
+    own = files(workspace, lines_of(workspace).of_session(session.id))["newer"]
+    assert (own.old_path, own.before, lines(own)) == ("newer", None, [f"+new #{new}"])
+
+
+def test_a_file_that_was_not_recorded_for_a_while_is_told_as_far_as_it_is_known(
+    workspace: AuditedWorkspace, session: Session, root: Path
+) -> None:
+    run(session, "write_file", path="a.txt", content="one\n")
+    for rules in ("a.txt\n", ""):
+        (root / ".loomignore").write_text(rules)
+        workspace.accept_scope()
+        run(session, "shell_execute", command="echo more >> a.txt")
+    own = files(workspace, lines_of(workspace).of_session(session.id))["a.txt"]
+    assert (own.reason, own.hunks) == ("it was not recorded for a while", ())
+    [first, last] = lines_of(workspace).blame("a.txt").runs
+    assert (first.by.kind, first.last, last.by.call) == (
+        "unknown",
+        2,
+        workspace.timeline.calls()[0].seq,
+    )
 
 
 def test_a_binary_content_has_no_lines_and_says_so(
