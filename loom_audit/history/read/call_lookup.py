@@ -99,6 +99,10 @@ class CallLookup:
             self._known[call.session, call.call_id] = call.requested, call.seq
             self._later.setdefault(call.call_id, {})[call.session] = call.requested
 
+    def know(self, session: str, call_id: str, requested: int, finished: int) -> None:
+        """Take it that a call has its request and its finish there, which the caller has read."""
+        self._known[session, call_id] = requested, finished
+
     def of(self, event: Event, fact: FilesChanged) -> Whose:
         """The calls that made, or may have made, the changes of an event. Corrupt."""
         requested, number = None, None

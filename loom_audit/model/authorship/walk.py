@@ -4,7 +4,7 @@ A line is one from the version that wrote it to the one that removes it, and aga
 brought it back. Only `\\n` ends a line.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import repeat
 
 from msgspec import Struct, field
@@ -103,18 +103,21 @@ class Walk(Struct):
         else:
             found = changed_lines(self.texts, texts)
             after = _carried(self.lines, found)
-            if before is not None:
-                self._bring_back(after, before, texts)
+            made = set(self._bring_back(after, before, texts) if before is not None else ())
             for one in found:
                 for line in self.lines[one.old_start : one.old_end]:
                     line.turns = (*line.turns, n)
                 for place in range(one.new_start, one.new_end):
                     back = after[place]
                     if back is None:
-                        after[place] = Line(texts[place], n, place + 1)
+                        after[place] = line = Line(texts[place], n, place + 1)
+                        made.add(id(line))
                     else:
                         back.turns = (*back.turns, n)
-            self._stand([line for line in after if line is not None])
+            self.lines = [line for line in after if line is not None]
+            if self.woven is not None:
+                for one in reversed(found):
+                    _weave(self.woven, self.lines, one, made)
         self.texts = texts
 
     def _replace(self, n: int, after: list[Line]) -> None:
@@ -128,17 +131,15 @@ class Walk(Struct):
         for line in after:
             if id(line) not in was:
                 line.turns = (*line.turns, n)
-        self._stand(after)
-
-    def _stand(self, after: list[Line]) -> None:
-        if self.woven is not None:
-            self.woven = _woven(self.woven, after)
         self.lines = after
 
     def _bring_back(
         self, after: list[Line | None], before: Sequence[Line], texts: Sequence[bytes]
-    ) -> None:
-        """Fill the places of new lines with those that stood before and are gone."""
+    ) -> Iterator[int]:
+        """Fill the places of new lines with those that stood before and are gone.
+
+        Yields the id of each that is made anew, since it stands at another place than it did.
+        """
         order = {id(line): place for place, line in enumerate(self.woven or ())}
         below = _orders_below(order, after)
         above = -1
@@ -152,9 +153,10 @@ class Walk(Struct):
                 if self.woven is None or above < here < below[place]:
                     after[place], above = line, here
                 else:
-                    # it stands at another place than it did, between other lines
                     line.replaced = True
-                    after[place] = Line(line.text, line.writer, line.number, line.turns, line.old)
+                    other = Line(line.text, line.writer, line.number, line.turns, line.old)
+                    after[place] = other
+                    yield id(other)
 
 
 def walk(
@@ -248,12 +250,12 @@ def changed_lines(old: Sequence[bytes], new: Sequence[bytes]) -> list[Edit]:
         i, j = done[-1].old_end, done[-1].new_end
 
 
-def _settled(found: Sequence[Edit], count: int) -> Sequence[Edit]:
+def _settled(changed: Sequence[Edit], count: int) -> Sequence[Edit]:
     """The edits up to the first after which so many lines are equal that it ends there."""
-    for n, one in enumerate(found, 1):
-        end = found[n].old_start if n < len(found) else count
+    for n, one in enumerate(changed, 1):
+        end = changed[n].old_start if n < len(changed) else count
         if end - one.old_end >= MARGIN:
-            return found[:n]
+            return changed[:n]
     return ()
 
 
@@ -289,22 +291,13 @@ def _orders_below(order: Mapping[int, int], after: Sequence[Line | None]) -> lis
     return limits[::-1]
 
 
-def _woven(woven: Sequence[Line], after: Sequence[Line]) -> list[Line]:
-    """All lines with the new ones among them, each before the next one that stood already."""
-    known = set(map(id, woven))
-    waiting: list[Line] = []
-    before: dict[int, list[Line]] = {}
-    for line in after:
-        if id(line) in known:
-            if waiting:
-                before[id(line)] = waiting
-                waiting = []
-        else:
-            waiting.append(line)
-    if not before and not waiting:
-        return [*woven]
-    result: list[Line] = []
-    for line in woven:
-        result += before.get(id(line), ())
-        result.append(line)
-    return result + waiting
+def _weave(woven: list[Line], lines: Sequence[Line], edit: Edit, made: Set[int]) -> None:
+    """Put the lines that were made by an edit among all lines, before the next one that stands."""
+    place = end = edit.new_end
+    below = woven.index(lines[end]) if end < len(lines) else len(woven)
+    while place > edit.new_start:
+        place -= 1
+        if id(lines[place]) not in made:
+            woven[below:below] = lines[place + 1 : end]
+            end, below = place, woven.index(lines[place])
+    woven[below:below] = lines[place:end]

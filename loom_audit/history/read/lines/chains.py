@@ -30,9 +30,7 @@ from loom_audit.model.files import FileChange, is_within
 UNTRACKED = "it was not recorded for a while"
 UNLIKE = "what was there before is not what was on record"
 
-_KINDS = frozenset(
-    fact.kind for fact in (CallRequested, CallFinished, ChangesAttributed, SessionStarted)
-)
+_KINDS = frozenset({ChangesAttributed.kind, SessionStarted.kind})
 
 
 class _Between(Struct):
@@ -71,6 +69,14 @@ def _read(proven: ProvenLog, steps: RecordedSteps, calls: CallSet) -> _Between:
     happened: set[int] = set()
 
     def wanted(envelope: Mapping[str, Any]) -> bool:
+        # of a call its place is enough, and what it was given need not be read
+        if envelope.get("kind") in (CallRequested.kind, CallFinished.kind):
+            key = envelope.get("session", ""), envelope.get("call_id", "")
+            seq = int(envelope["seq"])
+            if envelope["kind"] == CallRequested.kind:
+                between.calls[key] = seq
+            elif key in between.calls:
+                steps.know(key[0], key[1], between.calls[key], seq)
         return changes_trees(envelope) or envelope.get("kind") in _KINDS
 
     for event in proven.events(calls.after, calls.until, wanted):
@@ -80,11 +86,6 @@ def _read(proven: ProvenLog, steps: RecordedSteps, calls: CallSet) -> _Between:
                     between.events.append(event)
                     between.changed.append((event, fact))
                 happened |= {fact.intention} if fact.intention else set()
-            case CallRequested() as asked:
-                between.calls[event.session, asked.call_id] = event.seq
-                steps.keep([event])
-            case CallFinished():
-                steps.keep([event])
             case ChangesAttributed() as told:
                 between.told.append(told)
             case SessionStarted(parent=parent) if calls.within and parent in between.sessions:

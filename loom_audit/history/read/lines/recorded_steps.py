@@ -56,9 +56,9 @@ class RecordedSteps:
         for event in self._proven.several(joined, lambda one: one.get("seq") in wanted):
             self._read[event.seq] = _small(event)
 
-    def keep(self, events: Iterable[Event]) -> None:
-        """Take these events for read, which were checked already."""
-        self._read.update((event.seq, _small(event)) for event in events)
+    def know(self, session: str, call_id: str, requested: int, finished: int) -> None:
+        """Take it that a call has its request and its finish there, which the caller has read."""
+        self._lookup.know(session, call_id, requested, finished)
 
     def event(self, seq: int) -> Event:
         """One event. Corrupt where it is missing."""
