@@ -8,12 +8,11 @@ from tests.cli.shells import Shell
 
 
 def say(audited: Shell, prompt: str, message: str) -> str:
-    with (
-        open_store(f"sqlite:///{audited.database}") as store,
-        store.workspace(str(audited.workspace)).session("talker") as session,
-    ):
-        tell_prompt(session, prompt)
-        tell_message(session, message)
+    with open_store(f"sqlite:///{audited.database}") as store:
+        session = store.workspace(str(audited.workspace)).session("talker")
+        with session:
+            tell_prompt(session, prompt)
+            tell_message(session, message)
     return session.id
 
 

@@ -208,13 +208,22 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
         where, common = narrowed or where, filter.words if narrowed is None else None
     if filter.path is not None:
         where = changes.touched(connection, log, filter.path, where)
-    order = "DESC" if filter.newest_first else "ASC"
-    limit = LARGEST if filter.limit is None else filter.limit
     parts: Iterable[Where] = (where,)
     if filter.typed is not None:
         seqs = named.requests(connection, log, filter.typed, filter.after, filter.before)
         seqs.sort(reverse=filter.newest_first)
         parts = (where.among("c.requested", "one", some) for some in chunks(seqs))
+    return _to_calls(connection, log, _rows_of(connection, log, parts, filter, common))
+
+
+def _rows_of(
+    connection: Connection, log: int, parts: Iterable[Where], filter: CallFilter, common: str | None
+) -> list[Row]:
+    """The rows of the first of these parts, at most as many as the filter wants; `common` are words
+    that they must say, and thousands do.
+    """
+    order = "DESC" if filter.newest_first else "ASC"
+    limit = LARGEST if filter.limit is None else filter.limit
     rows: list[Row] = []
     for part in parts:
         if common is not None:
@@ -224,7 +233,7 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
             rows += prepare(sql).rows(connection, limit=limit - len(rows), **part.values)
         if len(rows) >= limit:
             break
-    return _to_calls(connection, log, rows)
+    return rows
 
 
 def _saying(
