@@ -217,15 +217,19 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
 
 
 def _rows_of(
-    connection: Connection, log: int, parts: Iterable[Where], filter: CallFilter, common: str | None
+    connection: Connection,
+    log: int,
+    conditions: Iterable[Where],
+    filter: CallFilter,
+    common: str | None,
 ) -> list[Row]:
-    """The rows of the first of these parts, at most as many as the filter wants; `common` are words
+    """The rows of these conditions, in order, at most as many as the filter wants; `common` are words
     that they must say, and thousands do.
     """
     order = "DESC" if filter.newest_first else "ASC"
     limit = LARGEST if filter.limit is None else filter.limit
     rows: list[Row] = []
-    for part in parts:
+    for part in conditions:
         if common is not None:
             rows += islice(_saying(connection, log, part, filter, common), limit - len(rows))
         else:
