@@ -223,8 +223,9 @@ def _rows_of(
     filter: CallFilter,
     common: str | None,
 ) -> list[Row]:
-    """The rows of these conditions, in order, at most as many as the filter wants; `common` are words
-    that they must say, and thousands do.
+    """The rows of these conditions, in order, at most as many as the filter wants.
+
+    `common` are words that they must say, and thousands do.
     """
     order = "DESC" if filter.newest_first else "ASC"
     limit = LARGEST if filter.limit is None else filter.limit
