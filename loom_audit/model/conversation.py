@@ -4,6 +4,9 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
+Role = Literal["prompt", "assistant", "system", "tool"]
+"""Whose words they are: what a person told the agent, or who gave a message."""
+
 
 class PromptSubmitted(Struct, frozen=True):
     """What a person told the agent; `prompt_id` is the client's name for it."""

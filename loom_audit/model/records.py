@@ -5,13 +5,17 @@ from typing import Literal
 
 from msgspec import Struct
 
+from loom_audit.model.conversation import Role
 from loom_audit.model.coverage import Coverage, Effect, Origin
 from loom_audit.model.files import FileChange
 from loom_audit.model.text.display import one_line
 
 
 class Session(Struct, frozen=True):
-    """A session as lists show it; `ended` is None while it is open."""
+    """A session as lists show it; `ended` is None while it is open.
+
+    `parent` is the session that it is a part of.
+    """
 
     id: str
     agent: str
@@ -25,6 +29,14 @@ class Session(Struct, frozen=True):
     calls: int
     errors: int
     files: int
+    parent: str | None = None
+
+
+class Spoken(Struct, frozen=True):
+    """Where a prompt or message of a session is on record, and whose words it tells."""
+
+    seq: int
+    role: Role
 
 
 class SessionHold(Struct, frozen=True):

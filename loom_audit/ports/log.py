@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from loom_audit.model.conversation import Role
 from loom_audit.model.events import Draft, Event, TreeHead
 from loom_audit.model.files import FileState
 from loom_audit.model.records import (
@@ -16,6 +17,7 @@ from loom_audit.model.records import (
     OutsideChange,
     RecordedChange,
     Session,
+    Spoken,
     Tally,
 )
 from loom_audit.model.scope import Scope
@@ -241,6 +243,26 @@ class Projections(Reading, Protocol):
         """The sessions that have not ended, oldest first."""
         ...
 
+    def sessions_within(self, session: str) -> Sequence[Session]:
+        """The sessions that are parts of a session, oldest first."""
+        ...
+
+    def spoken(
+        self,
+        session: str,
+        *,
+        roles: Sequence[Role] = (),
+        after: int = 0,
+        before: int | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[Spoken]:
+        """Where the prompts and messages of a session are, `after < seq < before`; () is any role.
+
+        None of a session that is not known.
+        """
+        ...
+
     def scope(self) -> Scope:
         """The scope as last accepted; the default one before the workspace is attached."""
         ...
@@ -253,6 +275,12 @@ class Projections(Reading, Protocol):
         self, path: str, *, below: bool = False, before: int | None = None, limit: int = 100
     ) -> Sequence[RecordedChange]:
         """The changes of one path, newest first; with `below` of all paths inside it too."""
+        ...
+
+    def ends(
+        self, paths: Sequence[str], after: int
+    ) -> Mapping[str, tuple[RecordedChange, RecordedChange]]:
+        """The first and last change of each of these paths after an event, where there is one."""
         ...
 
     def outside(

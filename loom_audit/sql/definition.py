@@ -60,6 +60,8 @@ _STATISTICS = {
     "call_number": "250000 100000 1",
     "call_open": "4 2 1",
     "call_not_ok": "10000 5000 1 1",
+    "spoken": "100000 50000 1",
+    "spoken_session": "100000 50000 200 1 1",
     "lowered": "100 50 1 1",
     "revert": "1000 500 10 1",
     "path_name": "40000 20000 1",

@@ -137,6 +137,16 @@ CREATE INDEX call_number ON call (log, finished);
 
 CREATE INDEX call_open ON call (log, requested) WHERE finished IS NULL;
 
+CREATE TABLE spoken (
+    log INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    session INTEGER,
+    role VARCHAR NOT NULL,
+    PRIMARY KEY (log, seq)
+) WITHOUT ROWID;
+
+CREATE INDEX spoken_session ON spoken (log, session, seq, role);
+
 CREATE TABLE lowered (
     log INTEGER NOT NULL,
     number INTEGER NOT NULL,
@@ -301,7 +311,7 @@ CREATE VIRTUAL TABLE search USING fts5(words, content='', detail=none, contentle
 
 CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num));
 
-INSERT INTO alembic_version VALUES ('0004');
+INSERT INTO alembic_version VALUES ('0005');
 
 ANALYZE sqlite_schema;
 
@@ -330,6 +340,10 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('call', 'call_number', '250000
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('call', 'call_open', '4 2 1');
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('call', 'call_not_ok', '10000 5000 1 1');
+
+INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('spoken', 'spoken', '100000 50000 1');
+
+INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('spoken', 'spoken_session', '100000 50000 200 1 1');
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('lowered', 'lowered', '100 50 1 1');
 

@@ -214,6 +214,17 @@ class CallRow(SQLModel, table=True):
     within: int | None = Field(default=None, sa_type=BIG)
 
 
+class SpokenRow(SQLModel, table=True):
+    """The event `seq` tells a prompt or a message of a session; its text is in the event."""
+
+    __tablename__ = "spoken"
+    __table_args__ = (Index("spoken_session", "log", "session", "seq", "role"), _CLUSTERED)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    seq: int = Field(primary_key=True, sa_type=BIG)
+    session: int | None = Field(default=None, sa_type=BIG)
+    role: str
+
+
 class LoweredRow(SQLModel, table=True):
     """The event `seq` lowered the coverage of the call numbered `number`; `reasons` is JSON."""
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import (
     BaselineFinished,
@@ -44,6 +45,8 @@ KINDS = (
     "mark",
     "lower",
     "report",
+    "ask",
+    "say",
 )
 
 
@@ -99,6 +102,10 @@ def drafts_of(chance: Random, count: int) -> Iterator[Draft]:
                 told: Any = chance.choice(["ok", "error", "denied"])
                 report = CallReported(id, "t", told, {"error": "e"}, number, "interrupted")
                 yield draft(report, session, actor)
+            case "ask":
+                yield draft(PromptSubmitted(f"do {n}"), session, actor)
+            case "say":
+                yield draft(MessageReceived("assistant", f"done {n}"), session, actor)
             case "mark":
                 yield draft(CheckpointMarked(f"m{n % 3}", n, f"note {n}"), session, actor)
 

@@ -763,6 +763,7 @@ def test_rebuilding_gives_the_same_rows(stored: Opened) -> None:
     stored.log.append([draft(told)])
     stored.log.append([draft(PathsUntracked((Untracked("z", "unreadable"),)), "")])
     stored.log.append([draft(TreeRelisted((FileChange("y", None, b),)), "")])
+    stored.log.append([draft(PromptSubmitted("do it"), "t")])
     before = rows_of(stored)
     assert all(before[name] for name in before if name != "keyframe")
     assert rebuild(stored) == stored.log.head()

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from loom_audit.errors import NotFound
-from loom_audit.model.conversation import MessageReceived, PromptSubmitted
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted, Role
 from loom_audit.model.coverage import FULL, NOT_FAILED
 from loom_audit.model.events import (
     CallFinished,
@@ -35,6 +35,7 @@ from loom_audit.model.records import (
     OutsideChange,
     RecordedChange,
     Session,
+    Spoken,
     Tally,
 )
 from loom_audit.model.scope import Scope
@@ -63,6 +64,33 @@ class MemoryProjections:
 
     def open_sessions(self) -> Sequence[Session]:
         return [session for session in self._sessions().values() if session.ended is None]
+
+    def sessions_within(self, session: str) -> Sequence[Session]:
+        whole = self._sessions().get(session)
+        found = [one for one in self._sessions().values() if whole and one.parent == session]
+        return sorted(
+            (one for one in found if whole and one.started > whole.started),
+            key=lambda one: one.started,
+        )
+
+    def spoken(
+        self,
+        session: str,
+        *,
+        roles: Sequence[Role] = (),
+        after: int = 0,
+        before: int | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[Spoken]:
+        found = []
+        for event in self._log.read(EventFilter(after=after, before=before, session=session)):
+            if isinstance(event.fact, PromptSubmitted):
+                found.append(Spoken(event.seq, "prompt"))
+            elif isinstance(event.fact, MessageReceived):
+                found.append(Spoken(event.seq, event.fact.role))
+        found = [one for one in found if not roles or one.role in roles]
+        return (found[::-1] if newest_first else found)[:limit]
 
     def scope(self) -> Scope:
         scope = Scope()
@@ -331,6 +359,15 @@ class MemoryProjections:
                 said += [*_texts(getattr(event.fact, "result", None))]
         return _says(" ".join(said), words)
 
+    def ends(
+        self, paths: Sequence[str], after: int
+    ) -> Mapping[str, tuple[RecordedChange, RecordedChange]]:
+        found: dict[str, tuple[RecordedChange, RecordedChange]] = {}
+        for one in self.changes(after=after, paths=paths):
+            first = found[one.change.path][0] if one.change.path in found else one
+            found[one.change.path] = first, one
+        return found
+
     def outside(
         self,
         *,
@@ -458,7 +495,7 @@ def _after(session: Session, event: Event, touched: dict[str, set[str]]) -> Sess
     fact = event.fact
     if isinstance(fact, SessionStarted):
         again = replace(session, ended=None, ended_at=None, status="open")
-        return replace(again, agent=fact.agent, title=fact.title)
+        return replace(again, agent=fact.agent, title=fact.title, parent=fact.parent)
     if isinstance(fact, SessionEnded):
         return replace(session, ended=event.seq, ended_at=event.at, status=fact.status)
     if isinstance(fact, CallRequested):

@@ -716,6 +716,7 @@ PROJECTED = [
     ("tree_entry", "DELETE FROM tree_entry WHERE path = 9"),
     ("checkpoint", "UPDATE checkpoint SET point = 1"),
     ("revert", "INSERT INTO revert VALUES (1, :finish, 5)"),
+    ("spoken", "INSERT INTO spoken VALUES (1, :finish, NULL, 'prompt')"),
     ("workspace", "UPDATE workspace SET root = '/elsewhere'"),
     ("keyframe", "INSERT INTO keyframe (log, seq, latest, listing) VALUES (1, 10, 0, x'00')"),
 ]

@@ -82,7 +82,7 @@ def _in_text(text: str, cwd: str, budget: Budget, depth: int) -> Iterator[Named]
 
 
 def _in_words(words: Sequence[str], cwd: str, budget: Budget, depth: int) -> Iterator[Named]:
-    name, *rest = _unwrapped(words) or [""]
+    name, *rest = unwrapped(words) or [""]
     if name in _SHELLS:
         found = _sorted_out(rest, "cO")
         if found.has("c") and not _MARK.search(found.value("c")):
@@ -103,8 +103,8 @@ def _at(cwd: str, named: Iterable[Named]) -> Iterator[Named]:
         yield Named(posixpath.join(cwd, one.path), one.below, into)
 
 
-def _unwrapped(words: Sequence[str]) -> list[str]:
-    """A command without the programs that only run it; empty for none."""
+def unwrapped(words: Sequence[str]) -> list[str]:
+    """Return a command without the programs that only run it; empty for none."""
     left = [*words]
     while left and (found := _PREFIXES.get(posixpath.basename(left[0]))):
         name, (letters, operands) = posixpath.basename(left.pop(0)), found

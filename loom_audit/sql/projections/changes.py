@@ -162,6 +162,14 @@ _FIRST_PATHS = (
     "AND f.seq = x.seq AND f.n < :limit JOIN path p ON p.number = f.path "
     "WHERE x.log = :log AND x.requested IN ({calls}) ORDER BY x.requested, f.seq, f.n"
 )
+_END = (
+    "(SELECT {}(f.seq) FROM file_change f WHERE f.log = p.log AND f.path = p.number "
+    "AND f.seq > :after)"
+)
+_ENDS = (
+    f"SELECT p.path, {_END.format('min')}, {_END.format('max')} FROM path p "
+    "WHERE p.log = :log AND p.path IN ({paths})"
+)
 _ANY = prepare("SELECT seq FROM file_change WHERE log = :log AND seq > :after LIMIT 1")
 _TOUCHING = (
     "FROM path p JOIN file_change f ON f.log = p.log AND f.path = p.number "
@@ -312,7 +320,32 @@ def history(
     where = where.also(f"{column} IN ({numbers})", **values)
     sql = f"{_CHANGES} WHERE {where} ORDER BY f.seq DESC, f.n DESC LIMIT :limit"
     rows = prepare(sql).rows(connection, limit=limit, **where.values)
-    return _to_changes(lambda query, **values: query.rows(connection, **values), log, rows)
+    return _to_changes(_asking(connection), log, rows)
+
+
+def ends(
+    connection: Connection, log: int, paths: Sequence[str], after: int
+) -> dict[str, tuple[RecordedChange, RecordedChange]]:
+    """The first and the last change of each of these paths after an event, where there is one."""
+    found: dict[str, tuple[RecordedChange, RecordedChange]] = {}
+    for some in chunks([pack_path(path) for path in paths]):
+        listed, values = in_values("path", some)
+        sought = prepare(_ENDS.format(paths=listed))
+        rows = sought.rows(connection, log=log, after=after, **values)
+        seqs = sorted({seq for row in rows for seq in row[1:] if seq is not None})
+        changed: dict[tuple[int, str], RecordedChange] = {}
+        for few in chunks(seqs):
+            where = Where().also("f.log = :log", log=log).among("f.seq", "s", few)
+            where = where.also(f"p.path IN ({listed})", **values)
+            of_these = prepare(f"{_CHANGES} WHERE {where}").rows(connection, **where.values)
+            for one in _to_changes(_asking(connection), log, of_these):
+                changed[one.seq, one.change.path] = one
+        with corrupt_on_mismatch():
+            for raw, first, last in rows:
+                if first is not None:
+                    path = unpack_path(raw)
+                    found[path] = changed[first, path], changed[last, path]
+    return found
 
 
 def touched(connection: Connection, log: int, path: str, where: Where) -> Where:
@@ -355,6 +388,10 @@ def listed_paths(
                 paths = (unpack_path(raw) for _, raw in own)
                 found[requested] = first_paths(paths)
     return found
+
+
+def _asking(connection: Connection) -> Callable[..., Sequence[Row]]:
+    return lambda query, **values: query.rows(connection, **values)
 
 
 def _to_changes(

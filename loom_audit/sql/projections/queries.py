@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from loom_audit.errors import NotFound
+from loom_audit.model.conversation import Role
 from loom_audit.model.files import FileState
 from loom_audit.model.records import (
     Call,
@@ -13,6 +14,7 @@ from loom_audit.model.records import (
     OutsideChange,
     RecordedChange,
     Session,
+    Spoken,
     Tally,
 )
 from loom_audit.model.scope import Scope
@@ -34,6 +36,7 @@ from loom_audit.sql.projections import (
     reverts,
     search,
     sessions,
+    spoken,
     tallies,
     tree,
     workspaces,
@@ -52,6 +55,7 @@ _NUMBERED = (
     ("call", "finished"),
     ("revert", "number"),
     ("session", "started"),
+    ("spoken", "seq"),
     ("keyframe", "seq"),
     ("checkpoint", "seq"),
 )
@@ -117,6 +121,26 @@ class SqlProjections:
     def open_sessions(self) -> Sequence[Session]:
         """The sessions that have not ended, oldest first."""
         return self._ask(sessions.not_ended)
+
+    def sessions_within(self, session: str) -> Sequence[Session]:
+        """The sessions that are parts of a session, oldest first."""
+        return self._ask(sessions.sessions_within, session)
+
+    def spoken(
+        self,
+        session: str,
+        *,
+        roles: Sequence[Role] = (),
+        after: int = 0,
+        before: int | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[Spoken]:
+        """The prompts and messages of a session with `after < seq < before`."""
+        wanted: dict[str, Any] = {"roles": roles, "after": after, "before": before}
+        return self._ask(
+            spoken.of_session, session, newest_first=newest_first, limit=limit, **wanted
+        )
 
     def scope(self) -> Scope:
         """The scope as last accepted; the usual one before the workspace is attached."""
@@ -204,6 +228,12 @@ class SqlProjections:
     ) -> Sequence[RecordedChange]:
         """The changes of one path, newest first; with `below` of all paths inside it too."""
         return self._ask(changes.history, path, below=below, before=before, limit=limit)
+
+    def ends(
+        self, paths: Sequence[str], after: int
+    ) -> Mapping[str, tuple[RecordedChange, RecordedChange]]:
+        """The first and last change of each of these paths after an event, where there is one."""
+        return self._ask(changes.ends, paths, after)
 
     def outside(
         self,

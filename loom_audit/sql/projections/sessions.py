@@ -49,6 +49,11 @@ _ONE = prepare(f"SELECT {_READ.columns} FROM session WHERE log = :log AND id = :
 _OPEN = prepare(
     f"SELECT {_READ.columns} FROM session WHERE log = :log AND ended IS NULL ORDER BY started"
 )
+# a part begins after what contains it
+_WITHIN = prepare(
+    f"SELECT {_READ.columns} FROM session WHERE log = :log AND started > :first "
+    "AND parent = :id ORDER BY started"
+)
 _SPAN = prepare("SELECT number, started, last FROM session WHERE log = :log AND id = :id")
 
 
@@ -107,6 +112,14 @@ def span(connection: Connection, log: int, id: str) -> tuple[int, int, int] | No
     """The number of a session, and the seqs of its first and last event; None when unknown."""
     row = _SPAN.first(connection, log=log, id=id) if can_be_stored(id) else None
     return None if row is None else (row[0], row[1], row[2])
+
+
+def sessions_within(connection: Connection, log: int, id: str) -> Sequence[Session]:
+    """The sessions that are parts of a session, oldest first."""
+    found = span(connection, log, id)
+    if found is None:
+        return []
+    return _to_sessions(_WITHIN.rows(connection, log=log, first=found[1], id=id))
 
 
 def can_be_stored(id: str) -> bool:

@@ -22,6 +22,7 @@ from loom_audit.sql.projections import (
     outcomes,
     reverts,
     sessions,
+    spoken,
     steps,
     tree,
     workspaces,
@@ -55,6 +56,7 @@ class Subject(Protocol):
 SUBJECTS: tuple[Subject, ...] = (
     workspaces,
     sessions,
+    spoken,
     calls,
     outcomes,
     coverage,
@@ -72,10 +74,10 @@ PROJECTIONS = tuple(table for subject in SUBJECTS for table in subject.TABLES)
 
 STATEMENTS = tuple(statement for subject in SUBJECTS for statement in subject.STATEMENTS)
 
-STREAMED: tuple[Subject, ...] = (calls, numbers, changes, tree)
+STREAMED: tuple[Subject, ...] = (calls, numbers, changes, tree, spoken)
 """Subjects with rows for nearly every call, which `verify` reads back while it reads events."""
 
-READ_BACK = (*calls.READ_BACK, *changes.READ_BACK)
+READ_BACK = (*calls.READ_BACK, *changes.READ_BACK, *spoken.READ_BACK)
 AGREEMENTS = (calls.agrees, changes.agrees, keyframes.agrees)
 """Whether what is made of several events, and so cannot be read back, agrees with the rest."""
 

@@ -1,0 +1,126 @@
+"""What an agent was asked and what it said, beside its calls.
+
+Where the texts are, the tables say; each is read from its event, which is checked.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from loom_audit.errors import NotFound
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted, Role
+from loom_audit.model.records import Call, Session, Spoken
+from loom_audit.ports import EventFilter, EventLog, Projections
+
+_DEEPEST = 20
+"""So many sessions that contain each other are looked through for a prompt."""
+
+
+class Said(Struct, frozen=True):
+    """A prompt or a message with its text, by the event `seq`."""
+
+    seq: int
+    at: datetime
+    session: str
+    role: Role
+    text: str
+
+
+class Why(Struct, frozen=True):
+    """What came before a call: the last prompt, perhaps to a session that contains the call's, and
+    what the agent said since, in the call's session.
+    """
+
+    prompt: Said | None = None
+    words: Said | None = None
+
+
+class Conversation(Struct, frozen=True):
+    """The prompts and messages of one workspace's sessions."""
+
+    log: EventLog
+    projections: Projections
+
+    def first_asked(self, session: str) -> Said | None:
+        """The first prompt of a session. Corrupt."""
+        return self._one(self.projections.spoken(session, roles=("prompt",), limit=1))
+
+    def prompts(self, session: str, *, limit: int) -> Sequence[Said]:
+        """The first prompts of a session, oldest first. Corrupt."""
+        return self.read(self.projections.spoken(session, roles=("prompt",), limit=limit))
+
+    def asked(self, session: str, *, before: int | None = None) -> Said | None:
+        """The last prompt of a session before an event, or its last of all. Corrupt."""
+        return self._one(
+            self.projections.spoken(
+                session, roles=("prompt",), before=before, newest_first=True, limit=1
+            )
+        )
+
+    def last_words(self, session: str, *, after: int = 0, before: int | None = None) -> Said | None:
+        """What the agent of a session said last, between two events. Corrupt."""
+        return self._one(
+            self.projections.spoken(
+                session,
+                roles=("assistant",),
+                after=after,
+                before=before,
+                newest_first=True,
+                limit=1,
+            )
+        )
+
+    def why(self, call: Call) -> Why:
+        """What came before a call. Corrupt."""
+        own = self.asked(call.session, before=call.requested)
+        prompt, session = own, call.session
+        for _ in range(_DEEPEST):
+            if prompt is not None or not session:
+                break
+            try:
+                session = self.projections.session(session).parent or ""
+            except NotFound:  # what contains it may be in another workspace's log
+                break
+            prompt = self.asked(session, before=call.requested) if session else None
+        after = own.seq if own else 0
+        return Why(prompt, self.last_words(call.session, after=after, before=call.requested))
+
+    def some(
+        self, session: str, *, after: int, before: int | None, newest_first: bool, limit: int
+    ) -> Sequence[Said]:
+        """At most so many prompts and messages of a session between two events. Corrupt."""
+        return self.read(
+            self.projections.spoken(
+                session, after=after, before=before, newest_first=newest_first, limit=limit
+            )
+        )
+
+    def sessions_within(self, session: str) -> Sequence[Session]:
+        """The sessions that are parts of a session, oldest first."""
+        return self.projections.sessions_within(session)
+
+    def at(self, seq: int) -> Said:
+        """The prompt or message that an event tells. NotFound for another event; Corrupt."""
+        found = self.read([Spoken(seq, "prompt")])
+        if not found:
+            raise NotFound(
+                f"event {seq} is neither a prompt nor a message",
+                hint="Run `loom-audit log --events` to list the events.",
+            )
+        return found[0]
+
+    def read(self, places: Sequence[Spoken]) -> list[Said]:
+        """The texts of these events, without those that tell none. Corrupt."""
+        found: list[Said] = []
+        for place in places:
+            for event in self.log.read(EventFilter.only(place.seq)):
+                fact = event.fact
+                if isinstance(fact, PromptSubmitted):
+                    found.append(Said(event.seq, event.at, event.session, "prompt", fact.text))
+                elif isinstance(fact, MessageReceived):
+                    found.append(Said(event.seq, event.at, event.session, fact.role, fact.text))
+        return found
+
+    def _one(self, places: Sequence[Spoken]) -> Said | None:
+        return next(iter(self.read(places)), None)

@@ -1,0 +1,262 @@
+"""What a session and its subagents did, gathered once for the pages that review it.
+
+Calls, changes and decisions are as lists have them; commands and outcomes are read from their
+events, which are checked.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from loom_audit.history.ground.questions import last_decisions
+from loom_audit.history.read.call_detail import net_changes
+from loom_audit.history.read.conversation import Conversation, Said
+from loom_audit.model.coverage import NOT_FAILED
+from loom_audit.model.events import CallDecided, CallFinished, CallRequested, Event
+from loom_audit.model.files import FileChange
+from loom_audit.model.records import Call, OutsideChange, RecordedChange, Session
+from loom_audit.model.shell.checks import Check, check_in, network_program
+from loom_audit.ports import CallFilter, EventFilter, EventLog, Projections
+
+MASS = 10
+"""A call that deletes so many files has deleted many."""
+
+MOST_CALLS = 10_000
+"""A session of more calls is not gathered."""
+
+MOST_OUTSIDE = 500
+MOST_PROMPTS = 31
+_MOST_SESSIONS = 200
+_GAP = 50
+_COMMANDS = ("command", "cmd")
+_PLAIN = "plain"
+"""The confinement of a command that had none."""
+
+
+class Evidence(Struct, frozen=True):
+    """A command that is a test, a lint or a build, and what is on record of how it went.
+
+    `exit_code` is None where it was not told. `edited` is a change after the command's start that
+    the command did not make, None where there is none.
+    """
+
+    call: Call
+    check: Check
+    exit_code: int | None = None
+    edited: RecordedChange | None = None
+
+
+class SessionReview(Struct, frozen=True):
+    """The calls of a session and of the sessions within it, in order, and what stands out.
+
+    `until` is the last event of the session, or of the log while it is open. `flagged` has the
+    requests of the calls by what stands out; `commands` the texts of shell commands by request.
+    Without `whole` there were too many calls, and nothing of them is here. `prompts` are the first
+    MOST_PROMPTS, `last` is the last of all, `words` are what the agent said last.
+    """
+
+    session: Session
+    subagents: tuple[Session, ...]
+    until: int
+    prompts: tuple[Said, ...] = ()
+    last: Said | None = None
+    words: Said | None = None
+    whole: bool = True
+    calls: tuple[Call, ...] = ()
+    changes: tuple[RecordedChange, ...] = ()
+    outside: tuple[OutsideChange, ...] = ()
+    decided: Mapping[int, CallDecided] = {}
+    flagged: Mapping[str, frozenset[int]] = {}
+    commands: Mapping[int, str] = {}
+    evidence: tuple[Evidence, ...] = ()
+
+
+def review_session(log: EventLog, projections: Projections, id: str) -> SessionReview:
+    """Gather what a session and the sessions within it did. NotFound, Corrupt."""
+    session = projections.session(id)
+    subagents = tuple(sessions_in(projections, id))
+    talk = Conversation(log, projections)
+    heard = SessionReview(
+        session=session,
+        subagents=subagents,
+        until=session.ended or log.head(),
+        prompts=tuple(talk.prompts(id, limit=MOST_PROMPTS)),
+        last=talk.asked(id),
+        words=talk.last_words(id),
+    )
+    sessions = (session, *subagents)
+    if sum(one.calls for one in sessions) > MOST_CALLS:
+        return replace(heard, whole=False)
+    calls = sorted(
+        (
+            call
+            for one in sessions
+            for call in projections.calls(CallFilter(session=one.id, limit=None))
+        ),
+        key=lambda call: call.requested,
+    )
+    changing = [call.requested for call in calls if call.changed]
+    changes = tuple(projections.changes(after=session.started, calls=changing)) if changing else ()
+    decided = last_decisions(log, calls)
+    commands = commands_of(log, [call for call in calls if call.effect == "execute"])
+    return replace(
+        heard,
+        calls=tuple(calls),
+        changes=changes,
+        outside=tuple(
+            projections.outside(after=session.started, before=heard.until + 1, limit=MOST_OUTSIDE)
+        ),
+        decided=decided,
+        flagged=flags_of(calls, changes, decided, commands),
+        commands=commands,
+        evidence=tuple(evidence_of(log, projections, calls, commands)),
+    )
+
+
+def sessions_in(projections: Projections, id: str) -> Iterator[Session]:
+    """The sessions within a session, and within these, at most a few hundred."""
+    waiting, seen = [id], {id}
+    while waiting and len(seen) <= _MOST_SESSIONS:
+        for part in projections.sessions_within(waiting.pop(0)):
+            if part.id not in seen:
+                seen.add(part.id)
+                waiting.append(part.id)
+                yield part
+
+
+def flags_of(
+    calls: Sequence[Call],
+    changes: Iterable[RecordedChange],
+    decided: Mapping[int, CallDecided],
+    commands: Mapping[int, str],
+) -> dict[str, frozenset[int]]:
+    """The requests of the calls that stand out, by what they stand out for."""
+    deleted, modes = dict[int, int](), set[int]()
+    for one in changes:
+        before, after = one.change.before, one.change.after
+        if one.requested is None or before is None or before.kind != "file":
+            continue
+        if after is None:
+            deleted[one.requested] = deleted.get(one.requested, 0) + 1
+        elif after.kind == "file" and after.mode != before.mode:
+            modes.add(one.requested)
+    found: dict[str, set[int]] = {
+        "failed": {c.requested for c in calls if _has_failed(c)},
+        "denied": {c.requested for c in calls if c.status == "denied"},
+        "allowed": {
+            requested
+            for requested, fact in decided.items()
+            if fact.decision == "allowed" and fact.by.startswith("person:")
+        },
+        "deletions": {requested for requested, count in deleted.items() if count >= MASS},
+        "modes": modes,
+        "network": {c.requested for c in calls if c.effect == "network" or c.sandbox == _PLAIN},
+        "programs": {requested for requested, text in commands.items() if network_program(text)},
+        "coverage": {c.requested for c in calls if c.coverage.level != "full"},
+    }
+    own = {call.requested for call in calls}
+    return {name: frozenset(requests & own) for name, requests in found.items()}
+
+
+def _has_failed(call: Call) -> bool:
+    return call.seq is not None and call.status not in (*NOT_FAILED, "denied")
+
+
+def commands_of(log: EventLog, calls: Sequence[Call]) -> dict[int, str]:
+    """The shell commands that calls were asked to run, by request; of those that name one."""
+    found: dict[int, str] = {}
+    for event in events_at(log, [call.requested for call in calls], CallRequested.kind):
+        if isinstance(event.fact, CallRequested) and (text := command_in(event.fact.arguments)):
+            found[event.seq] = text
+    return found
+
+
+def command_in(arguments: Any) -> str:
+    """The shell command in a call's arguments; "" for none."""
+    if not isinstance(arguments, Mapping):
+        return ""
+    for name in _COMMANDS:
+        value = arguments.get(name)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, (list, tuple)):
+            words = [str(word) for word in value]
+            # `bash -lc TEXT`, as some clients call it
+            return words[-1] if len(words) == 3 and words[1] in ("-c", "-lc") else " ".join(words)
+    return ""
+
+
+def evidence_of(
+    log: EventLog, projections: Projections, calls: Sequence[Call], commands: Mapping[int, str]
+) -> Iterator[Evidence]:
+    """The calls that are tests, lints or builds, the newest first."""
+    found: dict[int, Check] = {}
+    for call in calls:
+        if call.tool == "run_tests":
+            found[call.requested] = Check("test", call.tool, exits=True)
+        elif check := check_in(commands.get(call.requested, "")):
+            found[call.requested] = check
+    checks = [call for call in calls if call.requested in found and call.status != "denied"]
+    ended = [call.seq for call in checks if call.seq is not None]
+    codes = {event.seq: code_in(event) for event in events_at(log, ended, CallFinished.kind)}
+    newest = projections.history("", below=True, limit=_GAP) if checks else ()
+    for call in reversed(checks):
+        edited = next(
+            (one for one in newest if one.seq > call.requested and one.requested != call.requested),
+            None,
+        )
+        if edited is None and newest and newest[-1].seq > call.requested:
+            edited = next(
+                (
+                    one
+                    for one in projections.changes(after=call.requested)
+                    if one.requested != call.requested
+                ),
+                None,
+            )
+        yield Evidence(call, found[call.requested], codes.get(call.seq or 0), edited)
+
+
+def code_in(event: Event) -> int | None:
+    """The exit code that a finish tells; None where it tells none."""
+    result = event.fact.result if isinstance(event.fact, CallFinished) else None
+    data = result.get("data") if isinstance(result, Mapping) else None
+    code = data.get("exit_code") if isinstance(data, Mapping) else None
+    return code if isinstance(code, int) and not isinstance(code, bool) else None
+
+
+def events_at(log: EventLog, seqs: Iterable[int], kind: str) -> Iterator[Event]:
+    """The events of these seqs that are of a kind, in order; near ones are read in one go."""
+    wanted = sorted(set(seqs))
+    start = 0
+    for place in range(1, len(wanted) + 1):
+        if place < len(wanted) and wanted[place] - wanted[place - 1] <= _GAP:
+            continue
+        of_span = set(wanted[start:place])
+        span = EventFilter(after=wanted[start] - 1, before=wanted[place - 1] + 1, kinds=(kind,))
+        yield from (event for event in log.read(span) if event.seq in of_span)
+        start = place
+
+
+class OwnChanges(Struct, frozen=True):
+    """What some calls changed, from the state before the first of them to that after the last.
+
+    `calls` has by path the numbers of the calls that changed it, of open ones the requests.
+    """
+
+    changes: tuple[FileChange, ...]
+    calls: Mapping[str, tuple[int, ...]]
+
+
+def net_of(review: SessionReview, requests: Set[int]) -> OwnChanges:
+    """What these calls of a session changed, of each path its first state and its last."""
+    own = [one for one in review.changes if one.requested in requests]
+    calls: dict[str, dict[int, None]] = {}
+    for one in own:
+        calls.setdefault(one.change.path, {})[one.number or one.requested or 0] = None
+    return OwnChanges(
+        net_changes(one.change for one in own),
+        {path: tuple(numbers) for path, numbers in calls.items()},
+    )
