@@ -22,6 +22,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from loom_audit.api.face import AuditStore, person
+from loom_audit.api.review.sessions import Reviews
 from loom_audit.errors import AuditError, StorageFailed
 from loom_audit.web import live, sign_in, undo
 from loom_audit.web.arrival import SECONDS, TimedConnection
@@ -36,6 +37,10 @@ MODULES = (
     "needs",
     "calls",
     "finding",
+    "review.call",
+    "review.said",
+    "review.steps",
+    "review.session",
     "approvals",
     "points",
     "comparing",
@@ -75,6 +80,7 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
     app.state.plans = undo.LastPlans()
     app.state.works = live.Works()
     app.state.lately = Lately()
+    app.state.reviews = Reviews()
     for module in modules:
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, methods=["GET"])

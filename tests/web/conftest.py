@@ -16,6 +16,8 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, BrowserContext
 
 from loom_audit.api.face import AuditedWorkspace, AuditStore, open_store, person
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
+from loom_audit.model.events import Draft
 from loom_audit.web.app import create_app, server_of
 from loom_audit.web.arrival import SECONDS
 from loom_audit.web.listening import listen
@@ -39,13 +41,16 @@ PORT = 8642
 
 @dataclass
 class Recorded:
-    """A store with one workspace; `numbers` names the calls of its session."""
+    """A store with one workspace; `numbers` names the calls of its session, `said` what was said
+    before some of them.
+    """
 
     store: AuditStore
     workspace: AuditedWorkspace
     root: Path
     session: str = ""
     numbers: dict[str, int] = field(default_factory=dict)
+    said: dict[str, int] = field(default_factory=dict)
 
     def call(self, name: str, tool: str, arguments: dict[str, Any]) -> int:
         """Record one more call, in a session of its own, and return its number."""
@@ -102,6 +107,21 @@ CALLS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
+SAID: dict[str, PromptSubmitted | MessageReceived] = {
+    "read": PromptSubmitted(f"Make it so. {HOSTILE}"),
+    "hostile": MessageReceived("assistant", f"I will write it. {HOSTILE}"),
+    "big": PromptSubmitted("Now the big one."),
+    "failing": MessageReceived("assistant", "Almost done."),
+}
+"""What was asked and said before each of these calls."""
+
+
+def say(workspace: AuditedWorkspace, session: str, fact: PromptSubmitted | MessageReceived) -> int:
+    """Put a prompt or a message on record, as hooks do; its event."""
+    actor = "person:a" if isinstance(fact, PromptSubmitted) else "agent:coder"
+    return workspace.log.append([Draft(fact, session, actor)])[0].seq
+
+
 @contextmanager
 def recording(folder: Path) -> Iterator[Recorded]:
     """A store and a workspace in the folder, with everything of CALLS on record."""
@@ -118,6 +138,8 @@ def recording(folder: Path) -> Iterator[Recorded]:
 
             async def run() -> None:
                 for name, tool, arguments in CALLS:
+                    if name in SAID:
+                        made.said[name] = say(workspace, session.id, SAID[name])
                     await session.call(tool, arguments)
                     made.numbers[name] = workspace.timeline.calls()[0].seq or 0
                 (root / STRANGE).write_bytes(b"bytes \xff\xfe\n")
@@ -167,7 +189,7 @@ def recorded(_made: tuple[Path, Path, Recorded]) -> Iterator[Recorded]:
             patch.setenv("LOOM_AUDIT_HOME", str(folder / "home"))
             store = stack.enter_context(open_store())
         workspace = store.workspace(made.workspace.id)
-        yield Recorded(store, workspace, made.root, made.session, {**made.numbers})
+        yield Recorded(store, workspace, made.root, made.session, {**made.numbers}, {**made.said})
 
 
 @pytest.fixture

@@ -64,7 +64,9 @@ def test_every_list_shows_when_it_was_by_the_clients_clock_beside_the_time_of_th
         shown = {
             f"{base}/": workspace.timeline.told_at(session.started),
             f"{base}/calls": told,
-            f"{base}/s/{call.session}": told,
+            f"{base}/s/{call.session}": workspace.timeline.told_at(session.started),
+            f"{base}/s/{call.session}/calls": told,
+            f"{base}/s/{call.session}/steps": told,
             f"{base}/c/{call.seq}": told,
             f"{base}/history/{path}": told,
         }

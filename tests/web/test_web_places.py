@@ -3,7 +3,7 @@
 import re
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
@@ -28,8 +28,9 @@ SEEN_OTHERWISE = {"/sign-in", "/w/{workspace}/approvals/{number}", "/w/{workspac
 
 
 def test_every_module_with_routes_is_listed() -> None:
-    names = [one.name for one in iter_modules(web.__path__) if not one.ispkg]
-    routed = {one for one in names if hasattr(import_module(f"loom_audit.web.{one}"), "router")}
+    found = walk_packages(web.__path__, "loom_audit.web.")
+    names = [one.name for one in found if hasattr(import_module(one.name), "router")]
+    routed = {name.removeprefix("loom_audit.web.") for name in names}
     assert routed == {*MODULES}
     assert len({*MODULES}) == len(MODULES)
 

@@ -4,7 +4,7 @@ It is the same for a call, for a plan and for two points. `diff` in the address 
 `line` for its rows from there on.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -35,7 +35,8 @@ class Changes(Struct, frozen=True):
 
     So many are `folded` into others: folders of which a path is listed, and where a move came from.
     Files can be downloaded as of the points `old` and `new`, where there are such. `unrecorded`
-    ones are on disk only, and can be taken back or put on record.
+    ones are on disk only, and can be taken back or put on record. `calls` are the numbers of those
+    that changed a file, where the page is about several.
     """
 
     base: str
@@ -47,6 +48,7 @@ class Changes(Struct, frozen=True):
     new: int | str | None = None
     unrecorded: bool = False
     folded: int = 0
+    calls: Mapping[str, tuple[int, ...]] = {}
 
 
 def show_changes(

@@ -31,20 +31,27 @@ RowKind = Literal["add", "remove", "context", "gap"]
 
 
 class Row(Struct, frozen=True):
-    """A row shows a line or a gap; `pieces` are texts with whether that stretch changed."""
+    """A row shows a line or a gap; `pieces` are texts with whether that stretch changed.
+
+    Where the rows of a file name who changed them: `call` is the number of the call, 0 for none,
+    and `by` says who else it was.
+    """
 
     kind: RowKind
     old: int | None = None
     new: int | None = None
     pieces: tuple[tuple[str, bool], ...] = ()
     note: str = ""
+    call: int = 0
+    by: str = ""
 
     @property
     def weight(self) -> int:
         """How much of the budget the row takes."""
         changed = sum(changed for _, changed in self.pieces)
         text = "".join([text for text, _ in self.pieces])
-        return weight(5 + changed + bool(self.note), text)
+        named = 2 * bool(self.call or self.by)
+        return weight(5 + changed + bool(self.note) + named, text, self.by)
 
 
 class FileView(Struct, frozen=True):
@@ -67,6 +74,8 @@ class FileView(Struct, frozen=True):
     kinds: tuple[Kind | None, Kind | None] = (None, None)
     """What binary content was and is."""
     rows_weight: int = 0
+    named: bool = False
+    """Whether the rows say who changed them."""
 
     @property
     def path(self) -> str:
@@ -142,7 +151,7 @@ def view_change(
     nothing is read.
     """
     action = _action(change, source)
-    notes = tuple(_notes(change))
+    notes = tuple(notes_of(change))
     states = [state for state in (change.before, change.after) if state is not None]
     blobs = [state for state in states if state.blob is not None]
 
@@ -168,7 +177,7 @@ def view_change(
     if found.binary:
         kinds = tuple(None if side is None else kind_of(side) for side in (old, new))
         return replace(view("binary"), kinds=kinds)
-    rows, used = _fitting(_rows(found, start), space)
+    rows, used = fitting(_rows(found, start), space)
     length = sum(len(hunk.lines) + _has_gap(found, n) for n, hunk in enumerate(found.hunks))
     body: Body = "rows"
     if whole and len(rows) < length:
@@ -184,8 +193,8 @@ def view_change(
     )
 
 
-def _fitting(rows: Iterable[Row], space: int) -> tuple[tuple[Row, ...], int]:
-    """The first of them, and what fits beside it; with what they weigh."""
+def fitting(rows: Iterable[Row], space: int) -> tuple[tuple[Row, ...], int]:
+    """The first of these rows, and what fits beside it; with what they weigh."""
     kept, used = list[Row](), 0
     for row in rows:
         weighs = row.weight
@@ -215,7 +224,8 @@ def _action(change: FileChange, source: str | None) -> str:
     return "deleted" if change.after is None else "modified"
 
 
-def _notes(change: FileChange) -> Iterable[str]:
+def notes_of(change: FileChange) -> Iterable[str]:
+    """What a heading says of a change beside its lines: kinds, permission bits."""
     before, after = change.before, change.after
     if before is None or after is None:
         state = before or after
@@ -249,9 +259,14 @@ def _rows(diff: Diff, start: int) -> Iterator[Row]:
                 yield Row("gap", note=f"line {hunk.new_start or hunk.old_start}")
             passed += 1
         for line in hunk.lines[max(0, start - passed) :]:
-            kind: RowKind = {"+": "add", "-": "remove", " ": "context"}[line.kind]  # type: ignore[assignment]
-            yield Row(kind, line.old, line.new, _pieces(line), _ending(line))
+            yield row_of(line)
         passed += len(hunk.lines)
+
+
+def row_of(line: Line) -> Row:
+    """The row of one line of a difference."""
+    kind: RowKind = {"+": "add", "-": "remove", " ": "context"}[line.kind]  # type: ignore[assignment]
+    return Row(kind, line.old, line.new, _pieces(line), _ending(line))
 
 
 def _pieces(line: Line) -> tuple[tuple[str, bool], ...]:

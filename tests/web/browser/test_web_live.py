@@ -33,7 +33,7 @@ def work(recorded: Recorded, count: int, tool: str = "read_file") -> None:
         in_thread(lambda: asyncio.run(run()))
 
 
-@pytest.mark.parametrize("where", ["/", "/calls", "/s/{session}"])
+@pytest.mark.parametrize("where", ["/", "/calls", "/s/{session}", "/s/{session}/calls"])
 def test_a_page_learns_of_calls_that_came_after_it(
     recorded: Recorded, client: TestClient, where: str
 ) -> None:

@@ -28,7 +28,7 @@ THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 OF_A_KIND = 2
 """So many pages of each kind are looked at."""
 
-MOST = 60
+MOST = 80
 BESIDES = """() => {
     const ids = [...document.querySelectorAll('[id]')].map(e => e.id)
     const out = ids.filter((id, at) => ids.indexOf(id) != at).map(id => 'twice: ' + id)
@@ -41,7 +41,8 @@ LINKS = "[...document.links].map(a => a.getAttribute('href')).filter(h => /^\\/(
 def kind(address: str) -> str:
     """What an address is one of: its numbers, ids and names left out."""
     path, _, query = address.partition("#")[0].partition("?")
-    parts = [part for part in path.split("/") if part][2:4]
+    parts = [part for part in path.split("/") if part][2:]
+    parts = parts[: 3 if parts[:1] == ["s"] else 2]  # a session has several pages
     words = [part if re.fullmatch("[a-z]{2,12}|[cs]", part) else "_" for part in parts]
     fields = sorted({field.partition("=")[0].partition("%")[0] for field in query.split("&")})
     return "/".join(words) + "?" + "&".join(fields)

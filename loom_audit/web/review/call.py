@@ -1,0 +1,153 @@
+"""The page of one call: why it was made, by whom, what it did, and whether that still stands."""
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from fastapi import APIRouter, Request
+from msgspec import Struct
+from starlette.responses import Response
+
+from loom_audit.api.control.holding import left_open_by
+from loom_audit.api.face import CallDetail, Timeline
+from loom_audit.api.review.aftermath import Aftermath, aftermath_of
+from loom_audit.api.review.conversation import conversation_of
+from loom_audit.model.events import ApprovalRequested
+from loom_audit.model.kinds import without_encoded
+from loom_audit.model.plans.request import Verb
+from loom_audit.model.records import Call
+from loom_audit.ports import CallFilter
+from loom_audit.web.review.said import quote
+from loom_audit.web.shared.budget import Budget, Part, row_weight, weight
+from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
+from loom_audit.web.shared.dependencies import Query, Render, Workspace
+from loom_audit.web.shared.pages import wants_fragment
+from loom_audit.web.shared.texts import TextPart, full_text, text_part
+from loom_audit.web.shared.urls import address
+
+router = APIRouter()
+TEXTS = ("arguments", "output", "result")
+TEXT = 3_500
+"""What each of these may weigh beside the others."""
+EVENTS = 2_000
+AFTERMATH = 2_500
+TAKING_BACK = get_args(Verb)
+
+
+class Aftermaths(Struct, frozen=True):
+    """Of `looked` paths that a call changed, `stand` are as it left them; the others are listed."""
+
+    looked: int
+    stand: int
+    others: Part[Aftermath]
+
+
+@router.get("/w/{workspace}/c/{seq}")
+def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: Render) -> Response:
+    """Show the call that an event belongs to, with its own diff, and how to take it back."""
+    detail = workspace.timeline.call(seq)
+    call = detail.call
+    base = address("w", workspace.id, "c", call.seq or call.requested)
+    lists = (*TEXTS, "events", "aftermath", *LISTS)
+    budget = Budget(query, lists, fragment=wants_fragment(request))
+    texts = texts_on_page(budget, detail)
+    if budget.wanted in TEXTS and wants_fragment(request):
+        text = texts.get(budget.wanted)
+        return pages.fragment(request, "_text.html", "text", text=text, base=base)
+    events = budget.part("events", detail.events, lambda one: (one, weight(9)), most=EVENTS)
+    values: dict[str, Any] = {"detail": detail, "call": call, "events": events, "base": base}
+    if wants_fragment(request) and budget.wanted == "events":
+        return pages.fragment(request, "call.html", "events", **values)
+    why = conversation_of(workspace).why(call)
+    prompt, words = quote(why.prompt), quote(why.words)
+    budget.remaining -= sum(one.weight for one in (prompt, words) if one)
+    aftermaths = aftermaths_on_page(budget, aftermath_of(workspace, detail) if call.seq else [])
+    if wants_fragment(request) and budget.wanted == "aftermath":
+        return pages.fragment(request, "call.html", "aftermath", aftermaths=aftermaths, **values)
+    changes = show_changes(
+        detail.changes,
+        workspace.timeline.content,
+        query,
+        budget,
+        base,
+        moves=detail.moves,
+        old=call.requested,
+        new=call.seq or "head",
+    )
+    if answer := fragment_of(request, pages, changes, budget):
+        return answer
+    older, newer = neighbours(workspace.timeline, call)
+    return pages.page(
+        request,
+        "call.html",
+        **values,
+        prompt=prompt,
+        words=words,
+        aftermaths=aftermaths,
+        question=question_about(detail),
+        agent=workspace.timeline.session(call.session).agent if call.session else "",
+        changes=changes,
+        texts=texts,
+        held=workspace.timeline.hold(call.session),
+        left_open=left_open_by(detail),
+        kept=kept_by(detail),
+        older=older,
+        newer=newer,
+        section="calls",
+    )
+
+
+def neighbours(timeline: Timeline, call: Call) -> tuple[int | None, int | None]:
+    """The numbers of the calls of this session before and after a call."""
+    older = timeline.calls(CallFilter(before=call.requested, session=call.session, limit=1))
+    newer = timeline.calls(
+        CallFilter(after=call.requested, session=call.session, newest_first=False, limit=1)
+    )
+    return (
+        (older[0].seq or older[0].requested) if older else None,
+        (newer[0].seq or newer[0].requested) if newer else None,
+    )
+
+
+def question_about(detail: CallDetail) -> ApprovalRequested | None:
+    """What was asked last about a call, before it ran; None where nothing was asked."""
+    facts = (event.fact for event in reversed(detail.events))
+    return next((fact for fact in facts if isinstance(fact, ApprovalRequested)), None)
+
+
+def aftermaths_on_page(budget: Budget, listed: Sequence[Aftermath]) -> Aftermaths:
+    """How many paths are as their call left them, and those that are not, within the budget."""
+    others = [one for one in listed if not one.stands]
+    part = budget.part(
+        "aftermath", others, lambda one: (one, row_weight(7, one.path)), most=AFTERMATH
+    )
+    return Aftermaths(len(listed), len(listed) - len(others), part)
+
+
+def kept_by(detail: CallDetail) -> list[tuple[str, str]]:
+    """The paths, with the reasons, that an undo kept when it was finished after an interruption."""
+    result, call = without_encoded(detail.result), detail.call
+    found = result.get("data") if isinstance(result, dict) else None
+    listed = found.get("kept") if isinstance(found, dict) else None
+    if call.tool not in TAKING_BACK or call.effect != "write" or not isinstance(listed, list):
+        return []
+    return [(path, reason) for path, reason in listed]
+
+
+def texts_on_page(budget: Budget, detail: CallDetail) -> dict[str, TextPart]:
+    """As much of each of a call's texts as fits beside the others."""
+    found = texts_of(detail)
+    return {name: text_part(budget, name, text, most=TEXT) for name, text in found.items()}
+
+
+def texts_of(detail: CallDetail) -> dict[str, str]:
+    """A call's arguments, output and result as texts by name; those that are empty are left out."""
+    result = without_encoded(detail.result)
+    output = result.get("output") if isinstance(result, dict) else None
+    found = {
+        "arguments": None
+        if detail.arguments is None
+        else full_text(without_encoded(detail.arguments)),
+        "output": output if isinstance(output, str) else None,
+        "result": None if result is None else full_text(result),
+    }
+    return {name: text for name, text in found.items() if text}

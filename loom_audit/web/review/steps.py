@@ -1,0 +1,217 @@
+"""A session's steps: prompts, words, calls and what came from outside, as one conversation."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TypeAlias
+
+from fastapi import APIRouter, Request
+from msgspec import Struct
+from starlette.responses import Response
+
+from loom_audit.api.control.approvals import decisions
+from loom_audit.api.face import AuditedWorkspace
+from loom_audit.api.review.conversation import Conversation, conversation_of
+from loom_audit.api.review.sessions import last_lines
+from loom_audit.model.coverage import NOT_FAILED
+from loom_audit.model.records import Call, OutsideChange, Session
+from loom_audit.ports import CallFilter
+from loom_audit.web.review.said import Quote, quote
+from loom_audit.web.shared.budget import NODE, weight
+from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
+from loom_audit.web.shared.urls import address, unquoted
+
+router = APIRouter()
+STEPS = 120
+SPACE = 19_000
+PROMPT, WORDS = 1_500, 900
+"""Characters of a prompt, and of a message, that stand among the steps."""
+FOLDED = 3
+"""So many reads after each other are one step."""
+INSIDE = 12
+"""So many calls of a subagent are listed where it began."""
+OUTSIDE = 20
+"""So many changes from outside stand among the steps of a page."""
+NESTED = 8
+"""So many subagents of a page have their calls listed."""
+
+
+class Reads(Struct, frozen=True):
+    """Calls after each other that only looked, oldest first."""
+
+    calls: tuple[Call, ...]
+
+    @property
+    def requested(self) -> int:
+        """The seq of the first request."""
+        return self.calls[0].requested
+
+    @property
+    def title(self) -> str:
+        """How often was looked, and at how many files where each call read one."""
+        files = {call.summary for call in self.calls}
+        if all(call.tool.lower() in ("read_file", "read") for call in self.calls):
+            return f"read {len(files)} file{'s' * (len(files) != 1)}"
+        return f"looked {len(self.calls)} times"
+
+
+class Part(Struct, frozen=True):
+    """A session within this one, with its prompt, its last words and its first calls."""
+
+    session: Session
+    prompt: Quote | None = None
+    words: Quote | None = None
+    calls: tuple[Call, ...] = ()
+
+
+Step: TypeAlias = Quote | Call | OutsideChange | Session
+Row: TypeAlias = Quote | Call | OutsideChange | Part | Reads
+
+
+class Steps(Struct, frozen=True):
+    """A page of steps, oldest first; `older` and `newer` are where its neighbours begin.
+
+    `crowded`: there may be more changes from outside between them than are listed.
+    """
+
+    rows: tuple[Row, ...]
+    older: int | None
+    newer: int | None
+    crowded: bool = False
+
+
+@router.get("/w/{workspace}/s/{session}/steps")
+def steps(
+    request: Request, workspace: Workspace, session: str, query: Query, pages: Render
+) -> Response:
+    """Show what was asked, said and done in a session, oldest first."""
+    shown = workspace.timeline.session(unquoted(session))
+    after, before = number(query, "after"), number(query, "before")
+    found = page_of_steps(workspace, shown, after or 0, before)
+    calls = [row for row in found.rows if isinstance(row, Call)]
+    failed = [one for one in calls if one.seq and one.status not in NOT_FAILED]
+    return pages.page(
+        request,
+        "steps.html",
+        session=shown,
+        steps=found,
+        decided=decisions(workspace, calls),
+        lines=last_lines(workspace, [one for one in failed if one.effect == "execute"]),
+        head=workspace.log.head(),
+        base=address("w", workspace.id, "s", shown.id, "steps"),
+        tab="steps",
+        section="overview",
+    )
+
+
+def page_of_steps(
+    workspace: AuditedWorkspace, session: Session, after: int, before: int | None
+) -> Steps:
+    """The steps after an event, or the last ones before one, as many as a page holds."""
+    backwards = before is not None
+    found = sorted(
+        _steps(workspace, conversation_of(workspace), session, after, before),
+        key=place_of,
+        reverse=backwards,
+    )
+    kept, space = list[Step](), SPACE
+    for step in found:
+        space -= weight_of(step)
+        if kept and (space < 0 or len(kept) == STEPS):
+            break
+        kept.append(step)
+    more = len(kept) < len(found)
+    if backwards:
+        kept.reverse()
+    first, last = (place_of(kept[0]), place_of(kept[-1])) if kept else (after, after)
+    low = first - 1 if backwards and more else max(after, session.started)
+    high = last if more and not backwards else (session.ended or workspace.timeline.log.head())
+    high = min(high, before - 1) if before is not None else high
+    outside = workspace.timeline.outside(after=low, before=high + 1, limit=OUTSIDE + 1)
+    kept = sorted([*kept, *outside[:OUTSIDE]], key=place_of)
+    return Steps(
+        (*_rows(workspace, kept),),
+        older=first if kept and (more if backwards else after > session.started) else None,
+        newer=last if kept and (backwards or more) else None,
+        crowded=len(outside) > OUTSIDE,
+    )
+
+
+def _steps(
+    workspace: AuditedWorkspace,
+    conversation: Conversation,
+    session: Session,
+    after: int,
+    before: int | None,
+) -> Iterator[Step]:
+    """What a session was asked, said and did: of each as much as a page holds, and one more."""
+    backwards, limit = before is not None, STEPS + 1
+    for said in conversation.some(
+        session.id, after=after, before=before, newest_first=backwards, limit=limit
+    ):
+        found = quote(said, PROMPT if said.role == "prompt" else WORDS)
+        if found is not None:
+            yield found
+    yield from workspace.timeline.calls(
+        CallFilter(
+            session=session.id, after=after, before=before, newest_first=backwards, limit=limit
+        )
+    )
+    for part in conversation.sessions_within(session.id):
+        if after < part.started and (before is None or part.started < before):
+            yield part
+
+
+def place_of(step: Step) -> int:
+    """Where a step stands among the others."""
+    match step:
+        case Quote():
+            return step.said.seq
+        case Call():
+            return step.requested
+        case Session():
+            return step.started
+    return step.seq
+
+
+def weight_of(step: Step) -> int:
+    """How much of the page a step takes."""
+    match step:
+        case Quote():
+            return step.weight
+        case Call():
+            texts = len(step.summary[:200]) + len(step.error[:160])
+            return 13 * NODE + texts + sum(map(len, step.paths))
+        case Session():
+            return (14 + 5 * INSIDE) * NODE + INSIDE * 100 + weight(4, step.title[:160]) + 600
+    return 9 * NODE + 2 * sum(map(len, step.paths))
+
+
+def _rows(workspace: AuditedWorkspace, kept: Sequence[Step]) -> Iterator[Row]:
+    nested = 0
+    for looked, some in groupby(kept, _only_looked):
+        together = [*some]
+        if looked and len(together) >= FOLDED:
+            yield Reads(tuple(step for step in together if isinstance(step, Call)))
+            continue
+        for step in together:
+            if isinstance(step, Session):
+                nested += 1
+                yield part_of(workspace, step, INSIDE if nested <= NESTED else 0)
+            else:
+                yield step
+
+
+def _only_looked(step: Step) -> bool:
+    return isinstance(step, Call) and step.effect == "read" and step.status == "ok"
+
+
+def part_of(workspace: AuditedWorkspace, session: Session, most: int) -> Part:
+    """A session within another, with its first calls, at most so many."""
+    conversation = conversation_of(workspace)
+    wanted = CallFilter(session=session.id, newest_first=False, limit=most)
+    return Part(
+        session,
+        quote(conversation.first_asked(session.id), 300),
+        quote(conversation.last_words(session.id), 300),
+        tuple(workspace.timeline.calls(wanted)) if most else (),
+    )

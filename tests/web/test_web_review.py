@@ -1,0 +1,294 @@
+"""The review of a session: asked and said, what stands out, its changes, its steps, its calls."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from loom_audit.api.agents.connect import record_as_it_is
+from loom_audit.api.face import Session
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
+from loom_audit.model.events import Draft, SessionStarted
+from tests.web.conftest import Recorded, in_thread, say
+
+
+@contextmanager
+def session(recorded: Recorded, agent: str = "reviewed") -> Iterator[Session]:
+    with recorded.workspace.session(agent, title="a session to review") as made:
+        yield made
+
+
+def call(made: Session, tool: str, **arguments: Any) -> int:
+    """Make a call; its number."""
+    in_thread(lambda: asyncio.run(_call(made, tool, arguments)))
+    return made.workspace.timeline.calls()[0].seq or 0
+
+
+async def _call(made: Session, tool: str, arguments: dict[str, Any]) -> None:
+    await made.call(tool, arguments)
+
+
+def run(made: Session, command: str) -> int:
+    return call(made, "shell_execute", command=command)
+
+
+def text_of(client: TestClient, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200, answer.text[:2000]
+    return answer.text
+
+
+def strip_of(text: str) -> dict[str, int]:
+    """What stands out, by its words."""
+    found = re.findall(r'<li><a href="[^"]+/only/\w+"><b>([\d,]+)</b> ([^<]+)</a>', text)
+    return {words: int(number) for number, words in found}
+
+
+# --- the call -----------------------------------------------------------------------------
+
+
+def test_a_call_says_what_was_asked_and_said_before_it(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with session(recorded) as made:
+        say(recorded.workspace, made.id, PromptSubmitted("Rename the <b>thing</b>"))
+        say(recorded.workspace, made.id, MessageReceived("assistant", "old words"))
+        say(recorded.workspace, made.id, MessageReceived("assistant", "I rename it now"))
+        first = call(made, "write_file", path="thing.txt", content="x")
+        say(recorded.workspace, made.id, PromptSubmitted("And again"))
+        second = call(made, "write_file", path="thing.txt", content="y")
+    text = text_of(client, f"{recorded.url}/c/{first}")
+    assert "Rename the &lt;b&gt;thing&lt;/b&gt;" in text and "I rename it now" in text
+    assert "old words" not in text and "And again" not in text
+    text = text_of(client, f"{recorded.url}/c/{second}")
+    assert "And again" in text and "I rename it now" not in text, "that was said before the prompt"
+
+
+def test_a_call_of_a_subagent_says_what_the_session_around_it_was_asked(
+    recorded: Recorded, client: TestClient
+) -> None:
+    workspace = recorded.workspace
+    with session(recorded) as made:
+        say(workspace, made.id, PromptSubmitted("Send somebody"))
+        with recorded.workspace.session("helper") as inner:
+            begun = SessionStarted("helper", "sent", parent=made.id)
+            workspace.log.append([Draft(begun, inner.id, "agent:helper")])
+            number = call(inner, "write_file", path="sent.txt", content="x")
+    text = text_of(client, f"{recorded.url}/c/{number}")
+    assert "Send somebody" in text and f"/s/{made.id}" in text
+    steps = text_of(client, f"{recorded.url}/s/{made.id}/steps")
+    assert 'class="step part"' in steps and f"/s/{inner.id}" in steps and "sent.txt" in steps
+    review = text_of(client, f"{recorded.url}/s/{made.id}")
+    assert "with 1 subagent" in review and "sent.txt" in review
+
+
+def test_a_call_says_what_became_of_what_it_changed(recorded: Recorded, client: TestClient) -> None:
+    with session(recorded) as made:
+        own = run(made, "echo a > one.txt; echo a > two.txt; echo a > three.txt")
+        later = call(made, "write_file", path="two.txt", content="b")
+        again = call(made, "write_file", path="three.txt", content="b")
+        call(made, "write_file", path="three.txt", content="a\n")
+    text = text_of(client, f"{recorded.url}/c/{own}")
+    assert "2 of 3 paths are as it left them" in text
+    assert re.search(rf"two.txt</code></a> changed again by <a[^>]+>#{later}<", text)
+    assert f">#{again}<" not in text, "it stands again as it was left"
+    (recorded.root / "one.txt").write_text("by hand\n")
+    record_as_it_is(recorded.workspace)
+    text = text_of(client, f"{recorded.url}/c/{own}")
+    assert "1 of 3 paths is as it left them" in text and "from outside" in text
+    taken = client.post(
+        f"{recorded.url}/carry-out", data={"verb": "revert", "target": str(later), "quick": "1"}
+    )
+    assert taken.status_code == 303
+    undone = recorded.workspace.timeline.calls()[0].seq
+    text = text_of(client, f"{recorded.url}/c/{later}")
+    assert "The file is not as it left it" in text
+    assert re.search(rf"two.txt</code></a> taken back by <a[^>]+>#{undone}<", text)
+
+
+def test_any_event_of_a_call_leads_to_it(recorded: Recorded, client: TestClient) -> None:
+    number = recorded.numbers["notes"]
+    detail = recorded.workspace.timeline.call(number)
+    titles = set()
+    for event in detail.events:
+        text = text_of(client, f"{recorded.url}/c/{event.seq}")
+        titles.add(re.findall("<title>([^<]+)</title>", text)[0])
+    assert len(detail.events) > 2 and len(titles) == 1 and f"#{number} " in titles.pop()
+
+
+# --- the steps ----------------------------------------------------------------------------
+
+
+def test_the_steps_are_one_conversation_oldest_first(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with session(recorded) as made:
+        say(recorded.workspace, made.id, PromptSubmitted("First, look."))
+        for name in ("notes.txt", "src/main.py", "big.txt", "huge.txt"):
+            call(made, "read_file", path=name)
+        say(recorded.workspace, made.id, MessageReceived("assistant", "Then I write."))
+        number = call(made, "write_file", path="new.txt", content="x")
+        failed = run(made, "echo one; echo the last line >&2; exit 3")
+        (recorded.root / "notes.txt").write_text("by hand\n")
+        record_as_it_is(recorded.workspace)
+    text = text_of(client, f"{recorded.url}/s/{made.id}/steps")
+    order = ["First, look.", "read 4 files", "Then I write.", f'id="c{number}"', f'id="c{failed}"']
+    order += ["the last line", "changed without a call: notes.txt"]
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+
+
+def test_long_steps_come_in_pages_that_miss_and_repeat_nothing(
+    recorded: Recorded, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loom_audit.web.review.steps.STEPS", 4)
+    with session(recorded) as made:
+        for n in range(5):
+            say(recorded.workspace, made.id, PromptSubmitted(f"prompt {n}"))
+            call(made, "write_file", path=f"n{n}.txt", content="x")
+            say(recorded.workspace, made.id, MessageReceived("assistant", f"words {n}"))
+    base = f"{recorded.url}/s/{made.id}/steps"
+    expected = [f"{what} {n}" for n in range(5) for what in ("prompt", "words")]
+    forwards, where = list[str](), base
+    while where:
+        text = text_of(client, where)
+        forwards += re.findall(r"(?:prompt|words) \d", text)
+        found = re.search(r'rel="next" href="([^"]+)"', text)
+        where = found[1] if found else ""
+    assert forwards == expected
+    backwards, where = list[str](), f"{base}?before={recorded.workspace.log.head() + 1}"
+    while where:
+        text = text_of(client, where)
+        backwards = re.findall(r"(?:prompt|words) \d", text) + backwards
+        found = re.search(r'rel="prev" href="([^"]+)"', text)
+        where = found[1] if found else ""
+    assert backwards == expected
+
+
+def test_a_whole_prompt_has_a_page(recorded: Recorded, client: TestClient) -> None:
+    text = "\n".join(f"line {n} \u202e" for n in range(3_000))
+    with session(recorded) as made:
+        seq = say(recorded.workspace, made.id, PromptSubmitted(text))
+    review = text_of(client, f"{recorded.url}/s/{made.id}")
+    assert f'href="{recorded.url}/said/{seq}"' in review and "line 40" not in review
+    page = text_of(client, f"{recorded.url}/said/{seq}")
+    assert "line 40 \\u202e" in page and "\u202e" not in page
+    more = re.findall(r'data-hx-get="([^"]+/said/[^"]+)"', page)
+    assert more, "it goes on"
+    answer = client.get(more[0].replace("&amp;", "&"), headers={"hx-request": "true"})
+    assert answer.status_code == 200 and "line 2" in answer.text
+    assert client.get(f"{recorded.url}/said/{recorded.numbers['notes']}").status_code == 404
+
+
+# --- the review ---------------------------------------------------------------------------
+
+
+def test_a_session_shows_what_it_was_asked_and_said_and_changed(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with session(recorded) as made:
+        say(recorded.workspace, made.id, PromptSubmitted("Write <i>two</i> files"))
+        one = call(made, "write_file", path="one.txt", content="first\n")
+        say(recorded.workspace, made.id, PromptSubmitted("One more"))
+        two = call(made, "write_file", path="two.txt", content="second\n")
+        say(recorded.workspace, made.id, MessageReceived("assistant", "Both are there."))
+    base = f"{recorded.url}/s/{made.id}"
+    text = text_of(client, base)
+    assert "Write &lt;i&gt;two&lt;/i&gt; files" in text and "One more" in text
+    assert "Both are there." in text and "Changed 2 paths" in text
+    for path, number in (("one.txt", one), ("two.txt", two)):
+        section = text[text.index(f'id="f-{path}"') :].partition("</h3>")[0]
+        assert f">#{number}</a>" in section
+    turns = re.findall(r'href="([^"]+\?turn=\d+)"[^>]*>Turn', text)
+    assert len(turns) == 2
+    second = text_of(client, turns[1])
+    assert "Changed 1 path" in second and 'id="f-two.txt"' in second
+    assert 'id="f-one.txt"' not in second
+    assert client.get(f"{base}?turn=1").status_code == 400
+    assert strip_of(text) == {}, "nothing stands out"
+
+
+def test_what_stands_out_is_counted_and_led_to(recorded: Recorded, client: TestClient) -> None:
+    with session(recorded) as made:
+        run(made, "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $n > d$n.txt; done")
+        call(made, "delete_file", path="notes.txt")
+        many = run(made, "rm d*.txt && chmod 600 big.txt")
+        failed = run(made, "curl --version-that-is-not; exit 4")
+        call(made, "read_file", path="big.txt")
+        (recorded.root / "src" / "main.py").write_text("by hand\n")
+        record_as_it_is(recorded.workspace)
+    base = f"{recorded.url}/s/{made.id}"
+    found = strip_of(text_of(client, base))
+    found.pop("network was allowed", None)  # where there is no sandbox
+    assert found == {
+        "failed": 1,
+        "mass deletion": 1,
+        "mode change": 1,
+        "names a network program": 1,
+        "change from outside": 1,
+    }
+    for what, number in (("deletions", many), ("modes", many), ("failed", failed)):
+        listed = text_of(client, f"{base}/only/{what}")
+        assert re.findall(r'<tr id="c(\d+)"', listed) == [str(number)]
+    assert f'<tr id="c{failed}"' in text_of(client, f"{base}/only/programs")
+    assert "changed without a call: src/main.py" in text_of(client, f"{base}/only/outside")
+    assert client.get(f"{base}/only/nothing").status_code == 404
+    assert len(re.findall(r'<tr id="c', text_of(client, f"{base}/commands"))) == 3
+
+
+def test_tests_are_shown_with_whose_exit_code_is_known(
+    recorded: Recorded, client: TestClient
+) -> None:
+    (recorded.root / "Makefile").write_text("test:\n\t@exit 2\nlint:\n\t@true\n")
+    with session(recorded) as made:
+        run(made, "make lint")
+        last = run(made, "make test || true")
+        text = text_of(client, f"{recorded.url}/s/{made.id}")
+        assert "exit 0" in text and "of the whole line, not of <code>make test</code>" in text
+        assert "older than the last edit" not in text
+        edit = call(made, "write_file", path="src/main.py", content="x\n")
+        run(made, "make test")
+    text = text_of(client, f"{recorded.url}/s/{made.id}")
+    rows = re.findall(
+        r"<li>.*?</li>", text[text.index('id="checks"') :].partition("</ul>")[0], re.S
+    )
+    assert len(rows) == 3 and "exit 2" in rows[0] and "older" not in rows[0]
+    assert f">#{last}</a>" in rows[1]
+    assert "older than the last edit" in rows[1] and "src/main.py" in rows[1]
+    assert f">#{edit}</a>" in rows[1]
+
+
+def test_what_was_taken_back_has_a_list(recorded: Recorded, client: TestClient) -> None:
+    with session(recorded) as made:
+        number = call(made, "write_file", path="one.txt", content="x")
+        call(made, "write_file", path="two.txt", content="x")
+    form = {"verb": "revert", "target": str(number), "quick": "1"}
+    assert client.post(f"{recorded.url}/carry-out", data=form).status_code == 303
+    text = text_of(client, f"{recorded.url}/s/{made.id}/taken-back")
+    assert re.findall(r'<tr id="c(\d+)"', text) == [str(number)]
+
+
+@pytest.mark.parametrize("query", ["status=failed", "search=x", "before=30", "path.q=a%2520b"])
+def test_the_old_address_of_a_sessions_calls_leads_to_them(
+    standing: Recorded, reader: TestClient, query: str
+) -> None:
+    base = f"{standing.url}/s/{standing.session}"
+    answer = reader.get(f"{base}?{query}")
+    assert answer.status_code == 307
+    assert answer.headers["location"].startswith(f"{base}/calls?{query.partition('=')[0][:4]}")
+    assert reader.get(answer.headers["location"]).status_code == 200
+
+
+def test_a_session_of_too_many_calls_says_so(
+    standing: Recorded, reader: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loom_audit.history.read.review.MOST_CALLS", 2)
+    monkeypatch.setattr("loom_audit.api.review.sessions.KEPT", 0)
+    base = f"{standing.url}/s/{standing.session}"
+    reader.app.state.reviews = type(reader.app.state.reviews)()  # type: ignore[attr-defined]
+    assert "too many to be reviewed together" in text_of(reader, base)
+    assert "Its calls" in text_of(reader, base) or "its calls" in text_of(reader, base)
