@@ -17,10 +17,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from loom_audit.api.face import AuditedWorkspace, open_store
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.plans.planning import Plan
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.web.shared.urls import address
-from tests.web.conftest import Recorded, asking, in_thread
+from tests.web.conftest import Recorded, asking, in_thread, say
 
 HX = {"hx-request": "true"}
 FIRST_NODES, FIRST_BYTES, REQUESTS = 1_500, 50_000, 7
@@ -107,6 +108,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
                     assert done.success, done.output
                     made.numbers[name] = workspace.timeline.calls()[0].seq or 0
                 for n in range(150):
+                    prompt = PromptSubmitted(f"<b>{n}</b>\n{noise(chance, 3_000)}")
+                    said = MessageReceived("assistant", noise(chance, 3_000))
+                    for fact in (prompt, said) if n % 3 == 0 else ():
+                        made.said[f"{n}"] = say(workspace, session.id, fact)
                     text = f"{n} {noise(chance, 200)}\n"
                     await session.call("write_file", {"path": "often.txt", "content": text})
                 await session.call("write_file", long)
@@ -133,6 +138,15 @@ def pages(made: Recorded) -> dict[str, str]:
         "overview": f"{url}/",
         "calls": f"{url}/calls",
         "session": f"{url}/s/{made.session}",
+        "a turn": f"{url}/s/{made.session}?turn={made.said['0'] - 1}",
+        "one of 300 files": f"{url}/s/{made.session}?diff=src_000.txt",
+        "steps": f"{url}/s/{made.session}/steps",
+        "newest steps": f"{url}/s/{made.session}/steps?before=100000",
+        "commands": f"{url}/s/{made.session}/commands",
+        "taken back": f"{url}/s/{made.session}/taken-back",
+        "mode changes": f"{url}/s/{made.session}/only/modes",
+        "calls of a session": f"{url}/s/{made.session}/calls",
+        "a long text": f"{url}/said/{made.said['3']}",
         "a call of 300 files": f"{url}/c/{numbers['files']}",
         "a call of 5,000 files": f"{url}/c/{numbers['many']}",
         "a diff of 120,000 lines": f"{url}/c/{numbers['lines']}",

@@ -212,6 +212,46 @@ def test_a_session_shows_what_it_was_asked_and_said_and_changed(
     assert strip_of(text) == {}, "nothing stands out"
 
 
+def test_each_line_of_the_changes_names_its_call_and_others_lines_are_none(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with session(recorded) as made:
+        one = call(made, "write_file", path="own.txt", content="a\nb\nc\n")
+        (recorded.root / "own.txt").write_text("a\nby hand\nb\nc\n")
+        record_as_it_is(recorded.workspace)
+        two = call(made, "edit_file", path="own.txt", old_str="c\n", new_str="C\n")
+        call(made, "write_file", path="gone.txt", content="x")
+        call(made, "delete_file", path="gone.txt")
+    text = text_of(client, f"{recorded.url}/s/{made.id}")
+    section = text[text.index('id="f-own.txt"') :].partition("</section>")[0]
+    rows = re.findall(r'<tr class="(\w+)">(.*?)</tr>', section, re.S)
+    added = [re.sub("<[^>]+>", " ", row).split() for kind, row in rows if kind == "add"]
+    assert [row[-1] for row in added] == ["a", "b", "C"]
+    assert added[0][0] == f"#{one}" and added[2][0] == f"#{two}"
+    assert any(kind == "context" and "by hand" in row for kind, row in rows)
+    assert "<ins>+3</ins> <del>−0</del>" in section and "also changed by outside" in section
+    assert "1 path was changed and changed back" in text and 'id="f-gone.txt"' not in text
+
+
+def test_a_long_change_comes_in_parts(recorded: Recorded, client: TestClient) -> None:
+    with session(recorded) as made:
+        long = "".join(f"line {n}\n" for n in range(4_000))
+        call(made, "write_file", path="long.txt", content=long)
+        call(made, "write_file", path="a.txt", content="short\n")
+    base = f"{recorded.url}/s/{made.id}"
+    text = text_of(client, base)
+    assert 'id="f-long.txt"' in text and "4,000 lines added and removed." in text
+    found, where = list[str](), f"{base}?diff.q=long.txt"
+    while where:
+        answer = client.get(where, headers={"hx-request": "true"})
+        assert answer.status_code == 200
+        found += re.findall(r"line \d+(?=<)", answer.text)
+        more = re.search(r'data-hx-get="([^"]+line=\d+)"', answer.text)
+        where = more[1].replace("&amp;", "&") if more else ""
+    assert found == [f"line {n}" for n in range(4_000)]
+    assert client.get(f"{base}?diff=nothing.txt").status_code == 400
+
+
 def test_what_stands_out_is_counted_and_led_to(recorded: Recorded, client: TestClient) -> None:
     with session(recorded) as made:
         run(made, "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $n > d$n.txt; done")

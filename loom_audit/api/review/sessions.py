@@ -1,15 +1,15 @@
 """A session gathered for review, kept for as long as nothing was recorded since."""
 
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.history.read.review import (
     MASS,
     Evidence,
-    OwnChanges,
     SessionReview,
     events_at,
-    net_of,
     review_session,
 )
 from loom_audit.model.events import CallFinished
@@ -18,33 +18,43 @@ from loom_audit.model.records import Call
 __all__ = [
     "MASS",
     "Evidence",
-    "OwnChanges",
     "Reviews",
     "SessionReview",
     "last_lines",
-    "net_of",
 ]
 
-KEPT = 8
-"""So many sessions are kept gathered."""
+KEPT = 12
+"""So many things are kept gathered."""
+
+T = TypeVar("T")
 
 
 class Reviews:
-    """The sessions that were gathered last; a cache, of which nothing is missed."""
+    """What was gathered last for reviews; a cache, of which nothing is missed."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str, int], SessionReview] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, ...], Any] = OrderedDict()
 
     def of(self, workspace: AuditedWorkspace, session: str) -> SessionReview:
         """What a session and the sessions within it did. NotFound, Corrupt."""
         timeline = workspace.timeline
-        key = workspace.id, session, timeline.log.head()
-        found = self._kept.get(key)
+        return self.once(
+            workspace,
+            ("session", session),
+            lambda: review_session(timeline.log, timeline.projections, session),
+        )
+
+    def once(
+        self, workspace: AuditedWorkspace, name: tuple[object, ...], gather: Callable[[], T]
+    ) -> T:
+        """What `gather` gives, which is kept by its name until something is recorded."""
+        key = (workspace.id, workspace.timeline.log.head(), *name)
+        found: T | None = self._kept.get(key)
         if found is None:
-            found = review_session(timeline.log, timeline.projections, session)
-            self._kept[key] = found
+            found = self._kept[key] = gather()
             while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+                # another thread may have emptied it meanwhile
+                self._kept.pop(next(iter(self._kept), ()), None)
         return found
 
 

@@ -4,18 +4,16 @@ Calls, changes and decisions are as lists have them; commands and outcomes are r
 events, which are checked.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.history.ground.questions import last_decisions
-from loom_audit.history.read.call_detail import net_changes
 from loom_audit.history.read.conversation import Conversation, Said
 from loom_audit.model.coverage import NOT_FAILED
 from loom_audit.model.events import CallDecided, CallFinished, CallRequested, Event
-from loom_audit.model.files import FileChange
 from loom_audit.model.records import Call, OutsideChange, RecordedChange, Session
 from loom_audit.model.shell.checks import Check, check_in, network_program
 from loom_audit.ports import CallFilter, EventFilter, EventLog, Projections
@@ -238,25 +236,3 @@ def events_at(log: EventLog, seqs: Iterable[int], kind: str) -> Iterator[Event]:
         span = EventFilter(after=wanted[start] - 1, before=wanted[place - 1] + 1, kinds=(kind,))
         yield from (event for event in log.read(span) if event.seq in of_span)
         start = place
-
-
-class OwnChanges(Struct, frozen=True):
-    """What some calls changed, from the state before the first of them to that after the last.
-
-    `calls` has by path the numbers of the calls that changed it, of open ones the requests.
-    """
-
-    changes: tuple[FileChange, ...]
-    calls: Mapping[str, tuple[int, ...]]
-
-
-def net_of(review: SessionReview, requests: Set[int]) -> OwnChanges:
-    """What these calls of a session changed, of each path its first state and its last."""
-    own = [one for one in review.changes if one.requested in requests]
-    calls: dict[str, dict[int, None]] = {}
-    for one in own:
-        calls.setdefault(one.change.path, {})[one.number or one.requested or 0] = None
-    return OwnChanges(
-        net_changes(one.change for one in own),
-        {path: tuple(numbers) for path, numbers in calls.items()},
-    )

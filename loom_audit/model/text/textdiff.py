@@ -191,7 +191,7 @@ def _changed_lines(
     gone, come = a[edit.old_start : edit.old_end], b[edit.new_start : edit.new_end]
     spans: list[tuple[_Spans, _Spans]] = []
     if words:
-        spans = [_word_spans(x, y) for x, y in list(zip(gone, come, strict=False))[:_MOST_PAIRS]]
+        spans = [word_spans(x, y) for x, y in list(zip(gone, come, strict=False))[:_MOST_PAIRS]]
     for n, line in enumerate(gone):
         yield Line("-", line, edit.old_start + n + 1, None, spans[n][0] if n < len(spans) else ())
     for n, line in enumerate(come):
@@ -201,7 +201,7 @@ def _changed_lines(
 _Spans = tuple[tuple[int, int], ...]
 
 
-def _word_spans(old: bytes, new: bytes) -> tuple[_Spans, _Spans]:
+def word_spans(old: bytes, new: bytes) -> tuple[_Spans, _Spans]:
     """The stretches in which two lines differ; empty when too little of them is equal."""
     if max(len(old), len(new)) > _LONGEST_LINE:
         return (), ()

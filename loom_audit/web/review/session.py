@@ -5,24 +5,24 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from msgspec import Struct
-from msgspec.structs import replace
 from starlette.responses import RedirectResponse, Response
 
 from loom_audit.api.control.approvals import decisions
 from loom_audit.api.control.holding import still_running
 from loom_audit.api.face import AuditedWorkspace
+from loom_audit.api.lines import NetChange, lines_of
 from loom_audit.api.review.sessions import (
     MASS,
     Evidence,
     Reviews,
     SessionReview,
-    net_of,
 )
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.model.records import Call, OutsideChange, Session
+from loom_audit.web.review.net import show_net
 from loom_audit.web.review.said import Quote, quote
 from loom_audit.web.shared.budget import Budget, Part, weight
-from loom_audit.web.shared.changes import LISTS, Changes, fragment_of, show_changes
+from loom_audit.web.shared.changes import LISTS, fragment_of
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
 from loom_audit.web.shared.listing import FILTERS, Listing
 from loom_audit.web.shared.pages import wants_fragment
@@ -59,6 +59,12 @@ STANDS_OUT: Mapping[str, tuple[str, str, str]] = {
     "coverage": ("not fully covered", "not fully covered", "Calls whose coverage is not full"),
 }
 """What stands out in a session: one, several, and the heading of their list."""
+
+FIRST_LINES, FIRST_FILE_LINES = 1_500, 400
+"""Lines of hunks of all files, and of one, that are asked for with a first view."""
+
+ALL_LINES = 500_000
+"""Lines of the hunks of a file that is looked at alone."""
 
 EVIDENCE = 5
 TURNS = 30
@@ -101,8 +107,11 @@ def review(
     budget.remaining -= HEADING + sum(
         one.weight for one in quotes.values() if isinstance(one, Quote)
     )
-    changes = changes_of(workspace, reviewed, turn, query, budget, scope)
-    if answer := fragment_of(request, pages, changes, budget):
+    net, changes = None, None
+    if reviewed.whole:
+        net = net_of(reviews_of(request), workspace, reviewed, turn, first(query, "diff"))
+        changes = show_net(net, workspace.timeline.content, query, budget, scope)
+    if changes and (answer := fragment_of(request, pages, changes, budget)):
         return answer
     return pages.page(
         request,
@@ -113,6 +122,7 @@ def review(
         open_calls=[call for call in reviewed.calls if call.seq is None],
         evidence=reviewed.evidence[:EVIDENCE],
         changes=changes,
+        net=net,
         turns=turns,
         turn=turn,
         base=base,
@@ -239,24 +249,30 @@ def ask(base: str, turn: Turn | None) -> str:
     return base if turn is None else f"{base}?turn={turn.seq}"
 
 
-def changes_of(
+def net_of(
+    reviews: Reviews,
     workspace: AuditedWorkspace,
     reviewed: SessionReview,
     turn: Turn | None,
-    query: Fields,
-    budget: Budget,
-    base: str,
-) -> Changes:
-    """What the calls of a session, or of one turn, changed from their first state to their last."""
-    after = turn.seq if turn else 0
-    before = turn.before if turn else reviewed.until + 1
-    requests = frozenset(c.requested for c in reviewed.calls if after < c.requested < before)
-    net = net_of(reviewed, requests)
-    content = workspace.timeline.content
-    shown = show_changes(
-        net.changes, content, query, budget, base, old=reviewed.session.started, new=reviewed.until
-    )
-    return replace(shown, calls=net.calls)
+    path: str,
+) -> NetChange:
+    """The own net change of a session with those within it, or of one turn; with the lines of the
+    first files, or of the file at a path.
+    """
+
+    def gather() -> NetChange:
+        lines = lines_of(workspace)
+        id = reviewed.session.id
+        if turn is None:
+            calls = lines.of_session(id)
+        else:
+            calls = lines.between(turn.seq, turn.before - 1, session=id)
+        if path:
+            return lines.net(calls, paths=[path], max_lines=ALL_LINES, max_file_lines=ALL_LINES)
+        return lines.net(calls, max_lines=FIRST_LINES, max_file_lines=FIRST_FILE_LINES)
+
+    name = "net", reviewed.session.id, turn and turn.seq, path
+    return reviews.once(workspace, name, gather)
 
 
 def strip_of(reviewed: SessionReview, base: str) -> list[Mark]:

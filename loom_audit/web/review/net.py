@@ -1,0 +1,178 @@
+"""A session's own net change, ready to show: files with sums, and rows that name their calls."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from msgspec.structs import replace
+
+from loom_audit.api.lines import NetChange, NetFile, NetHunk, Writer
+from loom_audit.errors import InvalidArguments
+from loom_audit.model.files import FileChange
+from loom_audit.model.text.display import count_text, first_few, visible_path
+from loom_audit.model.text.textdiff import Line, word_spans
+from loom_audit.web.shared.budget import Budget, Part, row_weight
+from loom_audit.web.shared.changes import FEW, INDEX, LISTS, LONG, Changes
+from loom_audit.web.shared.dependencies import number
+from loom_audit.web.shared.diffs import (
+    AUTO,
+    Content,
+    FileView,
+    Row,
+    fitting,
+    notes_of,
+    row_of,
+    view_change,
+)
+from loom_audit.web.shared.urls import Fields, first
+
+SHOWN_WRITERS = 4
+MOST_PAIRS = 200
+"""So many pairs of lines of a run are compared word by word."""
+
+
+def show_net(net: NetChange, content: Content, query: Fields, budget: Budget, base: str) -> Changes:
+    """Show as much of a net change as fits the budget, from where the query says.
+
+    InvalidArguments for a path that is not in it.
+    """
+    about = partial(Changes, base, len(net.files), old=net.calls.after, new=net.calls.until)
+    about = partial(about, calls={file.path: file.calls for file in net.files})
+    if path := first(query, "diff"):
+        found = next((file for file in net.files if file.path == path), None)
+        if found is None:
+            raise InvalidArguments(f"{visible_path(path)} is not among these changes")
+        start = number(query, "line") or 0
+        view = view_net(found, content, start=start, space=budget.remaining, whole=False)
+        files, diffs = (Part[FileView](name, (), 0, len(net.files)) for name in LISTS)
+        return about(files=files, diffs=diffs, alone=view)
+    count, link = len(net.files), len(base) // LONG
+    space = min(AUTO, budget.remaining - INDEX if count > FEW else budget.remaining)
+
+    def in_index(file: NetFile) -> tuple[FileView, int]:
+        view = FileView(
+            change_of(file), action_of(file), source_of(file), (), "none", (), *sums_of(file)
+        )
+        return view, row_weight(5, file.path) + link
+
+    def in_full(file: NetFile) -> tuple[FileView, int]:
+        view = view_net(
+            file, content, space=space if count > 1 else budget.remaining, whole=count > 1
+        )
+        return view, view.weight + 2 * link
+
+    files = Part[FileView]("files", (), 0, 0)
+    if count > FEW:
+        files = budget.part("files", net.files, in_index, most=INDEX)
+    diffs = budget.part("diffs", net.files, in_full)
+    return about(files=files, diffs=diffs)
+
+
+def view_net(
+    file: NetFile, content: Content, *, start: int = 0, space: int = AUTO, whole: bool = True
+) -> FileView:
+    """View one file of a net change, with the rows from `start` on that weigh no more than `space`.
+
+    `whole`: all of them, or none.
+    """
+    change, source = change_of(file), source_of(file)
+    notes = (*notes_of(change), *_notes(file))
+    if file.reason:
+        found = view_change(change, content, source=source, start=start, space=space, whole=whole)
+        return replace(found, notes=(*found.notes, file.reason))
+    added, removed = sums_of(file)
+    view = FileView(change, action_of(file), source, notes, "none", (), added, removed)
+    if file.omitted:
+        return replace(view, body="later")
+    length = sum(len(hunk.lines) + _has_gap(file, n) for n, hunk in enumerate(file.hunks))
+    if not length:
+        return view
+    rows, used = fitting(_rows(file, start), space)
+    if whole and len(rows) < length:
+        return replace(view, body="later")
+    return replace(
+        view, body="rows", rows=rows, start=start, length=length, rows_weight=used, named=True
+    )
+
+
+def change_of(file: NetFile) -> FileChange:
+    """The states of a file before and at the end."""
+    return FileChange(file.path, file.before, file.after)
+
+
+def source_of(file: NetFile) -> str | None:
+    """From where a file was moved, if it was."""
+    return file.old_path if file.before is not None and file.old_path != file.path else None
+
+
+def action_of(file: NetFile) -> str:
+    """What became of a file, in a word."""
+    if source_of(file) is not None:
+        return "moved"
+    if file.before is None:
+        return "created"
+    return "deleted" if file.after is None else "modified"
+
+
+def sums_of(file: NetFile) -> tuple[int | None, int | None]:
+    """How many lines a file has more and fewer by these calls; None where it is not about lines."""
+    told = file.hunks or file.omitted or file.added or file.removed
+    return (file.added, file.removed) if told and not file.reason else (None, None)
+
+
+def _notes(file: NetFile) -> Iterator[str]:
+    if file.removed_again:
+        yield f"{count_text(file.removed_again, 'line')} of it removed again since"
+    if file.brought_back:
+        yield f"{count_text(file.brought_back, 'line')} brought back"
+    if file.shared:
+        yield f"{count_text(file.shared, 'line')} perhaps another's"
+    if file.others:
+        yield f"also changed by {first_few(file.others, SHOWN_WRITERS, lambda one: one.text)}"
+
+
+def _rows(file: NetFile, start: int) -> Iterator[Row]:
+    """The rows from `start` on, counted with those that stand for a gap."""
+    passed = 0
+    for n, hunk in enumerate(file.hunks):
+        if _has_gap(file, n):
+            if passed >= start:
+                yield Row("gap", note=f"line {hunk.new_start or hunk.old_start}")
+            passed += 1
+        skipped = max(0, start - passed)
+        yield from _lines(file, hunk, skipped)
+        passed += len(hunk.lines)
+
+
+def _has_gap(file: NetFile, n: int) -> bool:
+    """Whether lines are left out above a hunk."""
+    hunk = file.hunks[n]
+    return n > 0 or hunk.old_start > 1 or hunk.new_start > 1
+
+
+def _lines(file: NetFile, hunk: NetHunk, skipped: int) -> Iterator[Row]:
+    last, spans = -1, _spans(hunk)
+    for place, line in enumerate(hunk.lines):
+        writer = line.by if line.kind != " " else -1
+        if place >= skipped:
+            changed = spans.get(place, ())
+            row = row_of(Line(line.kind, line.content, line.old, line.new, changed))
+            new = writer >= 0 and (writer != last or place == skipped)
+            yield _named(row, file.writers[writer]) if new else row
+        last = writer
+
+
+def _spans(hunk: NetHunk) -> dict[int, tuple[tuple[int, int], ...]]:
+    """The stretches that changed within lines that replace each other, by their places."""
+    found: dict[int, tuple[tuple[int, int], ...]] = {}
+    for run in hunk.runs:
+        places = range(run.start, run.end)
+        gone = [n for n in places if hunk.lines[n].kind == "-"]
+        come = [n for n in places if hunk.lines[n].kind == "+"]
+        for old, new in [*zip(gone, come, strict=False)][:MOST_PAIRS]:
+            found[old], found[new] = word_spans(hunk.lines[old].content, hunk.lines[new].content)
+    return found
+
+
+def _named(row: Row, writer: Writer) -> Row:
+    call = writer.call if writer.kind == "call" else 0
+    return replace(row, by="" if call else writer.text, call=call)
