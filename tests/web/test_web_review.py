@@ -231,6 +231,11 @@ def test_each_line_of_the_changes_names_its_call_and_others_lines_are_none(
     assert any(kind == "context" and "by hand" in row for kind, row in rows)
     assert "<ins>+3</ins> <del>−0</del>" in section and "also changed by outside" in section
     assert "1 path was changed and changed back" in text and 'id="f-gone.txt"' not in text
+    assert "changed later" not in text
+    with session(recorded, "another") as other:
+        later = call(other, "write_file", path="own.txt", content="new\n")
+    text = text_of(client, f"{recorded.url}/s/{made.id}")
+    assert re.search(rf"changed later</span> by <a[^>]+>#{later}<", text)
 
 
 def test_a_long_change_comes_in_parts(recorded: Recorded, client: TestClient) -> None:

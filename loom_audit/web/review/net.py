@@ -1,6 +1,6 @@
 """A session's own net change, ready to show: files with sums, and rows that name their calls."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from msgspec.structs import replace
@@ -8,9 +8,10 @@ from msgspec.structs import replace
 from loom_audit.api.lines import NetChange, NetFile, NetHunk, Writer
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.files import FileChange
+from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import count_text, first_few, visible_path
 from loom_audit.model.text.textdiff import Line, word_spans
-from loom_audit.web.shared.budget import Budget, Part, row_weight
+from loom_audit.web.shared.budget import Budget, Part, row_weight, weight
 from loom_audit.web.shared.changes import FEW, INDEX, LISTS, LONG, Changes
 from loom_audit.web.shared.dependencies import number
 from loom_audit.web.shared.diffs import (
@@ -30,13 +31,21 @@ MOST_PAIRS = 200
 """So many pairs of lines of a run are compared word by word."""
 
 
-def show_net(net: NetChange, content: Content, query: Fields, budget: Budget, base: str) -> Changes:
-    """Show as much of a net change as fits the budget, from where the query says.
+def show_net(
+    net: NetChange,
+    content: Content,
+    query: Fields,
+    budget: Budget,
+    base: str,
+    later: Mapping[str, RecordedChange],
+) -> Changes:
+    """Show as much of a net change as fits the budget, from where the query says; `later` has what
+    changed files since.
 
     InvalidArguments for a path that is not in it.
     """
     about = partial(Changes, base, len(net.files), old=net.calls.after, new=net.calls.until)
-    about = partial(about, calls={file.path: file.calls for file in net.files})
+    about = partial(about, calls={file.path: file.calls for file in net.files}, later=later)
     if path := first(query, "diff"):
         found = next((file for file in net.files if file.path == path), None)
         if found is None:
@@ -58,7 +67,7 @@ def show_net(net: NetChange, content: Content, query: Fields, budget: Budget, ba
         view = view_net(
             file, content, space=space if count > 1 else budget.remaining, whole=count > 1
         )
-        return view, view.weight + 2 * link
+        return view, view.weight + 2 * link + weight(6 + len(file.calls[:6]))
 
     files = Part[FileView]("files", (), 0, 0)
     if count > FEW:

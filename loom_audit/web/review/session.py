@@ -11,6 +11,7 @@ from loom_audit.api.control.approvals import decisions
 from loom_audit.api.control.holding import still_running
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.lines import NetChange, lines_of
+from loom_audit.api.review.aftermath import changed_later
 from loom_audit.api.review.sessions import (
     MASS,
     Evidence,
@@ -110,7 +111,8 @@ def review(
     net, changes = None, None
     if reviewed.whole:
         net = net_of(reviews_of(request), workspace, reviewed, turn, first(query, "diff"))
-        changes = show_net(net, workspace.timeline.content, query, budget, scope)
+        later = changed_later(workspace, [file.path for file in net.files], net.calls.until)
+        changes = show_net(net, workspace.timeline.content, query, budget, scope, later)
     if changes and (answer := fragment_of(request, pages, changes, budget)):
         return answer
     return pages.page(

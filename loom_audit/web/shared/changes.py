@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.files import FileChange, Move
+from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import visible_path
 from loom_audit.web.shared.budget import Budget, Part, row_weight
 from loom_audit.web.shared.dependencies import number
@@ -36,7 +37,8 @@ class Changes(Struct, frozen=True):
     So many are `folded` into others: folders of which a path is listed, and where a move came from.
     Files can be downloaded as of the points `old` and `new`, where there are such. `unrecorded`
     ones are on disk only, and can be taken back or put on record. `calls` are the numbers of those
-    that changed a file, where the page is about several.
+    that changed a file, where the page is about several; `later` has the first change of a file
+    after what is shown.
     """
 
     base: str
@@ -49,6 +51,7 @@ class Changes(Struct, frozen=True):
     unrecorded: bool = False
     folded: int = 0
     calls: Mapping[str, tuple[int, ...]] = {}
+    later: Mapping[str, RecordedChange] = {}
 
 
 def show_changes(
