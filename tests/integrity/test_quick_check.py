@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loom_audit.history.check.verification import Verification, verify
+from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CallFinished, CallRequested, CoverageLowered, Fact, FilesChanged
 from loom_audit.ports import EventRow
@@ -98,6 +99,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
             ),
             CallFinished("two", "run", "execute", "ok", {}, reverts=(4,)),
             CoverageLowered((1,), Coverage("partial", ("late",))),
+            PromptSubmitted("do it"),
         ]
         writer.append(*facts, session="late", actor="agent:a")
         small.heads.append(writer.log.tree_head())
