@@ -6,8 +6,12 @@ from loom_audit.errors import AuditError
 from loom_audit.web.shared.pages import STATUS
 from tests.integrity.asking.readers import Answer, Made, Opened, Reader, Readers
 
-LISTED = re.compile(r'<nav class="pager".*?</nav>', re.DOTALL)
-"""Links from one call to the next of its session."""
+LISTED = re.compile(
+    r'<nav class="pager".*?</nav>|<section class="(?:why|standing)".*?</section>', re.DOTALL
+)
+"""Of the page of a call: links to the next of its session, which prompt and words came before it,
+and what changed its paths later.
+"""
 NONCE = re.compile(r'nonce="[^"]*"')
 PROBLEM = re.compile(r"<p[^>]*>[^\n]*<code>CORRUPT</code>[^\n]*")
 
