@@ -118,3 +118,20 @@ def test_the_change_of_everyone_is_the_difference_of_the_two_states(seed: int) -
     assert heads == [
         (one.old_start, one.old_count, one.new_start, one.new_count) for one in plain.hunks
     ]
+
+
+def test_a_line_that_comes_back_between_other_lines_is_neither_gone_nor_new() -> None:
+    texts = [(b"x\n", 1), (b"D\n", 1), (b"y\n", 1)]
+    steps = [
+        Step([], "f"),
+        Step(texts, "f"),
+        Step([texts[0], texts[2]], "f"),
+        Step([(b"y\n", 3), texts[0]], "f"),
+        Step([(b"y\n", 3), texts[1], texts[0]], "f", took_back=(2,)),
+    ]
+    found = told(steps, 1, {4})
+    assert found.hunks == () and (found.added, found.removed, found.brought_back) == (0, 0, 0)
+    found = told(steps, 1, {2, 3, 4})
+    shown = [line for hunk in found.hunks for line in hunk.lines]
+    assert [line.new for line in shown if line.new] == [1, 2, 3]
+    assert [line.content for line in shown if line.kind != " "] == [b"x\n", b"x\n"]

@@ -143,12 +143,11 @@ class Walk(Struct):
         order = {id(line): place for place, line in enumerate(self.woven or ())}
         below = _orders_below(order, after)
         above = -1
-        found = changed_lines([line.text for line in before], texts)
-        for place, line in enumerate(_carried(before, found)):
+        for place, line in enumerate(_returning(before, after, texts)):
             standing = after[place]
             if standing is not None:
                 above = order.get(id(standing), above)
-            elif line is not None and line.is_gone:
+            elif line is not None:
                 here = order.get(id(line), 0)
                 if self.woven is None or above < here < below[place]:
                     after[place], above = line, here
@@ -280,6 +279,27 @@ def _carried(lines: Sequence[Line], changed: Sequence[Edit]) -> list[Line | None
         at = one.old_end
     after += lines[at:]
     return after
+
+
+def _returning(
+    before: Sequence[Line], after: Sequence[Line | None], texts: Sequence[bytes]
+) -> list[Line | None]:
+    """For each place of a new line the one that stood before and is gone, where there is one.
+
+    Lines are paired in the order of the whole texts, and what is not paired so among themselves.
+    """
+    found = changed_lines([line.text for line in before], texts)
+    paired = [
+        line if line is not None and line.is_gone and standing is None else None
+        for line, standing in zip(_carried(before, found), after, strict=True)
+    ]
+    used = set(map(id, paired))
+    rest = [line for line in before if line.is_gone and id(line) not in used]
+    places = [n for n, line in enumerate(paired) if line is None and after[n] is None]
+    found = changed_lines([line.text for line in rest], [texts[n] for n in places])
+    for place, line in zip(places, _carried(rest, found), strict=True):
+        paired[place] = line
+    return paired
 
 
 def _orders_below(order: Mapping[int, int], after: Sequence[Line | None]) -> list[int]:
