@@ -93,20 +93,6 @@ class Call(Struct, frozen=True):
     within: int | None = None
 
 
-class Tally(Struct, frozen=True):
-    """How many calls failed, how many of them were denied, and how many are not covered in full;
-    how many changes came from outside. Each is counted up to TALLIED, more are one more than that.
-    """
-
-    failed: int
-    denied: int
-    partial: int
-    outside: int
-
-
-TALLIED = 1_000
-
-
 class RecordedChange(Struct, frozen=True):
     """The change of a path with its event; `number` is that of its call, when finished.
 
@@ -174,3 +160,17 @@ class FoundPlaces(Struct, frozen=True):
 
     places: tuple[FoundPlace, ...]
     before: int | None
+
+
+class Tally(Struct, frozen=True):
+    """How many calls failed, how many of them were denied, and how many are not covered in full;
+    how many changes came from outside. Each is counted up to TALLIED, more are one more than that.
+    """
+
+    failed: int
+    denied: int
+    partial: int
+    outside: int
+
+
+TALLIED = 1_000
