@@ -30,7 +30,7 @@ def take(browser: Browser, live: Live, demo: Demo, url: str, folder: Path) -> No
     page.get_by_role("button", name="Carry out").click()
     page.wait_for_url("**/c/*")
     page.goto(f"{live.address}{url}/")
-    page.locator("tr", has_text="notes.txt").get_by_role("button", name="Undo").click()
+    page.locator("tr", has_text="cp -r toolkit").get_by_role("button", name="Undo").click()
     page.locator("tr.nested", has_text="revert").nth(1).wait_for()
     page.goto(f"{live.address}{url}/")
     page.locator("tr[hidden]").wait_for(state="detached")  # its lines are counted
