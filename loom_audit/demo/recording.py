@@ -21,6 +21,7 @@ from loom_audit.demo.story import (
     AFTER_NO,
     AFTER_YES,
     ASKED,
+    ENVIRONMENT,
     Happening,
     Message,
     Prompt,
@@ -113,13 +114,14 @@ def demonstrating(
     _copy(root, copies / "start")
     first, second = building(root, package), going_too_far(package)
     recording = _Recording(report, first.calls + second.calls)
-    with workspace.session(AGENT, title=first.title) as building_session:
+    with workspace.session(AGENT, title=first.title, environment=ENVIRONMENT) as building_session:
         asyncio.run(_record(building_session, first.happenings, recording))
     _copy(root, copies / "checkpoint")
     checkpoint = workspace.checkpoint(CHECKPOINT, note="before the clean-up")
     outside = edit_by_hand(root)
     with ExitStack() as stack:
-        session = stack.enter_context(workspace.session(AGENT, title=second.title))
+        begun = workspace.session(AGENT, title=second.title, environment=ENVIRONMENT)
+        session = stack.enter_context(begun)
         asyncio.run(_record(session, second.happenings, recording))
         if not asking:
             stack.close()

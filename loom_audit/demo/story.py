@@ -3,6 +3,7 @@
 The agent does good work, makes a mistake among it, and says more at its end than its tests do.
 """
 
+import os
 import shlex
 import shutil
 import struct
@@ -20,6 +21,12 @@ from loom_audit.errors import NotFound
 
 PACKAGES = ("jinja2", "click", "markdown_it", "json", "email")
 """Pure Python packages to copy, the first that is here; the last two are in every Python."""
+
+
+UNITTEST = "-B -m unittest tests/test_words.py"
+RUN_TESTS = f"{shlex.quote(Path(sys.executable).name)} {UNITTEST}"
+"""With the interpreter that runs this, which `ENVIRONMENT` finds by its name."""
+ENVIRONMENT = {"PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"}
 
 
 class Step(Struct, frozen=True):
@@ -149,15 +156,13 @@ def building(root: Path, package: str) -> Story:
     """The agent looks around, edits, adds a package with tests, and makes them pass."""
     reviewable = _find_modules(root / package)
     (largest, lines), (second, others) = list(reviewable.items())[:2]
-    python = f"{shlex.quote(sys.executable)} -B"
-    run_tests = f"{python} -m unittest tests/test_words.py"
     reviewed = "# Reviewed.\n"
     several = [
         {"old_str": others[0], "new_str": reviewed + others[0]},
         {"old_str": others[1], "new_str": reviewed + others[1]},
         {"old_str": reviewed, "new_str": "# Reviewed, and left as it is.\n", "replace_all": True},
     ]
-    script = f"#!/bin/sh\nexec {run_tests}\n"
+    script = f"#!/bin/sh\nexec {shlex.quote(sys.executable)} {UNITTEST}\n"
     happenings: list[Happening] = [
         Prompt(
             f"Add a small toolkit beside {package}: count the words of a text, find the longest "
@@ -175,10 +180,10 @@ def building(root: Path, package: str) -> Story:
         Step("write_file", {"path": "toolkit/__init__.py", "content": '"""Small tools."""\n'}),
         Step("write_file", {"path": "toolkit/words.py", "content": WORDS}, "words"),
         Step("write_file", {"path": "tests/test_words.py", "content": TESTS}),
-        Step("shell_execute", {"command": run_tests}, "failing tests"),
+        Step("shell_execute", {"command": RUN_TESTS}, "failing tests"),
         Message("longest() raises for an empty text. I give it a default and run the tests again."),
         _edit("toolkit/words.py", "key=len)", 'key=len, default="")', "fix"),
-        Step("shell_execute", {"command": run_tests}),
+        Step("shell_execute", {"command": RUN_TESTS}),
         Message("The toolkit is in toolkit/words.py, and both of its tests pass."),
         Prompt("Good. Give it a logo and a script that runs the tests, then tidy up after you."),
         Step("read_file", {"path": f"{package}/no_such_module.py"}),
@@ -207,7 +212,6 @@ def going_too_far(package: str) -> Story:
     """
     mark = "# Cleaned up."
     sed = f"sed -i.bak -e '1i\\' -e '{mark}' {package}/*.py"
-    run_tests = f"{shlex.quote(sys.executable)} -B -m unittest tests/test_words.py"
     in_tests = [
         {"old_str": "import count, longest", "new_str": "import count, longest, shortest"},
         {"old_str": TESTS.splitlines()[-1], "new_str": TESTS.splitlines()[-1] + MORE_TESTS},
@@ -224,7 +228,7 @@ def going_too_far(package: str) -> Story:
         Step("shell_execute", {"command": "cp -r toolkit toolkit.old && mkdir -p build/lib"}),
         _edit("toolkit/words.py", "def longest(text):", SHORTEST + "def longest(text):"),
         Step("edit_file", {"path": "tests/test_words.py", "edits": in_tests}),
-        Step("shell_execute", {"command": run_tests}, "last tests"),
+        Step("shell_execute", {"command": RUN_TESTS}, "last tests"),
         _edit("toolkit/words.py", "min(text.split(), key=len)", FIXED, "last edit"),
         Step("shell_execute", {"command": "ls /no/such/directory"}),
         Step("shell_execute", {"command": f"rm -rf {package}* toolkit.old"}, "rm"),
