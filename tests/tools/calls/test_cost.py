@@ -7,9 +7,9 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio import to_thread
 
 from loom_audit.api.face import open_store
-from loom_audit.tools.calls import thread
 from tests.given.traced import traced as traced
 
 
@@ -69,13 +69,13 @@ def test_a_call_hops_to_a_thread_at_most_twice(
 ) -> None:
     """Once for all that it does, and where it is a command once more for its finish."""
     hops: list[Any] = []
-    hop = thread.to_thread.run_sync
+    hop = to_thread.run_sync
 
     async def counted(step: Any, **options: Any) -> Any:
         hops.append(step)
         return await hop(step, **options)
 
-    monkeypatch.setattr(thread.to_thread, "run_sync", counted)
+    monkeypatch.setattr(to_thread, "run_sync", counted)
     root = tmp_path / "work"
     root.mkdir()
     (root / "file").write_text("0\n")
