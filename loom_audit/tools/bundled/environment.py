@@ -56,7 +56,7 @@ def system_program(name: str) -> str:
 
 def program(name: str, ctx: ToolContext) -> str:
     """Return the path of a person's program, found where no agent can put one; else its name."""
-    return _found_outside(name, ctx) or name
+    return _first_outside(name, ctx) or name
 
 
 def environment_of(root: str) -> str | None:
@@ -87,7 +87,7 @@ def python_of(ctx: ToolContext, *, own: bool = True) -> tuple[str, ...]:
     name = environment_of(root) if own else None
     if name is not None:
         return (f"{root}/{name}/bin/python",)
-    found = _found_outside("python3", ctx)
+    found = _first_outside("python3", ctx)
     return (_behind_shim(found, root),) if found else (base_python(), "-I")
 
 
@@ -156,7 +156,7 @@ def outside_path(ctx: ToolContext) -> str:
     return os.pathsep.join(_without_ours(path)) or os.defpath
 
 
-def _found_outside(name: str, ctx: ToolContext) -> str | None:
+def _first_outside(name: str, ctx: ToolContext) -> str | None:
     """The path of a program in the folders of `outside_path`; None where none holds it."""
     folders = os.pathsep.join(safe_folders(ctx.workspace, ctx.scratch_dir, holding=name))
     holding = os.pathsep.join(_without_ours(folders)) if folders else ""
