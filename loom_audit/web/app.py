@@ -129,6 +129,7 @@ def server_of(app: FastAPI, seconds: float = SECONDS) -> Server:
             app,
             http=cast(Any, partial(TimedConnection, seconds)),
             ws="none",
+            lifespan="off",  # nothing begins or ends with it, and a second signal would cut it off
             log_level="warning",
             server_header=False,
             proxy_headers=False,

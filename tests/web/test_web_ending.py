@@ -1,6 +1,7 @@
 """A dashboard that is told to end while something is carried out in it."""
 
 import http.client
+import logging.handlers
 import signal
 import subprocess
 import sys
@@ -89,11 +90,15 @@ def test_what_is_carried_out_is_ended_and_answered_first(
     assert (recorded.root / "notes.txt").read_text() == "one\ntwo\nthree\n"
 
 
-def test_told_a_second_time_it_waits_for_nothing(working: Working) -> None:
+def test_told_a_second_time_it_waits_for_nothing_and_prints_no_traceback(working: Working) -> None:
+    handler = logging.handlers.BufferingHandler(1000)
+    logging.getLogger("uvicorn.error").addHandler(handler)
     working.tell()
     working.tell()
     working.serving.join(60)
+    logging.getLogger("uvicorn.error").removeHandler(handler)
     assert not working.serving.is_alive()
+    assert [said for one in handler.buffer if "Traceback" in (said := one.getMessage())] == []
 
 
 IN_A_DESTRUCTOR = """
