@@ -161,8 +161,12 @@ class Log:
         item = {"role": p.role, "n": p.n, "size": len(content), "commit": commit}
         listed = one.envelope.setdefault("payloads", [])
         if isinstance(listed, list):
-            others = [i for i in listed if (i["role"], i["n"]) != (p.role, p.n)]
+            others = [i for i in listed if not _is_of(i, p)]
             one.envelope["payloads"] = [*others, item]
+
+
+def _is_of(item: Any, p: Part) -> bool:
+    return isinstance(item, dict) and (item.get("role"), item.get("n")) == (p.role, p.n)
 
 
 def _id(one: Forged) -> bytes:
@@ -283,7 +287,7 @@ def change_a_field(log: Log, chance: random.Random, _: Blobs) -> str:
 def say_it_elsewhere(log: Log, chance: random.Random, _: Blobs) -> str:
     """An envelope says one thing, and in an object in it what the row says."""
     one, name = _of_trees(log, chance), chance.choice(("seq", "kind", "log", "id"))
-    inside = {"id": "", "kind": one.envelope["kind"], "log": one.envelope["log"], "a": 1}
+    inside = {"id": "", **{key: one.envelope.get(key) for key in ("kind", "log")}, "a": 1}
     one.envelope["hidden"] = {**inside, "prev": "0" * 16, "seq": one.seq, "z": 1}
     if chance.random() < 0.7:
         one.envelope[name] = chance.choice([e.envelope.get(name, "") for e in log.events])
@@ -295,7 +299,7 @@ def say_it_elsewhere(log: Log, chance: random.Random, _: Blobs) -> str:
 def change_a_fact(log: Log, chance: random.Random, _: Blobs) -> str:
     """A field of the payload `fact`, of an event that trees are folded from where there is one."""
     some = [e for e in log.events if e.part("fact")]
-    near = [e for e in some if str(e.envelope["kind"]) in FACTS_OF_TREES]
+    near = [e for e in some if str(e.envelope.get("kind")) in FACTS_OF_TREES]
     if not some:
         return "none"
     one = chance.choice(near if near and chance.random() < 0.8 else some)
@@ -528,3 +532,4 @@ FORGERIES = (
 )
 
 Harm = Callable[[Any, random.Random], Iterator[str]]
+Forgery = Callable[[Log, random.Random, Blobs], str]

@@ -28,7 +28,16 @@ from loom_audit.history.check.verification import verify
 from loom_audit.model.events import TreeHead
 from loom_audit.sql.evidence.evidence import open_evidence
 from loom_audit.sql.store.database import open_database
-from tests.integrity.forgeries import Forged, Harm, Log, Part, change_rows, forge_events
+from tests.integrity.forgeries import (
+    FORGERIES,
+    Forged,
+    Forgery,
+    Harm,
+    Log,
+    Part,
+    change_rows,
+    forge_events,
+)
 from tests.integrity.real_stores import copied, make_stores
 from tests.integrity.test_tamper import connect, unguarded
 
@@ -209,6 +218,21 @@ def test_both_say_the_same_of_a_log_that_was_forged(
         forger.forge(harm, f"{harm.__name__} {seed} {n}")
     assert forger.wrong == []
     assert forger.counts["forged"] > SAMPLE / 2 and len(forger.counts) > 2
+
+
+@pytest.mark.parametrize("how", dict.fromkeys(FORGERIES), ids=lambda how: how.__name__)
+def test_an_event_that_lost_every_field_can_be_forged_further(
+    stores: Mapping[str, Path], tmp_path: Path, how: Forgery
+) -> None:
+    """Of several forgeries of one log each finds what the ones before it left."""
+    home = copied(stores["sessions"], tmp_path / "copy")
+    with connect(home / "audit.db") as raw:
+        log = Log(unguarded(raw), 1)
+        for one in log.events:
+            one.envelope = {"payloads": [1, {}]}
+        how(log, random.Random(how.__name__), [(bytes(32), 0)])
+        log.write()
+    assert ours(home / "audit.db", []).wrong and alone(home / "audit.db", []).wrong
 
 
 @pytest.mark.deep
