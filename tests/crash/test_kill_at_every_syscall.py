@@ -13,6 +13,7 @@ from loom_audit import AuditedWorkspace, open_store
 from loom_audit.errors import NoWorkspace
 from loom_audit.history.record.baseline import baseline_end
 from loom_audit.model.events import ChangeIntended
+from loom_audit.model.plans.planning import Plan
 from tests.crash.programs.faults import (
     STAGES,
     SYSCALLS,
@@ -128,10 +129,21 @@ def goes_on(workspace: AuditedWorkspace, start: Tree, *, gaps: bool = False) -> 
     point = 0 if not workspace.timeline.checkpoints() else "@start"
     if point:
         plan = workspace.plan_rollback(point, outside=True)
+        stays = {os.fsencode(path) for path in unrestored(workspace, plan)} if gaps else set()
         workspace.carry_out(plan)
-        # what was not seen to move from a recorded place may have come from any, and stays
-        kept = {os.fsencode(note.path) for note in plan.kept} if gaps else set()
-        assert differences(tree_of(workspace.root), start).keys() <= kept
+        assert differences(tree_of(workspace.root), start).keys() <= stays
+
+
+def unrestored(workspace: AuditedWorkspace, plan: Plan) -> set[str]:
+    """The paths of which the plan says that it does not restore them.
+
+    What was not seen to move from a recorded place may have come from any, and stays. What could
+    not be read before a command that deleted it had left the tree: nobody saw that it was deleted.
+    """
+    reasons = [note.reason for note in plan.irreversible]
+    unseen = workspace.timeline.unseen(plan.head)
+    told = {path for path in unseen if any(f"not on record: {path}" in said for said in reasons)}
+    return told | {note.path for note in plan.kept}
 
 
 def points(arena: Arena, scenario: str, stage: Stage, syscall: str = "") -> list[Point]:
