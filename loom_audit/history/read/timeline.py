@@ -126,8 +126,9 @@ class Timeline(Struct, frozen=True):
         if count == 0:
             return head
         # the tables suggest the calls, and the log must have the same ones from there on
-        calls = self.projections.calls(CallFilter(limit=count + 1))
-        whole = len(calls) <= count
+        most = count + 1 + len(self.projections.open_calls())  # which have no number yet
+        calls = self.projections.calls(CallFilter(limit=most))
+        whole = len(calls) < most
         self.verified.check_calls(0 if whole else min(call.requested for call in calls) - 1)
         numbers = sorted((call.seq for call in calls if call.seq), reverse=True)
         if len(numbers) > count:

@@ -1,5 +1,6 @@
 """Points, and what differs between them."""
 
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
-from loom_audit.errors import Conflict, InvalidArguments
+from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.sql.ground.clock import SystemClock
 
 Call = Callable[..., ToolResult]
@@ -52,6 +53,21 @@ def test_a_created_and_then_modified_file_is_compared_with_nothing(
     call("write_file", path="n", content="2")
     (change,) = workspace.timeline.diff(point, workspace.log.head())
     assert change.before is None
+
+
+def test_calls_are_counted_back_past_those_that_are_open(
+    workspace: AuditedWorkspace, call: Call
+) -> None:
+    call("write_file", path="n", content="1")
+    first = workspace.log.head()
+    call("write_file", path="n", content="2")
+    client = workspace.start_foreign_session("client", id="f", pid=os.getpid())
+    for id in ("one", "two"):
+        client.begin_call(id, "Bash", effect="execute")
+    assert workspace.timeline.point("head~1") == first
+    with pytest.raises(NotFound) as nothing:
+        workspace.timeline.point("head~9")
+    assert nothing.value.hint == "On record: 2 calls."
 
 
 @pytest.fixture
