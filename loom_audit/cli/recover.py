@@ -20,6 +20,7 @@ from loom_audit.model.text.display import visible_path
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace, RecoveredCall
+    from loom_audit.model.records import Call
 
 TAKING_BACK = get_args(Verb)
 
@@ -82,10 +83,29 @@ def recover(
                 "an interrupted change waits for a decision",
                 hint="`loom-audit recover --continue` finishes it, `--abandon` leaves it as it is.",
             )
+        if unbegun := [one.call for one in recovered if go_on and _is_unbegun(one)]:
+            for call in unbegun:
+                output.note(_how_to_ask_again(call))
+            return exits.IN_PART
         done = [one.call.status for one in recovered if one.kept]
         if not done:
             return exits.OK
         return exits.IN_PART if "ok" in done else exits.CONFLICT
+
+
+def _is_unbegun(one: "RecoveredCall") -> bool:
+    """Whether this is an undo that was closed, as it had not begun to change anything."""
+    is_ours = one.call.tool in TAKING_BACK and one.call.effect == "write"
+    is_closed = one.call.status == "interrupted"
+    return is_ours and is_closed and not (one.outcomes or one.call.changed)
+
+
+def _how_to_ask_again(call: "Call") -> str:
+    again = "undo` does" if call.tool == "undo" else f"{call.tool}`, asked for again, does"
+    return (
+        f"{call.tool} {call.seq} had replaced nothing, so there is nothing to go on from; "
+        f"`loom-audit {again} it"
+    )
 
 
 def _record(workspace: "AuditedWorkspace", one: "RecoveredCall") -> Record:

@@ -1,6 +1,8 @@
 """`recover`: what killed processes left behind."""
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -56,6 +58,71 @@ def test_an_interrupted_rollback_waits_for_a_decision(audited: Shell) -> None:
     (closed,) = audited.records("recover", "--abandon")
     assert (closed["waiting"], closed["call"]["status"]) == (False, "interrupted")
     assert audited("call", "read_file", '{"path": "a.txt"}').text.strip()
+
+
+def test_an_undo_that_was_killed_before_it_replaced_anything_is_said_not_to_be_done(
+    audited: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(audited.home))
+    before = audited.tree()
+    audited.sh("for n in 1 2 3; do echo $n > n$n; done")
+    changed = audited.tree()
+
+    def killed(call: OpenCall, *_: object, **__: object) -> None:
+        call.announce()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OpenCall, "apply", killed)
+        killed_after(1, audited.workspace, lambda one: one.carry_out(one.plan_undo()))
+    audited("recover", code=5)
+    told = audited("recover", "--continue", code=7).errors
+    assert "had replaced nothing" in told and "`loom-audit undo` does it" in told
+    assert audited.tree() == changed
+    audited("undo", "--yes")
+    assert audited.tree() == before
+
+
+def test_an_undo_does_not_pass_over_an_interrupted_run_to_take_back_an_older_call(
+    audited: Shell,
+) -> None:
+    audited.sh("echo older > old.txt")
+    [older] = audited.numbers()
+    process = started(audited, "rm -r src; echo half > a.txt; touch ready; sleep 1000")
+    process.kill()
+    process.communicate(timeout=SECONDS)
+    found = audited.tree()
+    refused = audited("undo", "--dry-run", code=5)
+    assert "interrupted" in refused.errors and "`loom-audit recover`" in refused.errors
+    for arguments in (("undo",), ("undo", "--yes"), ("undo", "--dry-run")):
+        refused = audited(*arguments, code=5)
+        number = max(audited.numbers())
+        assert f"call {number} (run) was interrupted" in refused.errors
+        assert f"`loom-audit revert {number} --choose PATH=old`" in refused.errors
+        assert f"`loom-audit revert {older}`" in refused.errors
+        assert audited.tree() == found
+    chosen = [f"--choose={path}=old" for path in ("a.txt", "ready", "src", "src/app.py")]
+    audited("revert", str(number), "--yes", *chosen, code=7)
+    audited("undo", "--yes")  # of the revert
+    audited("revert", str(older), "--yes")
+    assert audited.tree() == {path: was for path, was in found.items() if path != "old.txt"}
+
+
+def test_an_undo_goes_on_to_an_older_call_once_what_an_interrupted_run_did_is_put_right(
+    audited: Shell,
+) -> None:
+    before = audited.tree()
+    audited.sh("echo older > old.txt")
+    process = started(audited, "touch ready; sleep 1000")
+    process.kill()
+    process.communicate(timeout=SECONDS)
+    audited("recover")
+    audited("undo", code=5)
+    audited.sh("rm ready")
+    audited("undo", "--yes")  # of the removal, so that the file stands again
+    audited("undo", code=0)
+    (audited.workspace / "ready").unlink(missing_ok=True)
+    assert audited.tree() == before
 
 
 @pytest.mark.parametrize("all_of_it", [False, True], ids=["one path", "all paths"])

@@ -16,6 +16,7 @@ from loom_audit.history.look.timing import look_between
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
+from loom_audit.history.undo.interrupted_since import check_interrupted_since
 from loom_audit.model.events import OUTSIDE, ChangesAttributed, FilesChanged
 from loom_audit.model.files import FileChange
 from loom_audit.model.plans.planning import TAKEN_BACK, Note, how_to_choose
@@ -119,11 +120,14 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
     """Select what a request names, or for an undo and a redo the newest call that can be meant.
 
     NotFound where there is none, or the point lies before the end of the baseline; InvalidArguments
-    for a target that is no number, session or point; Conflict for a call that is open.
+    for a target that is no number, session or point; Conflict for a call that is open, and where
+    the newest call was interrupted and what it may have changed stands.
     """
     if request.verb == "undo":
         call = _named_or_newest(request, attachment)
         passed_over = may_have_done(attachment.stored, request.session, call.requested)
+        if not request.targets:
+            check_interrupted_since(attachment, request.session, call, passed_over)
         return Selection(_label(call), (call,), passed_over=passed_over)
     if request.verb == "redo":
         call = newest_undo(attachment, request.session)
