@@ -2,6 +2,9 @@
 
 import os
 import re
+import signal
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -121,6 +124,43 @@ def test_an_undo_says_why_its_coverage_is_not_full(audited: Shell) -> None:
     assert re.search("coverage partial: .*a.txt", done)
     (again,) = audited.records("redo", "--yes", code=7)  # what the undo did to the other name
     assert again["coverage"] == "full" and again["coverage_reasons"] == []
+
+
+TOLD_TO_END = """
+import os, signal, sys
+from loom_audit.cli import main
+from loom_audit.history.record.call import OpenCall
+
+apply = OpenCall.apply
+
+def told(*arguments, **more):
+    done = apply(*arguments, **more)
+    os.kill(os.getpid(), int(sys.argv[1]))
+    return done
+
+OpenCall.apply = told
+main(sys.argv[2:])
+"""
+"""A program that is told to end by a signal right after the last step of an undo."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_undo_that_is_complete_when_a_signal_ends_it_says_so(
+    audited: Shell, number: signal.Signals
+) -> None:
+    before = audited.tree()
+    audited.call("write_file", path="b.txt", content="new\n")
+    done = subprocess.run(
+        [sys.executable, "-c", TOLD_TO_END, str(int(number)), "undo", "--yes"],
+        cwd=audited.workspace,
+        env=audited.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 128 + number
+    assert f"undo {audited.numbers()[-1]} is complete: 1 path changed" in done.stderr
+    assert "interrupted" in done.stderr and audited.tree() == before
 
 
 def test_nothing_to_take_back_points_to_the_log(audited: Shell) -> None:

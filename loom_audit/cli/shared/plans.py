@@ -87,10 +87,15 @@ def take_back(
     if not yes and output.interactive and not _confirmed(invocation, plan):
         output.note("nothing was changed")
         return exits.FAILED
-    with progress(output) as report:
-        from loom_audit.api.control.holding import carry_out
+    before = workspace.log.head()
+    try:
+        with progress(output) as report:
+            from loom_audit.api.control.holding import carry_out
 
-        result = carry_out(workspace, plan, report=report)
+            result = carry_out(workspace, plan, report=report)
+    except KeyboardInterrupt:  # kept back until a step is whole, and the last one may be
+        _tell_complete(output, workspace, plan, before)
+        raise
     if result.in_use:
         done = exits.IN_PART
     record |= {
@@ -146,6 +151,14 @@ def _print_done(output: Output, plan: Plan, result: "UndoResult") -> None:
         output.note("`loom-audit redo` brings it back")
     elif plan.changes and plan.verb != "redo":
         output.note("`loom-audit undo` takes it back")
+
+
+def _tell_complete(output: Output, workspace: "AuditedWorkspace", plan: Plan, before: int) -> None:
+    """Say so where a plan was carried out as a whole since an event, although a signal came."""
+    for call in workspace.timeline.calls(CallFilter(after=before, tool=plan.verb)):
+        if call.status == "ok" and call.reverts == plan.reverts:
+            changed = f"{count_text(call.changed, 'path')} changed"
+            output.note(f"{plan.verb} {call.seq} is complete: {changed}")
 
 
 def _refuse_unknown(plan: Plan) -> None:
