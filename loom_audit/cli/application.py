@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from loom_audit.cli import VERSION_TEXT
-from loom_audit.cli.shared.command import shared_parameters
+from loom_audit.cli.shared.command import shared_parameters, spelled_nearly
 from loom_audit.cli.shared.invocation import PROGRAM, SharedOptions
 
 COMMANDS: Sequence[tuple[str, str, str]] = (
@@ -82,6 +82,17 @@ class Commands(click.Group):
         module = import_module(f"loom_audit.cli.{attribute}")
         found: click.Command = getattr(module, attribute).as_click(cmd_name)
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        typed, names = args[0], self.list_commands(ctx)
+        # click looks for near names among those that are loaded, which are none
+        near = [] if typed in names or typed.startswith("-") else spelled_nearly(typed, names)
+        if near and not ctx.resilient_parsing:
+            meant = " or ".join(map(repr, near))
+            ctx.fail(f"No such command {typed!r}. Did you mean {meant}?")
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         if incomplete.startswith("-"):

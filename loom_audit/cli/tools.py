@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, get_args
 
 from loom_audit.cli.shared import exits
-from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.command import command, spelled_nearly
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.output import Line
 from loom_audit.cli.shared.parameters import argument, option
@@ -45,7 +45,11 @@ def tools(
     listed = [*registry.list()]
     if name:
         if (found := registry.get(name)) is None:
-            raise UnknownTool(f"there is no tool {name}", hint="`loom-audit tools` lists them.")
+            near = spelled_nearly(name, (tool.name for tool in listed))
+            meant = f"Did you mean {' or '.join(near)}? " if near else ""
+            raise UnknownTool(
+                f"there is no tool {name}", hint=f"{meant}`loom-audit tools` lists them."
+            )
         listed = [found]
     if schema is not None:
         dialect = next((one for one in get_args(Dialect) if one == schema), None)

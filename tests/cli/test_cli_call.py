@@ -73,6 +73,13 @@ def test_the_tools_are_listed_and_one_is_shown_with_its_arguments(audited: Shell
     assert "there is no tool nope" in audited("tools", "nope", code=4).errors
 
 
+def test_for_a_tool_that_is_spelled_wrong_those_nearest_are_named(audited: Shell) -> None:
+    refused = audited("tools", "raed", code=4).errors
+    assert "hint: Did you mean read_file" in refused and "`loom-audit tools` lists them" in refused
+    assert "Did you mean write_file?" in audited("tools", "wriet_file", code=4).errors
+    assert "Did you mean" not in audited("tools", "zzzz", code=4).errors
+
+
 @pytest.mark.parametrize("dialect", ["openai", "openai-flat", "anthropic", "mcp"])
 def test_the_tools_are_given_as_each_dialect_wants_them(audited: Shell, dialect: Dialect) -> None:
     registry = builtin_registry()

@@ -12,6 +12,7 @@ import pytest
 from docs.reference import commands, written
 from loom_audit.cli.application import COMMANDS as TABLE
 from loom_audit.cli.application import app
+from tests.cli.shells import Shell
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = list(commands())
@@ -78,3 +79,15 @@ def test_help_imports_no_database_and_no_server() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [("stauts", "'status'"), ("rolback 3", "'rollback'"), ("db pth", "'path'"), ("zzzzz", "")],
+)
+def test_for_a_command_that_is_spelled_wrong_the_nearest_is_named(
+    shell: Shell, words: str, meant: str
+) -> None:
+    refused = shell(*words.split(), code=2)
+    assert "No such command" in refused.errors
+    assert meant in refused.errors and ("Did you mean" in refused.errors) == bool(meant)

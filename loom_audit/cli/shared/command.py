@@ -3,8 +3,9 @@
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import click
@@ -167,6 +168,15 @@ def _leave_quietly(output: Output) -> int:
     os.dup2(silence, output.stdout.fileno())
     os.close(silence)
     return exits.BROKEN_PIPE
+
+
+def spelled_nearly(typed: str, names: Iterable[str]) -> Sequence[str]:
+    """At most three names that begin nearly as what was typed, or else are spelled nearly so."""
+    from difflib import get_close_matches
+
+    names = [*names]
+    begin = (name for name in names if get_close_matches(typed, [name[: len(typed)]], cutoff=0.75))
+    return [*islice(begin, 3)] or get_close_matches(typed, names)
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
