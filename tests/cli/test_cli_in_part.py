@@ -14,7 +14,9 @@ def test_a_rollback_that_keeps_what_came_from_outside_unasked_is_one_in_part(
     audited("checkpoint", "start")
     audited.call("write_file", path="tool.txt", content="t\n")
     (audited.workspace / "mine.txt").write_text("my own\n")
-    audited("rollback", "@start", how, code=7)
+    said = audited("rollback", "@start", how, code=7).errors
+    last = "in part: 1 path kept as it is, listed above (exit 7)\n"
+    assert said.endswith(last) == (how == "--yes")
     assert (audited.workspace / "tool.txt").exists() == (how == "--dry-run")
 
 
@@ -25,7 +27,7 @@ def test_a_rollback_that_does_what_was_chosen_is_done(
     audited("checkpoint", "start")
     audited.call("write_file", path="tool.txt", content="t\n")
     (audited.workspace / "mine.txt").write_text("my own\n")
-    audited("rollback", "@start", *choice, "--yes", code=0)
+    assert "in part" not in audited("rollback", "@start", *choice, "--yes", code=0).errors
 
 
 def test_an_undo_that_leaves_a_folder_for_what_somebody_put_there_is_one_in_part(
@@ -77,6 +79,7 @@ def test_an_effect_that_was_not_captured_makes_it_one_in_part(
     number = str(audited.numbers()[-1])
     target = {"undo": (), "revert": (number,), "rollback": ("@start",)}[verb]
     done = audited(verb, *target, how, code=7)
+    assert ("not undone, listed above (exit 7)" in done.errors) == (how == "--yes")
     assert f"what call {number} did that was not captured" in done.text
     assert (audited.workspace / "x.txt").exists() == (how == "--dry-run")
 

@@ -151,6 +151,18 @@ def _print_done(output: Output, plan: Plan, result: "UndoResult") -> None:
         output.note("`loom-audit redo` brings it back")
     elif plan.changes and plan.verb != "redo":
         output.note("`loom-audit undo` takes it back")
+    if plan.in_part or result.in_use:
+        output.note(_said_of_part(plan, result))
+
+
+def _said_of_part(plan: Plan, result: "UndoResult") -> str:
+    """What a script is told by the exit code: how many paths stay, and what is not undone."""
+    kept = {note.path for note in plan.kept if note.path} | {*result.in_use}
+    stays = count_text(len(kept), "path") + f" kept as {'it is' if len(kept) == 1 else 'they are'}"
+    said = [stays] if kept else []
+    if plan.irreversible:
+        said.append(f"{count_text(len(plan.irreversible), 'effect')} not undone")
+    return f"in part: {', '.join(said)}, listed above (exit {exits.IN_PART})"
 
 
 def _tell_complete(output: Output, workspace: "AuditedWorkspace", plan: Plan, before: int) -> None:
