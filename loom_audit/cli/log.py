@@ -18,6 +18,7 @@ from loom_audit.cli.shared.lookup import (
     record_of,
 )
 from loom_audit.cli.shared.options import workspace_path
+from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.parameters import most_rows, option
 from loom_audit.cli.shared.points import read_point, session_id, typed_time
 from loom_audit.cli.shared.records import event_record, time_text
@@ -33,12 +34,14 @@ from loom_audit.model.events import (
     TreeRelisted,
 )
 from loom_audit.model.records import Call
-from loom_audit.model.text.display import one_line
+from loom_audit.model.text.display import count_text, one_line
 from loom_audit.ports import CallFilter, EventFilter
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
 
+MOST_OUTSIDE = 100
+"""Changes from outside that are counted beside the calls of a list."""
 KINDS = tuple(
     kind for fact in get_args(Fact) if isinstance(kind := getattr(fact, "kind", None), str)
 )
@@ -154,14 +157,12 @@ def log(
             none = "no events match"
             invocation.output.each(found, event_record, lambda one: [event_line(one)], none=none)
         else:
-            _print_calls(invocation, workspace, calls_of(workspace, query))
+            _print_calls(invocation, workspace, query)
         note_verified(invocation, workspace)
 
 
-def _print_calls(
-    invocation: Invocation, workspace: "AuditedWorkspace", calls: Iterator[Call]
-) -> None:
-    output = invocation.output
+def _print_calls(invocation: Invocation, workspace: "AuditedWorkspace", query: CallFilter) -> None:
+    output, calls = invocation.output, calls_of(workspace, query)
     if output.json:
         for call in calls:
             heard = time_text(workspace.timeline.last_heard(call))
@@ -169,8 +170,9 @@ def _print_calls(
             record = record_of(workspace, call)
             output.record(record | {"last_heard": heard, "occurred_at": told})
         return
-    shown = None
+    shown, first = None, None
     for call, line in listed_lines(output, workspace, calls):
+        first = call if first is None or call.requested < first.requested else first
         if (call.session, call.actor) != shown:
             shown = (call.session, call.actor)
             name = one_line(call.session, 80)
@@ -178,6 +180,20 @@ def _print_calls(
         output.line(*line)
     if shown is None:
         output.note("no calls match")
+    everything = CallFilter(newest_first=query.newest_first, limit=query.limit)
+    if first is not None and query == everything:
+        _note_outside(output, workspace, first)
+
+
+def _note_outside(output: Output, workspace: "AuditedWorkspace", first: Call) -> None:
+    """Count what came from outside since the first call of a list, which shows calls only."""
+    found = workspace.timeline.outside(after=first.requested, limit=MOST_OUTSIDE)
+    if changed := sum(one.changed for one in found):
+        least = "at least " if len(found) == MOST_OUTSIDE else ""
+        said = f"{least}{count_text(changed, 'change')} from outside"
+        said += f" since call {first.seq or first.requested}"
+        how = "`loom-audit history PATH`, `loom-audit log --events`"
+        output.note((f"{said}: {how}", "dim"))
 
 
 def _facts(

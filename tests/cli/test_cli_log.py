@@ -115,3 +115,14 @@ def test_who_took_calls_back_is_asked_once_however_many_they_are(
         return len(traced)
 
     assert statements(1) == statements(4)
+
+
+def test_the_list_of_calls_counts_what_came_from_outside_among_them(audited: Shell) -> None:
+    audited.call("read_file", path="a.txt")
+    assert "from outside" not in audited("log").errors
+    (audited.workspace / "mine.txt").write_text("my own\n")
+    audited.sh("echo x > b.txt")
+    said, oldest = audited("log").errors, audited.numbers()[0]
+    assert f"1 change from outside since call {oldest}: `loom-audit history PATH`" in said
+    assert "from outside" not in audited("log", "--tool", "read_file").errors
+    assert "from outside" not in audited("log", "-n", "1").errors
