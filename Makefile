@@ -16,7 +16,7 @@ PYTEST := $(BIN)/python -m pytest
 ALL_TESTS := $(BIN)/python .ci/all.py
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run quick test explore test-deep test-clients check bench screenshots reference schema lock fmt clean
+.PHONY: run quick test said-how-long explore test-deep test-clients check bench screenshots reference schema lock fmt clean
 
 run: $(VENV)/installed
 	$(BIN)/loom-audit demo $(if $(PORT),--port $(PORT))
@@ -29,8 +29,12 @@ quick test explore test-deep test-clients check: export PYTHONDONTWRITEBYTECODE 
 quick: $(TESTING)
 	$(BIN)/python .ci/quick.py
 
-test: $(TESTING)
+test: said-how-long $(TESTING)
 	$(ALL_TESTS)
+
+# before anything is installed; it is the first that `make test` needs
+said-how-long:
+	@echo "make test: the first time it installs for some minutes; then all tests take about six minutes on two cores"
 
 explore: $(TESTING)
 	$(BIN)/python .ci/explore.py --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))

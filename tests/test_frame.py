@@ -315,3 +315,14 @@ def test_two_parts_run_side_by_side_and_both_count(
     ]
     assert ci_script("all").side_by_side(*commands) == (first or second)
     assert capfdbinary.readouterr().out == b"a\nb\n"
+
+
+def test_make_test_says_how_long_it_takes_before_it_installs() -> None:
+    planned = subprocess.run(
+        ["make", "--dry-run", "--always-make", "test", "PYTHON=python3"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "minutes" in planned.splitlines()[0] and "pip install" in planned
