@@ -88,7 +88,7 @@ class Guard:
                 421,
                 "MISDIRECTED",
                 "This server does not answer under that host name.",
-                "Open it by the address that `loom-audit serve` printed.",
+                "Open it by the address that the terminal that started this server printed.",
             )
         path: str = request.scope["path"]
         # what is in the package is no secret, and the page that asks to sign in needs it

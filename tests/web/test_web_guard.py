@@ -44,6 +44,13 @@ def test_a_foreign_host_is_refused_before_routing(reader: TestClient, host: str,
     assert answer.status_code == 421
     assert "MISDIRECTED" in answer.text
     assert ours not in answer.text
+    assert "the terminal that started this server" in answer.text and "`" not in answer.text
+
+
+def test_the_page_to_sign_in_says_where_its_token_stands(reader: TestClient) -> None:
+    stranger = TestClient(reader.app, base_url=str(reader.base_url))
+    asked = stranger.get("/").text
+    assert "The terminal that started this server (<code>make run</code>" in asked
 
 
 REFUSED = [

@@ -11,6 +11,7 @@ from pysqlite3 import dbapi2 as sqlite3
 
 from loom_audit.api.upkeep.drift import accept_drift
 from loom_audit.web.shared.urls import quoted
+from loom_audit.web.undo import CLEAN_FILES
 from tests.web.conftest import Recorded
 
 HX = {"hx-request": "true"}
@@ -64,6 +65,14 @@ def test_the_undone_call_is_marked_and_can_be_brought_back(
     again = carry_out(client, recorded, {"verb": "revert", "target": str(undo), "quick": "1"})
     assert again.status_code == 303
     assert (recorded.root / "notes.txt").read_text() == "one\nTWO\nthree\n"
+
+
+def test_the_page_of_a_call_says_when_one_click_shows_the_plan_first(
+    recorded: Recorded, client: TestClient
+) -> None:
+    text = client.get(f"{recorded.url}/c/{recorded.numbers['notes']}").text
+    said = f"The plan is shown first when it changes more than {CLEAN_FILES} paths"
+    assert said in text
 
 
 def test_one_click_on_what_needs_a_decision_shows_the_plan(

@@ -23,6 +23,7 @@ from loom_audit.web.shared.dependencies import Query, Render, Workspace
 from loom_audit.web.shared.pages import wants_fragment
 from loom_audit.web.shared.texts import TextPart, full_text, text_part
 from loom_audit.web.shared.urls import address
+from loom_audit.web.undo import CLEAN_FILES
 
 router = APIRouter()
 TEXTS = ("arguments", "output", "result")
@@ -79,6 +80,7 @@ def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: 
     return pages.page(
         request,
         "call.html",
+        clean_files=CLEAN_FILES,
         **values,
         prompt=prompt,
         words=words,
