@@ -21,7 +21,7 @@ OF_TOOLS = {"execute", "preview", "requires_approval", "limit", "effects", "path
 
 OF_OTHERS = re.compile(
     r"pytest_\w+|add(Success|Failure|Error|SubTest|Skip|\w+(Failure|Success))"
-    r"|list_commands|get_command|shell_complete|format_commands"
+    r"|list_commands|get_command|resolve_command|shell_complete|format_commands"
 )
 """Methods that pytest, unittest and click name and describe."""
 
