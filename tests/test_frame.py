@@ -319,7 +319,8 @@ def test_two_parts_run_side_by_side_and_both_count(
 
 def test_make_test_says_how_long_it_takes_before_it_installs() -> None:
     planned = subprocess.run(
-        ["make", "--dry-run", "--always-make", "test", "PYTHON=python3"],
+        # make check runs this test, and a make within a make says where it is
+        ["make", "--no-print-directory", "--dry-run", "--always-make", "test", "PYTHON=python3"],
         cwd=ROOT,
         capture_output=True,
         text=True,
