@@ -5,14 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
-from loom_audit.api.control.needs import (
-    MOST_ALLOWED,
-    Words,
-    allowed_by_people,
-    tally,
-    words_of,
-)
+from loom_audit.api.control.needs import MOST_ALLOWED, allowed_by_people, tally
 from loom_audit.api.face import AuditedWorkspace
+from loom_audit.api.review.conversation import conversation_of
 from loom_audit.model.records import TALLIED, Session
 from loom_audit.web.shared.urls import address
 
@@ -28,6 +23,13 @@ class Item(Struct, frozen=True):
     what: str
     link: str
     style: str
+
+
+class Words(Struct, frozen=True):
+    """What a session was told first, and what was said in it last; "" where nothing is found."""
+
+    prompt: str = ""
+    last: str = ""
 
 
 class Lately:
@@ -57,13 +59,21 @@ class Lately:
             key = workspace.id, one.id, one.ended or 0
             words = self._words.get(key)
             if words is None:
-                words = words_of(workspace.timeline, one)
+                words = _words(workspace, one)
                 if one.ended is not None:
                     self._words[key] = words
             found[one.id] = words
         while len(self._words) > KEPT:
             self._words.pop(next(iter(self._words)), None)
         return found
+
+
+def _words(workspace: AuditedWorkspace, session: Session) -> Words:
+    conversation = conversation_of(workspace)
+    prompt = conversation.first_asked(session.id)
+    before = None if session.ended is None else session.ended + 1
+    last = conversation.last_words(session.id, before=before)
+    return Words(prompt.text if prompt else "", last.text if last else "")
 
 
 def _strip(workspace: AuditedWorkspace, since: datetime) -> tuple[Item, ...]:

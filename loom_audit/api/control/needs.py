@@ -10,16 +10,12 @@ from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.history.ground.questions import ApprovalRequest
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.recovery import interrupted_calls
-from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import CallDecided
-from loom_audit.model.records import Call, Session, SessionHold, Tally
+from loom_audit.model.records import Call, SessionHold, Tally
 from loom_audit.ports import EventFilter
 
 COUNTED_EVENTS = 50_000
 """So many of the newest events are looked at for what is counted."""
-_FIRST_WORDS = 200
-"""So many events after a session's start its prompt is looked for, and as many before its end its
-last words."""
 MOST_ALLOWED = 500
 
 
@@ -84,36 +80,3 @@ def _is_person(by: str) -> bool:
 
 def _first_counted(timeline: Timeline, since: datetime) -> int:
     return max(timeline.log.listed_before(since), timeline.log.head() - COUNTED_EVENTS, 0)
-
-
-class Words(Struct, frozen=True):
-    """What a session was told first, and what was said in it last; "" where nothing is found."""
-
-    prompt: str = ""
-    last: str = ""
-
-
-def words_of(timeline: Timeline, session: Session) -> Words:
-    """The prompt of a session and its last words, looked for near its beginning and its end."""
-    start, end = session.started, session.ended or timeline.log.head()
-    prompts = EventFilter(
-        after=start - 1,
-        before=start + _FIRST_WORDS,
-        kinds=(PromptSubmitted.kind,),
-        session=session.id,
-        limit=1,
-    )
-    messages = EventFilter(
-        after=max(start, end - _FIRST_WORDS) - 1,
-        before=end + 1,
-        kinds=(MessageReceived.kind,),
-        session=session.id,
-        newest_first=True,
-        limit=1,
-    )
-    prompt, last = "", ""
-    for event in timeline.events(prompts):
-        prompt = event.fact.text if isinstance(event.fact, PromptSubmitted) else ""
-    for event in timeline.events(messages):
-        last = event.fact.text if isinstance(event.fact, MessageReceived) else ""
-    return Words(prompt, last)
