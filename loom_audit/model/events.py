@@ -208,6 +208,11 @@ class CallDecided(Struct, frozen=True):
     arguments: Any = None
     lasting: bool = False
 
+    @property
+    def is_allowed_by_person(self) -> bool:
+        """Whether a person, not a rule, let the call run."""
+        return self.decision == "allowed" and self.by.startswith("person:")
+
 
 class Temporary(Struct, frozen=True):
     """A file that exists beside `path` while it is replaced: its name, and which file it is."""

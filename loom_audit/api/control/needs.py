@@ -69,13 +69,9 @@ def allowed_by_people(timeline: Timeline, since: datetime) -> Sequence[int]:
         fact = event.fact
         if event.at < since or len(found) >= MOST_ALLOWED:
             break
-        if isinstance(fact, CallDecided) and fact.decision == "allowed" and _is_person(fact.by):
+        if isinstance(fact, CallDecided) and fact.is_allowed_by_person:
             found[timeline.projections.call(event.session, fact.call_id).requested] = None
     return list(found)
-
-
-def _is_person(by: str) -> bool:
-    return by.startswith("person:")
 
 
 def _first_counted(timeline: Timeline, since: datetime) -> int:

@@ -143,11 +143,7 @@ def flags_of(
     found: dict[str, set[int]] = {
         "failed": {c.requested for c in calls if _has_failed(c)},
         "denied": {c.requested for c in calls if c.status == "denied"},
-        "allowed": {
-            requested
-            for requested, fact in decided.items()
-            if fact.decision == "allowed" and fact.by.startswith("person:")
-        },
+        "allowed": {requested for requested, fact in decided.items() if fact.is_allowed_by_person},
         "deletions": {requested for requested, count in deleted.items() if count >= MASS},
         "modes": modes,
         "network": {c.requested for c in calls if c.effect == "network" or c.sandbox == _PLAIN},
