@@ -27,14 +27,14 @@ from loom_audit.errors import AuditError, StorageFailed
 from loom_audit.web import live, sign_in, undo
 from loom_audit.web.arrival import SECONDS, TimedConnection
 from loom_audit.web.guard import Changing, Guard, secured
-from loom_audit.web.lately import Lately
 from loom_audit.web.listening import listen
+from loom_audit.web.overview.lately import Lately
 from loom_audit.web.shared.admission import Admission, Visitor
 from loom_audit.web.shared.pages import STATUS, Pages, assets, obstacles
 
 MODULES = (
-    "overview",
-    "needs",
+    "overview.first_page",
+    "overview.needs",
     "calls",
     "finding",
     "review.call",

@@ -11,7 +11,7 @@ from loom_audit.api.face import ApprovalRequest, AuditedWorkspace
 from loom_audit.errors import ApprovalDenied, AuditError, Conflict, InvalidArguments
 from loom_audit.model.text.display import visible
 from loom_audit.model.text.textdiff import marked_lines
-from loom_audit.web.needs import questions_of
+from loom_audit.web.overview.needs import questions_of
 from loom_audit.web.shared.admission import Visitor
 from loom_audit.web.shared.dependencies import Form, Query, Render, SignedIn, Workspace
 from loom_audit.web.shared.pages import STATUS, Pages, redirect, wants_fragment

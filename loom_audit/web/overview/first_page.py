@@ -8,8 +8,8 @@ from loom_audit.api.control.approvals import decisions
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.upkeep.forgetting import forgotten_workspaces
 from loom_audit.ports import CallFilter
-from loom_audit.web.lately import Lately
-from loom_audit.web.needs import shown_needs
+from loom_audit.web.overview.lately import Lately
+from loom_audit.web.overview.needs import shown_needs
 from loom_audit.web.shared.dependencies import Query, Render, Store, Workspace, number
 from loom_audit.web.shared.listing import OUTSIDE_ROWS, Listing, taken_back_by_agents
 from loom_audit.web.shared.pages import Place
