@@ -221,7 +221,7 @@ def test_all_files_of_a_call_are_listed_once_with_their_counts(
     hostile: Recorded, asker: TestClient, scripted: bool
 ) -> None:
     path = f"{hostile.url}/c/{hostile.numbers['files']}"
-    row = r'<li><a class="act-modified"[^>]*>(src_\d+.txt)</a> <ins>\+6</ins> <del>−6</del></li>'
+    row = r'<a class="act-modified"[^>]*>(src_\d+.txt)</a> <ins>\+6</ins> <del>−6</del></li>'
     found = follow(asker, path, "More files", row, scripted=scripted)
     assert found == [f"src_{n:03}.txt" for n in range(300)]
 

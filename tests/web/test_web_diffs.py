@@ -171,7 +171,7 @@ def test_a_page_of_many_middling_diffs_is_bounded() -> None:
     assert 0 < len(found.diffs.items) < 20
     assert all(view.body == "rows" for view in found.diffs.items)
     assert found.diffs.remaining == 100 - len(found.diffs.items)
-    assert all(view.added == 40 for view in found.files.items)
+    assert all(row.sums.added == 40 for row in found.files.rows)
 
 
 def test_few_files_need_no_list() -> None:

@@ -11,8 +11,8 @@ from loom_audit.model.files import FileChange
 from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import count_text, first_few, visible_path
 from loom_audit.model.text.textdiff import Line, word_spans
-from loom_audit.web.shared.budget import Budget, Part, row_weight, weight
-from loom_audit.web.shared.changes import FEW, INDEX, LISTS, LONG, Changes
+from loom_audit.web.shared.budget import Budget, Part, weight
+from loom_audit.web.shared.changes import FEW, INDEX, LONG, Changes
 from loom_audit.web.shared.dependencies import number
 from loom_audit.web.shared.diffs import (
     AUTO,
@@ -22,8 +22,10 @@ from loom_audit.web.shared.diffs import (
     fitting,
     notes_of,
     row_of,
+    said_by_others,
     view_change,
 )
+from loom_audit.web.shared.tree import FILES, NO_TREE, Folder, Leaf, Sums, show_tree
 from loom_audit.web.shared.urls import Fields, first
 
 SHOWN_WRITERS = 4
@@ -52,16 +54,12 @@ def show_net(
             raise InvalidArguments(f"{visible_path(path)} is not among these changes")
         start = number(query, "line") or 0
         view = view_net(found, content, start=start, space=budget.remaining, whole=False)
-        files, diffs = (Part[FileView](name, (), 0, len(net.files)) for name in LISTS)
-        return about(files=files, diffs=diffs, alone=view)
-    count, link = len(net.files), len(base) // LONG
+        diffs = Part[FileView]("diffs", (), 0, len(net.files))
+        return about(files=NO_TREE, diffs=diffs, alone=view)
+    said = said_by_others([change_of(file) for file in net.files])
+    listed = [file for file in net.files if file.path not in said]
+    count, link = len(listed), len(base) // LONG
     space = min(AUTO, budget.remaining - INDEX if count > FEW else budget.remaining)
-
-    def in_index(file: NetFile) -> tuple[FileView, int]:
-        view = FileView(
-            change_of(file), action_of(file), source_of(file), (), "none", (), *sums_of(file)
-        )
-        return view, row_weight(5, file.path) + link
 
     def in_full(file: NetFile) -> tuple[FileView, int]:
         view = view_net(
@@ -69,11 +67,20 @@ def show_net(
         )
         return view, view.weight + 2 * link + weight(6 + len(file.calls[:6]))
 
-    files = Part[FileView]("files", (), 0, 0)
-    if count > FEW:
-        files = budget.part("files", net.files, in_index, most=INDEX)
-    diffs = budget.part("diffs", net.files, in_full)
-    return about(files=files, diffs=diffs)
+    files = NO_TREE
+    if count > FEW and budget.wanted in ("", FILES):
+        leaves = {file.path: file for file in listed}
+        told = {one.path: Sums(one.added, one.removed) for one in net.folders}
+
+        def leaf(path: str) -> Leaf:
+            return Leaf(action_of(leaves[path]), Sums(*sums_of(leaves[path])))
+
+        def sums(folder: Folder) -> Sums:
+            return told[folder.path]
+
+        files = show_tree(leaves, leaf, sums, query, budget, most=INDEX, link=link)
+    diffs = budget.part("diffs", listed, in_full)
+    return about(files=files, diffs=diffs, folded=len(said))
 
 
 def view_net(

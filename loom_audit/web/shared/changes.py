@@ -1,4 +1,4 @@
-"""Many changed files on one page: a list with counts first, then differences, both in parts.
+"""Many changed files on one page: a tree with sums first, then differences, both in parts.
 
 It is the same for a call, for a plan and for two points. `diff` in the address asks for one file,
 `line` for its rows from there on.
@@ -14,17 +14,20 @@ from loom_audit.errors import InvalidArguments
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import visible_path
-from loom_audit.web.shared.budget import Budget, Part, row_weight
+from loom_audit.web.shared.budget import Budget, Part
 from loom_audit.web.shared.dependencies import number
 from loom_audit.web.shared.diffs import AUTO, Content, FileView, joined, view_change
 from loom_audit.web.shared.pages import Pages, wants_fragment
+from loom_audit.web.shared.tree import FILES, NO_TREE, Folder, Leaf, Sums, Tree, show_tree
 from loom_audit.web.shared.urls import Fields, first
 
-LISTS = ("files", "diffs")
+LISTS = (FILES, "diffs")
 FEW = 3
-"""So many files need no list of their own."""
+"""So many files need no tree."""
 INDEX = 8_000
-"""What the list may weigh beside the differences."""
+"""What the tree may weigh beside the differences."""
+SUMMED = 100
+"""Of more files no sums of folders are made, each of which takes a comparison."""
 LONG = 3
 """So many bytes of a link, which is about the same in each row, weigh 1."""
 PAGE_SOURCE = 1024 * 1024
@@ -43,7 +46,7 @@ class Changes(Struct, frozen=True):
 
     base: str
     count: int
-    files: Part[FileView]
+    files: Tree
     diffs: Part[FileView]
     alone: FileView | None = None
     old: int | str | None = None
@@ -78,12 +81,13 @@ def show_changes(
         view = view_change(
             found[0], content, source=found[1], start=start, space=space, whole=False
         )
-        files, diffs = (Part[FileView](name, (), 0, len(shown)) for name in LISTS)
-        return Changes(base, len(changes), files, diffs, view, old=old, new=new)
-    views = _Views(content, len(shown), budget.remaining, len(base) // LONG)
-    files = Part[FileView]("files", (), 0, 0)
-    if len(shown) > FEW:
-        files = budget.part("files", shown, views.in_index, most=INDEX)
+        diffs = Part[FileView]("diffs", (), 0, len(shown))
+        return Changes(base, len(changes), NO_TREE, diffs, view, old=old, new=new)
+    views = _Views(content, shown, budget.remaining, len(base) // LONG)
+    files = NO_TREE
+    if len(shown) > FEW and budget.wanted in ("", FILES):
+        paths = (change.path for change, _ in shown)
+        files = show_tree(paths, views.leaf, views.sums, query, budget, most=INDEX, link=views.link)
     diffs = budget.part("diffs", shown, views.in_full)
     folded = len(changes) - len(shown)
     return Changes(base, len(changes), files, diffs, old=old, new=new, folded=folded)
@@ -106,23 +110,45 @@ def fragment_of(
 class _Views:
     """The views of the files of one answer, each made once, within PAGE_SOURCE bytes."""
 
-    def __init__(self, content: Content, count: int, space: int, link: int) -> None:
+    def __init__(
+        self,
+        content: Content,
+        shown: Sequence[tuple[FileChange, str | None]],
+        space: int,
+        link: int,
+    ) -> None:
+        count = len(shown)
+        self.link = link
         self._content = content
-        self._link = link
+        self._shown = {pair[0].path: pair for pair in shown}
         self._only = count == 1
         self._space = min(AUTO, space - INDEX if count > FEW else space) if count > 1 else space
         self._to_compare = PAGE_SOURCE
         self._made: dict[str, FileView] = {}
 
-    def in_index(self, pair: tuple[FileChange, str | None]) -> tuple[FileView, int]:
-        return self._view(pair), row_weight(5, pair[0].path) + self._link
+    def leaf(self, path: str) -> Leaf:
+        """What the tree says of a file."""
+        view = self._view(path)
+        return Leaf(view.action, Sums(view.added, view.removed))
+
+    def sums(self, folder: Folder) -> Sums:
+        """The lines of all files in a folder, where all of them are compared."""
+        if len(self._shown) > SUMMED:
+            return Sums()
+        inside = [self._view(path) for path in self._shown if path.startswith(folder.path + "/")]
+        counts = [(view.added, view.removed) for view in inside if view.body != "none"]
+        added, removed = [one for one, _ in counts], [one for _, one in counts]
+        if None in added or None in removed:
+            return Sums()
+        return Sums(sum(one or 0 for one in added), sum(one or 0 for one in removed))
 
     def in_full(self, pair: tuple[FileChange, str | None]) -> tuple[FileView, int]:
-        view = self._view(pair)
-        return view, view.weight + 2 * self._link
+        """A file with its lines, and what it weighs."""
+        view = self._view(pair[0].path)
+        return view, view.weight + 2 * self.link
 
-    def _view(self, pair: tuple[FileChange, str | None]) -> FileView:
-        change, source = pair
+    def _view(self, path: str) -> FileView:
+        change, source = self._shown[path]
         if change.path not in self._made:
             made = view_change(
                 change,

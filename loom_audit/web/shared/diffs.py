@@ -122,17 +122,28 @@ def joined(
         if move.source in by_path and move.target in by_path
     }
     gone = {source for source in source_of.values() if by_path[source].after is None}
-    above = {path.rsplit("/", n)[0] for path in by_path for n in range(1, path.count("/") + 1)}
+    said = said_by_others(changes)
     kept: list[tuple[FileChange, str | None]] = []
     for change in changes:
-        folder = "directory" in {state.kind for state in (change.before, change.after) if state}
-        whole = change.before is None or change.after is None
-        if change.path in gone or (folder and whole and change.path in above):
+        if change.path in gone or change.path in said:
             continue
         source = source_of.get(change.path)
         before = by_path[source].before if source else change.before
         kept.append((FileChange(change.path, before, change.after), source))
     return kept
+
+
+def said_by_others(changes: Sequence[FileChange]) -> frozenset[str]:
+    """The folders that came or went as a whole, of which a path in them says the same."""
+    paths = [change.path for change in changes]
+    above = {path.rsplit("/", n)[0] for path in paths for n in range(1, path.count("/") + 1)}
+    return frozenset(
+        change.path
+        for change in changes
+        if change.path in above
+        and (change.before is None or change.after is None)
+        and "directory" in {state.kind for state in (change.before, change.after) if state}
+    )
 
 
 def view_change(

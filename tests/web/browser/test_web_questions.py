@@ -93,7 +93,7 @@ def who_approved(person: Person, busy: Busy, chance: random.Random) -> None:
 
 def files_shown(page: Page) -> set[str]:
     headings = page.locator("section.file h3 > code:last-of-type").all_text_contents()
-    return {*page.locator("ol.index li > a").all_text_contents(), *headings}
+    return {*page.locator(".index li > a").all_text_contents(), *headings}
 
 
 def back_to(person: Person, busy: Busy, chance: random.Random) -> None:

@@ -1,0 +1,152 @@
+"""The tree of changed files: what is joined, summed and closed, and the way into it."""
+
+import asyncio
+import html
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+
+from loom_audit.errors import InvalidArguments
+from loom_audit.web.shared.budget import Budget
+from loom_audit.web.shared.tree import Folder, Leaf, Sums, Tree, grown, show_tree
+from tests.web.conftest import Recorded, in_thread
+
+LEAF = Leaf("modified", Sums(2, 1))
+
+
+def show(paths: list[str], most: int = 8_000, *, fragment: bool = False, **query: str) -> Tree:
+    fields = {name.removesuffix("_"): (value,) for name, value in query.items()}
+    budget = Budget(fields, ("files",), fragment=fragment)
+    return show_tree(paths, lambda path: LEAF, sums_of, fields, budget, most=most, link=10)
+
+
+def sums_of(folder: Folder) -> Sums:
+    return Sums(2 * folder.files, folder.files)
+
+
+def drawn(tree: Tree) -> list[str]:
+    """The rows as lines, indented."""
+    return ["  " * row.depth + row.name + "…" * row.closed for row in tree.rows]
+
+
+def test_folders_that_hold_one_folder_are_one_row() -> None:
+    tree = show(["a/b/c/one.py", "a/b/c/two.py", "a/b/three.py", "z/y/x/only.py", "top.py"])
+    assert drawn(tree) == [
+        "  a/b/",
+        "    c/",
+        "      one.py",
+        "      two.py",
+        "    three.py",
+        "  z/y/x/",
+        "    only.py",
+        "  top.py",
+    ]
+    assert all(row.above + row.name == row.path + "/" * bool(row.files) for row in tree.rows)
+    assert [(row.files, row.sums.added) for row in tree.rows if row.files] == [
+        (3, 6),
+        (2, 4),
+        (1, 2),
+    ]
+
+
+def test_a_file_in_whose_place_a_folder_came_stands_beside_it() -> None:
+    assert drawn(show(["a", "a/b"])) == ["  a", "  a/", "    b"]
+
+
+def test_folders_that_do_not_fit_are_closed_and_lead_to_what_is_in_them() -> None:
+    paths = [f"{folder}/file_{n:03}.txt" for folder in ("big", "huge") for n in range(400)]
+    paths += ["small/one.txt"]
+    tree = show(paths)
+    assert drawn(tree) == ["  big/…", "  huge/…", "  small/", "    one.txt"]
+    first = show(paths, of="files", in_="big")
+    assert drawn(first)[:2] == ["  big/", "    file_000.txt"] and first.remaining
+    seen = [row.path for row in first.rows if not row.files]
+    while tree.remaining or first.remaining:
+        start = dict(first.fields)["from"]
+        tree = first = show(paths, of="files", in_="big", from_=start)
+        seen += [row.path for row in first.rows]
+    assert seen == paths[:400]
+
+
+def test_a_fragment_of_any_folder_is_bounded() -> None:
+    paths = [f"d/{n % 50:02}/{'long' * 20}_{n}.txt" for n in range(5_000)]
+    for of, inside in (("", ""), ("files", "d"), ("files", "d/07")):
+        tree = show(sorted(paths), fragment=True, of=of, in_=inside)
+        assert 0 < len(tree.rows) <= 5_000 // 6
+        assert sum(2 * len(row.path) + 6 * 18 for row in tree.rows) < 90_000
+
+
+def test_a_folder_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InvalidArguments, match="no change lies in a folder b"):
+        show(["a/one", "a/two"], of="files", in_="b")
+
+
+def test_a_path_of_a_thousand_folders_is_one_row() -> None:
+    root = grown(["/".join("d" * 1_000) + "/file", "other"])
+    deep = root.children[0]
+    assert isinstance(deep, Folder) and (deep.depth, deep.files, len(deep.children)) == (1, 1, 1)
+
+
+# --- on pages -----------------------------------------------------------------------------
+
+
+def made(recorded: Recorded) -> tuple[str, int]:
+    """A session that writes in folders, with lines and without; its id, and where it began."""
+    commands = (
+        "mkdir -p lib/a/b 'st <b>range/in' && for n in 1 2 3; do echo $n > lib/a/b/$n.txt; done",
+        "echo x > 'st <b>range/in/%41 #?.txt'; chmod 755 notes.txt; head -c 9 /dev/zero > lib/z",
+    )
+    start = recorded.workspace.log.head()
+    with recorded.workspace.session("treed") as session:
+
+        async def run() -> None:
+            for command in commands:
+                assert (await session.call("shell_execute", {"command": command})).success
+
+        in_thread(lambda: asyncio.run(run()))
+    return session.id, start
+
+
+def rows_of(text: str) -> list[str]:
+    """The rows of the tree as a person reads them."""
+    shown = text.partition('<ul class="index">')[2].partition("</ul>")[0]
+    return [
+        html.unescape(re.sub(r"\s+", " ", re.sub("<[^>]+>", "", row))).strip()
+        for row in re.findall(r"<li class=\"d\d[^>]*>(.*?)</li>", shown, re.DOTALL)
+    ]
+
+
+def test_the_review_and_two_points_have_the_same_tree(
+    recorded: Recorded, client: TestClient
+) -> None:
+    session, start = made(recorded)
+    for page in (f"s/{session}", f"compare/{start}..head"):
+        text = client.get(f"{recorded.url}/{page}").text
+        assert rows_of(text) == [
+            "lib/ 4 files" + (" +3 −0" if page.startswith("s/") else ""),
+            "a/b/ 3 files +3 −0",
+            *(f"lib/a/b/{n}.txt +1 −0" for n in (1, 2, 3)),
+            "lib/z",
+            "notes.txt",
+            "st <b>range/in/ 1 file +1 −0",
+            "st <b>range/in/%41 #?.txt +1 −0",
+        ], page
+        assert "mode 0644 → 0755" in text
+
+
+def test_a_row_leads_to_the_difference_on_its_page(recorded: Recorded, client: TestClient) -> None:
+    session, _ = made(recorded)
+    text = client.get(f"{recorded.url}/s/{session}").text
+    anchors = re.findall(r'<li class="d\d"><a class="act-\w+" href="#([^"]+)"', text)
+    assert len(anchors) == 6
+    assert all(f'<section class="file" id="{one}">' in text for one in anchors)
+
+
+def test_a_folder_is_asked_for_by_its_path(recorded: Recorded, client: TestClient) -> None:
+    session, _ = made(recorded)
+    where = f"{recorded.url}/s/{session}?of=files&in.q=lib/a/b"
+    assert rows_of(client.get(where).text)[0] == "a/b/ 3 files +3 −0"
+    part = client.get(where, headers={"hx-request": "true"}).text
+    assert part.lstrip().startswith('<li class="d2"><b class="folder"') and part.count("<li") == 4
+    assert client.get(f"{recorded.url}/s/{session}?of=files&in=none").status_code == 400
