@@ -50,3 +50,43 @@ document.addEventListener("submit", event => {
   };
   setTimeout(look, 300);
 });
+
+// Keys for reading without a mouse. What they do is a file of its own, loaded with the first of them.
+const keysFile = document.currentScript.dataset.keys;
+const KEYS_OFF = "loom-audit-keys-off";
+const FIELDS = "select, textarea, input:not([type=checkbox], [type=radio]), [contenteditable]";
+let keys;
+let keysAreOff = false;
+try { keysAreOff = localStorage.getItem(KEYS_OFF) === "1"; } catch { /* without storage they are on */ }
+document.addEventListener("keydown", event => {
+  if (keysAreOff || event.defaultPrevented || event.isComposing) return;
+  if (event.ctrlKey || event.altKey || event.metaKey || !/^[jknpvcu/?]$/.test(event.key)) return;
+  if (event.target.closest?.(FIELDS)) return;
+  event.preventDefault();
+  if (keys) return keys.press(event.key);
+  import(keysFile).then(loaded => {
+    keys = loaded;
+    keys.press(event.key);
+  });
+});
+const keysSwitch = document.querySelector("#keys-off input");
+keysSwitch.checked = !keysAreOff;
+document.getElementById("keys-off").hidden = false;
+keysSwitch.addEventListener("change", () => {
+  keysAreOff = !keysSwitch.checked;
+  try { localStorage.setItem(KEYS_OFF, keysAreOff ? "1" : "0"); } catch { /* it holds for this page, then */ }
+});
+
+// On paper everything is open.
+addEventListener("beforeprint", () => {
+  for (const one of document.querySelectorAll("details:not([open])")) {
+    one.open = true;
+    one.dataset.printed = "";
+  }
+});
+addEventListener("afterprint", () => {
+  for (const one of document.querySelectorAll("details[data-printed]")) {
+    one.open = false;
+    delete one.dataset.printed;
+  }
+});

@@ -11,7 +11,7 @@ import pytest
 from loom_audit.web.shared.pages import assets, fingerprints
 
 TEMPLATES = sorted(assets("templates").glob("*.html"))
-OWN = {"app.js"}
+OWN = {"app.js", "keys.js"}
 VENDORED = [assets("static"), Path(__file__).parent / "vendor"]
 
 

@@ -8,7 +8,15 @@ from loom_audit.errors import TooLarge
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
 from loom_audit.web.shared.budget import Budget
 from loom_audit.web.shared.changes import LISTS, Changes, show_changes
-from loom_audit.web.shared.diffs import MAX_BYTES, MAX_LINES, Row, joined, view_change
+from loom_audit.web.shared.diffs import (
+    CONTEXT,
+    MAX_BYTES,
+    MAX_LINES,
+    WIDER,
+    Row,
+    joined,
+    view_change,
+)
 
 STORE: dict[str, bytes] = {}
 FOLDER = FileState("directory", None, 0o755, 0)
@@ -118,9 +126,47 @@ def test_a_change_of_mode_alone_is_named() -> None:
 
 def test_line_endings_that_differ_are_named() -> None:
     view = view_change(FileChange("a", state(b"x\n"), state(b"x\r\n")), content)
-    assert [row.note for row in view.rows] == ["", "CRLF"]
+    assert [row.note for row in view.rows] == ["line endings only", "CRLF"]
     view = view_change(FileChange("a", state(b"x\n"), state(b"x")), content)
-    assert [row.note for row in view.rows] == ["", "no newline at end"]
+    assert [row.note for row in view.rows] == ["white space only", "no newline at end"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (b"if x:\n  y\n", b"if x:\n    y\n", "white space only"),
+        (b"a b\nc\n", b"a\nb c\n", "white space only"),
+        (b"a\r\nb\r\n", b"a\nb\n", "line endings only"),
+        (b"a\nb\n", b"a\n\n \nb\n", "blank lines only"),
+        (b"a\nb\n", b"a\nB\n", ""),
+        (b"a\n", b"a\nb\n", ""),
+        (b"a\xc2\xa0b\n", b"a b\n", ""),
+    ],
+)
+def test_a_part_that_differs_in_white_space_only_says_so(old: bytes, new: bytes, said: str) -> None:
+    view = view_change(FileChange("a", state(old), state(new)), content)
+    first = next(row for row in view.rows if row.kind != "context")
+    assert first.note.partition(",")[0] == said
+    assert view.notes == ((said,) if said else ())
+
+
+def test_a_file_with_other_changes_too_is_not_said_to_differ_in_white_space_only() -> None:
+    body = [b"line %d\n" % n for n in range(40)]
+    new = [b"  " + body[0], *body[1:-1], b"other\n"]
+    view = view_change(FileChange("a", state(b"".join(body)), state(b"".join(new))), content)
+    notes = [row.note for row in view.rows if row.kind == "remove"]
+    assert notes == ["white space only", ""] and view.notes == ()
+
+
+def test_more_context_is_shown_as_far_as_the_file_goes() -> None:
+    old = lines(300)
+    change = FileChange("a", state(old), state(old.replace(b"line 150\n", b"LINE\n")))
+    counts = []
+    for context in (CONTEXT, *WIDER):
+        view = view_change(change, content, whole=False, space=10**9, context=context)
+        counts.append(sum(row.kind == "context" for row in view.rows))
+        assert (view.added, view.removed) == (1, 1)
+    assert counts == [6, 50, 299]
 
 
 def test_a_rename_is_one_line() -> None:

@@ -150,3 +150,38 @@ def test_a_folder_is_asked_for_by_its_path(recorded: Recorded, client: TestClien
     part = client.get(where, headers={"hx-request": "true"}).text
     assert part.lstrip().startswith('<li class="d2"><b class="folder"') and part.count("<li") == 4
     assert client.get(f"{recorded.url}/s/{session}?of=files&in=none").status_code == 400
+
+
+@pytest.mark.parametrize("scripted", [True, False])
+def test_a_file_is_shown_with_more_context_and_then_whole(
+    recorded: Recorded, client: TestClient, scripted: bool
+) -> None:
+    number = recorded.numbers["first"]
+    for page in (f"c/{number}", f"s/{recorded.session}?diff=src/main.py"):
+        text = client.get(f"{recorded.url}/{page}").text
+        counts = []
+        for words in ("more context", "whole file"):
+            section = text[text.index('id="f-src%2Fmain.py"') :].partition("</section>")[0]
+            counts.append(section.count('<tr class="context"'))
+            links = re.findall(r'<a href="([^"]+)"[^>]*>' + words, section)
+            assert len(links) == 1, (page, words)
+            headers = {"hx-request": "true"} if scripted else {}
+            text = client.get(html.unescape(links[0]), headers=headers).text
+        assert "more context" not in text and "whole file" not in text
+        counts.append(text.count('<tr class="context"'))
+        assert counts[0] == 6 and counts[0] < counts[1] < counts[2] == 82
+
+
+def test_permission_bits_that_others_changed_are_not_a_sessions(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with recorded.workspace.session("own") as session:
+        in_thread(
+            lambda: asyncio.run(
+                session.call("shell_execute", {"command": "echo more >> notes.txt"})
+            )
+        )
+        recorded.call("other", "shell_execute", {"command": "chmod 700 notes.txt"})
+    text = client.get(f"{recorded.url}/s/{session.id}").text
+    section = text[text.index('id="f-notes.txt"') :].partition("</h3>")[0]
+    assert "mode 0" not in section and "also changed by" in section

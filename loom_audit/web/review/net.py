@@ -5,14 +5,14 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from loom_audit.api.lines import NetChange, NetFile, NetHunk, Writer
+from loom_audit.api.lines import CallSet, Lines, NetChange, NetFile, NetHunk, Writer
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.files import FileChange
 from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import count_text, first_few, visible_path
 from loom_audit.model.text.textdiff import Line, word_spans
 from loom_audit.web.shared.budget import Budget, Part, weight
-from loom_audit.web.shared.changes import FEW, INDEX, LONG, Changes
+from loom_audit.web.shared.changes import FEW, INDEX, LONG, Changes, context_of
 from loom_audit.web.shared.dependencies import number
 from loom_audit.web.shared.diffs import (
     AUTO,
@@ -25,12 +25,34 @@ from loom_audit.web.shared.diffs import (
     said_by_others,
     view_change,
 )
+from loom_audit.web.shared.spacing import Said, spacing_of
 from loom_audit.web.shared.tree import FILES, NO_TREE, Folder, Leaf, Sums, show_tree
 from loom_audit.web.shared.urls import Fields, first
 
 SHOWN_WRITERS = 4
+FIRST_LINES, FIRST_FILE_LINES = 1_500, 400
+"""Lines of hunks of all files, and of one, that are asked for with a first view."""
+
+ALL_LINES = 500_000
+"""Lines of the hunks of a file that is looked at alone."""
+
 MOST_PAIRS = 200
 """So many pairs of lines of a run are compared word by word."""
+
+
+def net_with_lines(lines: Lines, calls: CallSet, query: Fields) -> NetChange:
+    """The own net change of some calls, with the lines of the first files, or of the one that the
+    query asks for. NotFound, Corrupt.
+    """
+    if path := first(query, "diff"):
+        return lines.net(
+            calls,
+            paths=[path],
+            context=context_of(query),
+            max_lines=ALL_LINES,
+            max_file_lines=ALL_LINES,
+        )
+    return lines.net(calls, max_lines=FIRST_LINES, max_file_lines=FIRST_FILE_LINES)
 
 
 def show_net(
@@ -55,7 +77,7 @@ def show_net(
         start = number(query, "line") or 0
         view = view_net(found, content, start=start, space=budget.remaining, whole=False)
         diffs = Part[FileView]("diffs", (), 0, len(net.files))
-        return about(files=NO_TREE, diffs=diffs, alone=view)
+        return about(files=NO_TREE, diffs=diffs, alone=view, context=context_of(query))
     said = said_by_others([change_of(file) for file in net.files])
     listed = [file for file in net.files if file.path not in said]
     count, link = len(listed), len(base) // LONG
@@ -91,9 +113,11 @@ def view_net(
     `whole`: all of them, or none.
     """
     change, source = change_of(file), source_of(file)
-    notes = (*notes_of(change), *_notes(file))
+    said, of_file = spacing_of([hunk.lines for hunk in file.hunks])
+    notes = (*notes_of(_own(change, file)), *filter(None, [of_file]), *_notes(file))
     if file.reason:
-        found = view_change(change, content, source=source, start=start, space=space, whole=whole)
+        own = _own(change, file)
+        found = view_change(own, content, source=source, start=start, space=space, whole=whole)
         return replace(found, notes=(*found.notes, file.reason))
     added, removed = sums_of(file)
     view = FileView(change, action_of(file), source, notes, "none", (), added, removed)
@@ -102,7 +126,7 @@ def view_net(
     length = sum(len(hunk.lines) + _has_gap(file, n) for n, hunk in enumerate(file.hunks))
     if not length:
         return view
-    rows, used = fitting(_rows(file, start), space)
+    rows, used = fitting(_rows(file, start, said), space)
     if whole and len(rows) < length:
         return replace(view, body="later")
     return replace(
@@ -113,6 +137,14 @@ def view_net(
 def change_of(file: NetFile) -> FileChange:
     """The states of a file before and at the end."""
     return FileChange(file.path, file.before, file.after)
+
+
+def _own(change: FileChange, file: NetFile) -> FileChange:
+    """The change without the permission bits that others gave the file."""
+    before, after = change.before, change.after
+    if before is None or after is None or file.mode is not None:
+        return change
+    return FileChange(change.path, before, replace(after, mode=before.mode))
 
 
 def source_of(file: NetFile) -> str | None:
@@ -146,7 +178,7 @@ def _notes(file: NetFile) -> Iterator[str]:
         yield f"also changed by {first_few(file.others, SHOWN_WRITERS, lambda one: one.text)}"
 
 
-def _rows(file: NetFile, start: int) -> Iterator[Row]:
+def _rows(file: NetFile, start: int, said: Said) -> Iterator[Row]:
     """The rows from `start` on, counted with those that stand for a gap."""
     passed = 0
     for n, hunk in enumerate(file.hunks):
@@ -155,7 +187,8 @@ def _rows(file: NetFile, start: int) -> Iterator[Row]:
                 yield Row("gap", note=f"line {hunk.new_start or hunk.old_start}")
             passed += 1
         skipped = max(0, start - passed)
-        yield from _lines(file, hunk, skipped)
+        of_runs = {place: words for (one, place), words in said.items() if one == n}
+        yield from _lines(file, hunk, skipped, of_runs)
         passed += len(hunk.lines)
 
 
@@ -165,13 +198,14 @@ def _has_gap(file: NetFile, n: int) -> bool:
     return n > 0 or hunk.old_start > 1 or hunk.new_start > 1
 
 
-def _lines(file: NetFile, hunk: NetHunk, skipped: int) -> Iterator[Row]:
+def _lines(file: NetFile, hunk: NetHunk, skipped: int, said: Mapping[int, str]) -> Iterator[Row]:
     last, spans = -1, _spans(hunk)
     for place, line in enumerate(hunk.lines):
         writer = line.by if line.kind != " " else -1
         if place >= skipped:
             changed = spans.get(place, ())
-            row = row_of(Line(line.kind, line.content, line.old, line.new, changed))
+            shown = Line(line.kind, line.content, line.old, line.new, changed)
+            row = row_of(shown, said.get(place, ""))
             new = writer >= 0 and (writer != last or place == skipped)
             yield _named(row, file.writers[writer]) if new else row
         last = writer

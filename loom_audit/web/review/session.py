@@ -20,10 +20,10 @@ from loom_audit.api.review.sessions import (
 )
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.model.records import Call, OutsideChange, Session
-from loom_audit.web.review.net import show_net
+from loom_audit.web.review.net import net_with_lines, show_net
 from loom_audit.web.review.said import Quote, quote
 from loom_audit.web.shared.budget import Budget, Part, weight
-from loom_audit.web.shared.changes import LISTS, fragment_of
+from loom_audit.web.shared.changes import LISTS, context_of, fragment_of
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
 from loom_audit.web.shared.listing import FILTERS, Listing
 from loom_audit.web.shared.pages import wants_fragment
@@ -60,12 +60,6 @@ STANDS_OUT: Mapping[str, tuple[str, str, str]] = {
     "coverage": ("not fully covered", "not fully covered", "Calls whose coverage is not full"),
 }
 """What stands out in a session: one, several, and the heading of their list."""
-
-FIRST_LINES, FIRST_FILE_LINES = 1_500, 400
-"""Lines of hunks of all files, and of one, that are asked for with a first view."""
-
-ALL_LINES = 500_000
-"""Lines of the hunks of a file that is looked at alone."""
 
 EVIDENCE = 5
 TURNS = 30
@@ -110,7 +104,7 @@ def review(
     )
     net, changes = None, None
     if reviewed.whole:
-        net = net_of(reviews_of(request), workspace, reviewed, turn, first(query, "diff"))
+        net = net_of(reviews_of(request), workspace, reviewed, turn, query)
         later = changed_later(workspace, [file.path for file in net.files], net.calls.until)
         changes = show_net(net, workspace.timeline.content, query, budget, scope, later)
     if changes and (answer := fragment_of(request, pages, changes, budget)):
@@ -256,10 +250,10 @@ def net_of(
     workspace: AuditedWorkspace,
     reviewed: SessionReview,
     turn: Turn | None,
-    path: str,
+    query: Fields,
 ) -> NetChange:
     """The own net change of a session with those within it, or of one turn; with the lines of the
-    first files, or of the file at a path.
+    first files, or of the one that the query asks for.
     """
 
     def gather() -> NetChange:
@@ -269,11 +263,10 @@ def net_of(
             calls = lines.of_session(id)
         else:
             calls = lines.between(turn.seq, turn.before - 1, session=id)
-        if path:
-            return lines.net(calls, paths=[path], max_lines=ALL_LINES, max_file_lines=ALL_LINES)
-        return lines.net(calls, max_lines=FIRST_LINES, max_file_lines=FIRST_FILE_LINES)
+        return net_with_lines(lines, calls, query)
 
-    name = "net", reviewed.session.id, turn and turn.seq, path
+    path = first(query, "diff")
+    name = "net", reviewed.session.id, turn and turn.seq, path, path and context_of(query)
     return reviews.once(workspace, name, gather)
 
 

@@ -16,7 +16,15 @@ from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import visible_path
 from loom_audit.web.shared.budget import Budget, Part
 from loom_audit.web.shared.dependencies import number
-from loom_audit.web.shared.diffs import AUTO, Content, FileView, joined, view_change
+from loom_audit.web.shared.diffs import (
+    AUTO,
+    CONTEXT,
+    WIDER,
+    Content,
+    FileView,
+    joined,
+    view_change,
+)
 from loom_audit.web.shared.pages import Pages, wants_fragment
 from loom_audit.web.shared.tree import FILES, NO_TREE, Folder, Leaf, Sums, Tree, show_tree
 from loom_audit.web.shared.urls import Fields, first
@@ -41,7 +49,7 @@ class Changes(Struct, frozen=True):
     Files can be downloaded as of the points `old` and `new`, where there are such. `unrecorded`
     ones are on disk only, and can be taken back or put on record. `calls` are the numbers of those
     that changed a file, where the page is about several; `later` has the first change of a file
-    after what is shown.
+    after what is shown. Changes have `context` lines around them.
     """
 
     base: str
@@ -55,6 +63,17 @@ class Changes(Struct, frozen=True):
     folded: int = 0
     calls: Mapping[str, tuple[int, ...]] = {}
     later: Mapping[str, RecordedChange] = {}
+    context: int = CONTEXT
+
+    @property
+    def around(self) -> tuple[tuple[str, int | None], ...]:
+        """The field of an address that keeps the context."""
+        return (("context", self.context if self.context != CONTEXT else None),)
+
+    @property
+    def wider(self) -> int | None:
+        """The context that is offered next; None where all of a file is shown."""
+        return next((one for one in WIDER if one > self.context), None)
 
 
 def show_changes(
@@ -77,12 +96,18 @@ def show_changes(
         found = next((pair for pair in shown if pair[0].path == path), None)
         if found is None:
             raise InvalidArguments(f"{visible_path(path)} is not among these changes")
-        start, space = number(query, "line") or 0, budget.remaining
+        context = context_of(query)
         view = view_change(
-            found[0], content, source=found[1], start=start, space=space, whole=False
+            found[0],
+            content,
+            source=found[1],
+            start=number(query, "line") or 0,
+            space=budget.remaining,
+            whole=False,
+            context=context,
         )
         diffs = Part[FileView]("diffs", (), 0, len(shown))
-        return Changes(base, len(changes), NO_TREE, diffs, view, old=old, new=new)
+        return Changes(base, len(changes), NO_TREE, diffs, view, old=old, new=new, context=context)
     views = _Views(content, shown, budget.remaining, len(base) // LONG)
     files = NO_TREE
     if len(shown) > FEW and budget.wanted in ("", FILES):
@@ -91,6 +116,11 @@ def show_changes(
     diffs = budget.part("diffs", shown, views.in_full)
     folded = len(changes) - len(shown)
     return Changes(base, len(changes), files, diffs, old=old, new=new, folded=folded)
+
+
+def context_of(query: Fields) -> int:
+    """How many lines of context an address asks for around each change of a file."""
+    return min(number(query, "context") or CONTEXT, WIDER[-1])
 
 
 def fragment_of(

@@ -12,6 +12,7 @@ from loom_audit.model.kinds import Kind, kind_of
 from loom_audit.model.text.display import size_text, visible_bytes
 from loom_audit.model.text.textdiff import Diff, Line, diff_lines
 from loom_audit.web.shared.budget import row_weight, weight
+from loom_audit.web.shared.spacing import Said, spacing_of
 
 AUTO = 12_000
 """What the lines of a file may weigh that come with a page of several files."""
@@ -24,6 +25,10 @@ HEADING = 18
 """Elements of a file without its lines."""
 MOST_ROWS = 1_000
 """No more fit into any answer."""
+CONTEXT = 3
+"""So many lines stand around a change."""
+WIDER = (25, 1_000_000)
+"""So many where more are asked for: some, and the whole file."""
 
 Content = Callable[[FileState], bytes]
 Body = Literal["rows", "later", "binary", "large", "missing", "none"]
@@ -155,8 +160,10 @@ def view_change(
     space: int = AUTO,
     whole: bool = True,
     compare: bool = True,
+    context: int = CONTEXT,
 ) -> FileView:
-    """View a change, with the rows from `start` on that weigh no more than `space`.
+    """View a change, with the rows from `start` on that weigh no more than `space`, and so many
+    lines of context.
 
     `whole`: all of them, or none; what is over AUTO_SOURCE only counts then. Without `compare`
     nothing is read.
@@ -184,17 +191,19 @@ def view_change(
         return view("missing", error)
     if max(side.count(b"\n") for side in (old, new) if side is not None) > MAX_LINES:
         return view("large")
-    found = diff_lines(old, new, words=range(start, start + MOST_ROWS + 1))
+    found = diff_lines(old, new, context, words=range(start, start + MOST_ROWS + 1))
     if found.binary:
         kinds = tuple(None if side is None else kind_of(side) for side in (old, new))
         return replace(view("binary"), kinds=kinds)
-    rows, used = fitting(_rows(found, start), space)
+    said, of_file = spacing_of([hunk.lines for hunk in found.hunks])
+    rows, used = fitting(_rows(found, start, said), space)
     length = sum(len(hunk.lines) + _has_gap(found, n) for n, hunk in enumerate(found.hunks))
     body: Body = "rows"
     if whole and len(rows) < length:
         body, rows, used = "later", (), 0
     return replace(
         view(body),
+        notes=(*notes, *filter(None, [of_file])),
         rows=rows,
         added=found.added,
         removed=found.removed,
@@ -261,7 +270,7 @@ def _has_gap(diff: Diff, n: int) -> bool:
     return n > 0 or hunk.old_start > 1 or hunk.new_start > 1
 
 
-def _rows(diff: Diff, start: int) -> Iterator[Row]:
+def _rows(diff: Diff, start: int, said: Said) -> Iterator[Row]:
     """The rows from `start` on, counted with those that stand for a gap."""
     passed = 0
     for n, hunk in enumerate(diff.hunks):
@@ -269,15 +278,17 @@ def _rows(diff: Diff, start: int) -> Iterator[Row]:
             if passed >= start:
                 yield Row("gap", note=f"line {hunk.new_start or hunk.old_start}")
             passed += 1
-        for line in hunk.lines[max(0, start - passed) :]:
-            yield row_of(line)
+        skipped = max(0, start - passed)
+        for place, line in enumerate(hunk.lines[skipped:], skipped):
+            yield row_of(line, said.get((n, place), ""))
         passed += len(hunk.lines)
 
 
-def row_of(line: Line) -> Row:
-    """The row of one line of a difference."""
+def row_of(line: Line, said: str = "") -> Row:
+    """The row of one line of a difference, with what is said of the run that begins with it."""
     kind: RowKind = {"+": "add", "-": "remove", " ": "context"}[line.kind]  # type: ignore[assignment]
-    return Row(kind, line.old, line.new, _pieces(line), _ending(line))
+    notes = filter(None, (said, _ending(line)))
+    return Row(kind, line.old, line.new, _pieces(line), ", ".join(notes))
 
 
 def _pieces(line: Line) -> tuple[tuple[str, bool], ...]:
