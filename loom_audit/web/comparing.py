@@ -1,4 +1,4 @@
-"""What differs between two points, which are chosen among checkpoints and sessions, or typed."""
+"""What differs between two points, chosen or typed, or what one session changed between them."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,18 @@ from msgspec import Struct
 from starlette.responses import RedirectResponse, Response
 
 from loom_audit.api.face import AuditedWorkspace
-from loom_audit.errors import InvalidArguments
+from loom_audit.api.lines import NetChange, lines_of
+from loom_audit.api.review.aftermath import changed_later
+from loom_audit.errors import InvalidArguments, TooLarge
 from loom_audit.model.text.display import one_line
 from loom_audit.web.points import unseen_at
+from loom_audit.web.review.net import net_with_lines, show_net
+from loom_audit.web.review.session import reviews_of
 from loom_audit.web.shared.budget import Budget
-from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
+from loom_audit.web.shared.changes import LISTS, context_of, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, point_text
 from loom_audit.web.shared.pages import Place, wants_fragment, when
-from loom_audit.web.shared.urls import address, first, unquoted
+from loom_audit.web.shared.urls import Fields, address, first, unquoted
 
 router = APIRouter()
 PLACES = (Place("compare", "Compare", ("compare",)),)
@@ -46,30 +50,43 @@ def choose_two(workspace: Workspace, query: Query) -> Response:
     start = str(sessions[0].started if sessions else workspace.timeline.first_listing() or "head")
     old = _point(workspace, first(query, "a_of") or point_text(first(query, "a")) or start)
     new = _point(workspace, first(query, "b_of") or point_text(first(query, "b")) or "head")
-    return RedirectResponse(address("w", workspace.id, "compare", f"{old}..{new}"), 303)
+    by = (("by", first(query, "by")),)
+    return RedirectResponse(address("w", workspace.id, "compare", f"{old}..{new}", query=by), 303)
 
 
 @router.get("/w/{workspace}/compare/{points}")
 def compare(
     request: Request, workspace: Workspace, points: str, query: Query, pages: Render
 ) -> Response:
-    """Show what differs between two points. InvalidArguments for a text that is not two points."""
+    """Show what differs between two points, or with `by` what that session changed between them.
+
+    InvalidArguments for a text that is not two points, NotFound for a session that is not there.
+    """
     old_name, dots, new_name = unquoted(points).partition("..")
     if not (dots and old_name and new_name):
         raise InvalidArguments("two points are written A..B", hint="For example 12..head.")
     (old, later_old), (new, later_new) = map(workspace.timeline.meanings, (old_name, new_name))
     doubtful = [(old, later_old)] * (old != later_old) + [(new, later_new)] * (new != later_new)
     workspace.timeline.check_listed(old, new)
-    changes = workspace.timeline.diff(old, new)
+    by = first(query, "by")
     budget = Budget(query, LISTS, fragment=wants_fragment(request))
-    base = address("w", workspace.id, "compare", f"{old_name}..{new_name}")
-    shown = show_changes(changes, workspace.timeline.content, query, budget, base, old=old, new=new)
+    base = address("w", workspace.id, "compare", f"{old_name}..{new_name}", query=(("by", by),))
+    net = changed_by(request, workspace, by, old, new, query) if by else None
+    content = workspace.timeline.content
+    if net is None:
+        changes = workspace.timeline.diff(old, new)
+        shown = show_changes(changes, content, query, budget, base, old=old, new=new)
+    else:
+        later = changed_later(workspace, [file.path for file in net.files], new)
+        shown = show_net(net, content, query, budget, base, later)
     if answer := fragment_of(request, pages, shown, budget):
         return answer
     return pages.page(
         request,
         "compare.html",
         changes=shown,
+        net=net,
+        session=workspace.timeline.session(by) if by else None,
         old=old,
         new=new,
         old_name=old_name,
@@ -77,8 +94,36 @@ def compare(
         doubtful=doubtful,
         unseen=unseen_at(workspace, "", old, new),
         picks=offered(workspace),
+        sessions=workspace.timeline.sessions(limit=OFFERED),
         section="compare",
     )
+
+
+def changed_by(
+    request: Request, workspace: AuditedWorkspace, session: str, old: int, new: int, query: Fields
+) -> NetChange:
+    """The own net change of a session, with those within it, between two points. NotFound, Corrupt;
+    InvalidArguments where the points are the wrong way round, TooLarge for too many calls.
+    """
+    reviews = reviews_of(request)
+    if old > new:
+        raise InvalidArguments(
+            f"#{old} is after #{new}: a session changed nothing backwards",
+            hint="Name the earlier point first.",
+        )
+    if not reviews.of(workspace, session).whole:
+        raise TooLarge(
+            "the session has too many calls to be looked at together",
+            hint="Compare the two points as a whole, or look at the session's calls.",
+        )
+
+    def gather() -> NetChange:
+        lines = lines_of(workspace)
+        return net_with_lines(lines, lines.between(old, new, session=session), query)
+
+    path = first(query, "diff")
+    name = "between", session, old, new, path, path and context_of(query)
+    return reviews.once(workspace, name, gather)
 
 
 def offered(workspace: AuditedWorkspace) -> Sequence[Picks]:

@@ -152,6 +152,10 @@ def pages(made: Recorded) -> dict[str, str]:
         "a diff of 120,000 lines": f"{url}/c/{numbers['lines']}",
         "a call of wide lines": f"{url}/c/{numbers['wide']}",
         "two points": f"{url}/compare/{start}..head",
+        "two points of a session": f"{url}/compare/{start}..head?by={made.session}",
+        "a folder of a call of 5,000 files": f"{url}/c/{numbers['many']}?of=files&in=many",
+        "a whole file of 60,000 lines": f"{url}/c/{numbers['lines']}"
+        "?diff=lines.txt&context=1000000",
         "a plan of 5,000 files": f"{url}/plan?verb=rollback&target={start}",
         "a plan of many questions": f"{url}/plan?verb=revert&target={numbers['files']}",
         "a plan with answers": address("w", made.workspace.id, "plan", query=decided),

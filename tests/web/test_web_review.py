@@ -337,3 +337,51 @@ def test_a_session_of_too_many_calls_says_so(
     reader.app.state.reviews = type(reader.app.state.reviews)()  # type: ignore[attr-defined]
     assert "too many to be reviewed together" in text_of(reader, base)
     assert "Its calls" in text_of(reader, base) or "its calls" in text_of(reader, base)
+
+
+# --- two points, of one session -----------------------------------------------------------
+
+
+def test_two_points_show_only_what_one_session_changed_between_them(
+    recorded: Recorded, client: TestClient
+) -> None:
+    start = recorded.workspace.log.head()
+    with session(recorded, "first <b>") as made:
+        call(made, "write_file", path="own.txt", content="one\n")
+        middle = recorded.workspace.log.head()
+        call(made, "write_file", path="both.txt", content="a\nb\n")
+        run(made, "rm notes.txt")
+        with session(recorded, "second") as other:
+            call(other, "edit_file", path="both.txt", old_str="a", new_str="A")
+            call(other, "write_file", path="others.txt", content="x\n")
+    (recorded.root / "by_hand.txt").write_text("y\n")
+    record_as_it_is(recorded.workspace)
+    text = text_of(client, f"{recorded.url}/compare/{start}..head?by={made.id}")
+    assert {*re.findall(r'<section class="file" id="f-([^"]+)"', text)} == {
+        "own.txt",
+        "both.txt",
+        "notes.txt",
+    }
+    assert "Changed 3 paths" in text and "a session to review" in text
+    section = text[text.index('id="f-both.txt"') :].partition("</section>")[0]
+    assert "+1</ins>" in section and "also changed by" in section
+    text = text_of(client, f"{recorded.url}/compare/{middle}..head?by={made.id}")
+    assert 'id="f-own.txt"' not in text and 'id="f-both.txt"' in text
+    text = text_of(client, f"{recorded.url}/compare/{middle}..head?by={other.id}&diff=both.txt")
+    assert re.search(rf'href="[^"]+by={other.id}">All 2 paths', text), "the way back keeps it"
+    text = text_of(client, f"{recorded.url}/compare/{start}..{start + 1}?by={made.id}")
+    assert "Nothing is otherwise by it" in text
+
+
+def test_two_points_of_a_session_are_chosen_by_a_form_and_refused_backwards(
+    recorded: Recorded, client: TestClient
+) -> None:
+    where = f"{recorded.url}/compare"
+    answer = client.get(f"{where}?a=3&b=head&by={recorded.session}")
+    head = recorded.workspace.log.head()
+    assert answer.headers["location"] == f"{where}/3..{head}?by={recorded.session}"
+    text = text_of(client, answer.headers["location"])
+    assert re.search(rf'<option value="{recorded.session}" selected>', text)
+    answer = client.get(f"{where}/head..3?by={recorded.session}")
+    assert answer.status_code == 400 and "earlier point first" in answer.text
+    assert client.get(f"{where}/3..head?by=nobody").status_code == 404

@@ -40,6 +40,8 @@ def pages(recorded: Any) -> dict[str, str]:
         "binary file": f"{url}/at/{numbers['big']}/build/out.o",
         "symlink": f"{url}/at/head/link",
         "compare": f"{url}/compare/{numbers['read']}..head",
+        "compare by session": f"{url}/compare/{numbers['read']}..head?by={recorded.session}",
+        "more context": f"{url}/c/{numbers['first']}?diff=src/main.py&context=25",
         "history": f"{url}/history/notes.txt",
         "plan": f"{url}/plan?verb=revert&target={numbers['notes']}",
         "blocked plan": f"{url}/plan?verb=revert&target={numbers['first']}",
