@@ -94,9 +94,17 @@ def page(request: Request, workspace: Workspace, query: Query, pages: Render) ->
 
 
 def place_of(workspace: str, hit: Hit) -> str:
-    """Where a hit stands in the timeline, among what was there before and after it."""
-    at = hit.place.requested or hit.place.seq
-    anchor = f"o{hit.place.seq}" if hit.place.kind == "outside" else f"c{hit.place.seq}"
+    """Where a hit stands among what was there before and after it: in the steps of its session what
+    was said, in the timeline what was done.
+    """
+    seq = hit.place.seq
+    if hit.place.kind in ("prompt", "message"):
+        if not hit.place.session:
+            return address("w", workspace, "said", seq)
+        steps = "w", workspace, "s", hit.place.session, "steps"
+        return f"{address(*steps, query={'after': seq - 1})}#e{seq}"
+    at = hit.place.requested or seq
+    anchor = f"o{seq}" if hit.place.kind == "outside" else f"c{seq}"
     page = address("w", workspace, "calls", query=(("before", at + AROUND), ("reads", "1")))
     return f"{page}#{anchor}"
 

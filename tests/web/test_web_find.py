@@ -68,6 +68,46 @@ def test_every_hit_leads_to_its_place_in_the_timeline(
     assert f'id="c{recorded.numbers["later0"]}"' in page  # among what came after it
 
 
+def test_what_was_said_is_found_among_the_steps_and_what_came_from_outside_in_the_timeline(
+    recorded: Recorded, client: TestClient
+) -> None:
+    say(recorded, "Build the zeppelin", *(f"word {n}" for n in range(30)), "The zeppelin is built.")
+    (recorded.root / "zeppelin.txt").write_text("x")
+    record_as_it_is(recorded.workspace)
+    for n in range(70):
+        recorded.workspace.checkpoint(f"later {n}")
+    outside, message, prompt = hits(client, recorded, q="zeppelin")
+    for hit, words, tag in (
+        (outside, "in the timeline", "tr"),
+        (message, "in its session", "li"),
+        (prompt, "in its session", "li"),
+    ):
+        link = re.search(rf'href="([^"]+)">{words}', hit)
+        assert link is not None, words
+        where, _, anchor = html.unescape(link[1]).partition("#")
+        answer = client.get(where)
+        assert answer.status_code == 200 and re.search(rf'<{tag} [^>]*id="{anchor}"', answer.text)
+        assert "zeppelin" in answer.text.partition(f'id="{anchor}"')[2][:600]
+
+
+def test_values_on_pages_lead_to_all_that_has_them(recorded: Recorded, client: TestClient) -> None:
+    page = client.get(f"{recorded.url}/calls").text
+    links = {html.unescape(one) for one in re.findall(r'href="([^"]+/calls\?[^"]+)"', page)}
+    for field in ("actor=agent:coder", "status=error", "path=notes.txt", "tool=write_file"):
+        where = f"{recorded.url}/calls?{field}"
+        assert where in links, field
+        rows = re.findall(r'<tr id="c(\d+)"', client.get(where).text)
+        assert rows and (field != "path=notes.txt" or str(recorded.numbers["notes"]) in rows)
+    recorded.call("other", "read_file", {"path": "notes.txt"})
+    by_one = client.get(f"{recorded.url}/calls?actor=agent:second").text
+    assert re.findall(r'<tr id="c(\d+)"', by_one) == [str(recorded.numbers["other"])]
+    assert "Who <code>agent:second</code>" in by_one and 'name="actor.q"' in by_one
+    failed = client.get(f"{recorded.url}/c/{recorded.numbers['failing']}").text
+    steps = client.get(f"{recorded.url}/s/{recorded.session}/steps").text
+    assert "calls?status=error" in failed and "calls?tool=shell_execute" in failed
+    assert f"/s/{recorded.session}/calls?status=error" in steps
+
+
 def test_facets_narrow_and_a_chosen_value_is_taken_off_again(
     recorded: Recorded, client: TestClient
 ) -> None:

@@ -21,7 +21,7 @@ ROWS = 100
 OUTSIDE_ROWS = 200
 SPACE = 26_000
 """What the rows of a page may weigh, of which there are no more than fit."""
-FILTERS = ("tool", "status", "path", "search", "only", "days", "session")
+FILTERS = ("tool", "status", "actor", "path", "search", "only", "days", "session")
 ONLY = {
     "allowed": "allowed by a person",
     "partial": "coverage not full",
@@ -186,6 +186,7 @@ def call_filter(timeline: Timeline, query: Fields, session: str | None, **more: 
         partial_only=only == "partial",
         session=session,
         tool=first(query, "tool") or None,
+        actor=first(query, "actor") or None,
         status=None if status == FAILED else status or None,
         failed_only=status == FAILED,
         typed=first(query, "path").strip().strip("/") or None,
