@@ -3,22 +3,31 @@ const ROWS = ".calls tbody tr[id], .steps > li, .hits > li, ol.sessions > li, .n
 const list = document.getElementById("keys");
 const isChanged = row => !!row && (row.classList.contains("add") || row.classList.contains("remove"));
 
-// A part is a run of changed rows; it is known by its first one.
+// A part is an element that says so, or else a run of changed rows, which is known by its first one.
 const partOf = element => {
+  const part = element?.closest("[data-part]");
+  if (part) return part;
   let row = element?.closest(".diff tr");
   if (!isChanged(row)) return null;
   while (isChanged(row.previousElementSibling)) row = row.previousElementSibling;
   return row;
 };
 const parts = () =>
-  [...document.querySelectorAll(".diff .add, .diff .remove")].filter(row => !isChanged(row.previousElementSibling));
+  [...document.querySelectorAll("[data-part], .diff .add, .diff .remove")].filter(
+    one => one.checkVisibility() && (one.dataset.part || !(one.closest("[data-part]") || isChanged(one.previousElementSibling))));
 const rowsOf = part => {
+  if (part.dataset.part) return [part];
   const rows = [];
   for (let row = part; isChanged(row); row = row.nextElementSibling) rows.push(row);
   return rows;
 };
 
-const here = () => document.activeElement;
+// Where the focus is; what htmx puts in the place of a part has its id, and takes the place of its focus.
+let last = "";
+const here = () => {
+  const focus = document.activeElement;
+  return (focus === document.body && last && document.getElementById(last)) || focus;
+};
 const go = (items, now, step) => {
   let at = items.indexOf(now) + step;
   if (!now || !items.includes(now)) {
@@ -30,6 +39,7 @@ const go = (items, now, step) => {
   }
   const item = items[at];
   if (!item) return;
+  last = item.id;
   item.tabIndex = -1;
   item.focus({ preventScroll: true });
   item.scrollIntoView({ block: item.matches("section") ? "start" : "center" });
@@ -55,9 +65,9 @@ const call = () => {
 };
 const viewed = () => {
   const part = partOf(here());
-  const around = part ? [...rowsOf(part), part.previousElementSibling, rowsOf(part).at(-1).nextElementSibling] : scopes();
+  const around = part ? rowsOf(part) : scopes();
   for (const one of around) {
-    const button = one && (part && one.classList.contains("context") ? null : one.querySelector(".viewed-toggle"));
+    const button = one.querySelector(part ? ".viewed-toggle" : ".viewed-toggle, .viewed-file");
     if (button) return button.click();
   }
 };

@@ -69,6 +69,15 @@ def test_folders_that_do_not_fit_are_closed_and_lead_to_what_is_in_them() -> Non
     assert seen == paths[:400]
 
 
+def test_where_all_is_in_one_folder_the_tree_begins_in_it() -> None:
+    paths = [f"src/mod_{n:02}/file_{m:02}.txt" for n in range(97) for m in range(50)]
+    tree = show(paths)
+    assert drawn(tree)[:2] == ["  src/", "    mod_00/…"] and tree.remaining
+    assert dict(tree.fields)["in.q"] == "src"
+    later = show(paths, of="files", in_="src", from_=dict(tree.fields)["from"])
+    assert later.rows[0].path == f"src/mod_{tree.part.end:02}"
+
+
 def test_a_fragment_of_any_folder_is_bounded() -> None:
     paths = [f"d/{n % 50:02}/{'long' * 20}_{n}.txt" for n in range(5_000)]
     for of, inside in (("", ""), ("files", "d"), ("files", "d/07")):

@@ -11,7 +11,6 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.files import parents
 from loom_audit.model.text.display import visible_path
 from loom_audit.web.shared.budget import Budget, Part, row_weight
 from loom_audit.web.shared.urls import Fields, first, quoted
@@ -130,11 +129,16 @@ def show_tree(
     top = root if not inside else next((one for one in _folders(root) if one.path == inside), None)
     if top is None:
         raise InvalidArguments(f"no change lies in a folder {visible_path(inside)}")
+    only = root.children[0] if len(root.children) == 1 else None
+    if isinstance(only, Folder) and not budget.wanted:
+        top, inside = only, only.path
 
     def weigh(child: Child) -> int:
         return row_weight(NODES, child if isinstance(child, str) else child.path) + link
 
     begun = budget.remaining
+    if inside:
+        budget.remaining -= weigh(top)
     part = budget.part(FILES, top.children, lambda one: (one, weigh(one)), most=most)
     space = budget.remaining
     if not budget.wanted:
@@ -151,23 +155,29 @@ def grown(paths: Iterable[str]) -> Folder:
     root = Folder("", "")
     known = {"": root}
     for path in paths:
-        around = root
-        root.files += 1
-        for folder in parents(path):
-            inner = known.get(folder)
-            if inner is None:
-                name = folder.rsplit("/", 1)[-1] + "/"
-                inner = known[folder] = Folder(folder, name)
-                around.children.append(inner)
-            inner.files += 1
-            around = inner
-        around.children.append(path)
+        _folder(path.rpartition("/")[0], known).children.append(path)
+    for one in reversed([*_folders(root)]):
+        one.files = sum(1 if isinstance(child, str) else child.files for child in one.children)
     for one in _folders(root):
         for child in one.children:
             if isinstance(child, Folder):
                 _join(child)
                 child.depth = one.depth + 1
     return root
+
+
+def _folder(path: str, known: dict[str, Folder]) -> Folder:
+    """The folder of this path among those that are known, which it and those around it join."""
+    made: list[Folder] = []
+    while path not in known:
+        made.append(Folder(path, path.rpartition("/")[2] + "/"))
+        path = path.rpartition("/")[0]
+    found = known[path]
+    for one in reversed(made):
+        known[one.path] = one
+        found.children.append(one)
+        found = one
+    return found
 
 
 def _join(folder: Folder) -> None:

@@ -102,6 +102,26 @@ def test_viewed_is_pressed_where_the_part_has_such_a_button(
     assert page.title() == "pressed"
 
 
+def test_parts_that_say_so_are_gone_through_and_keep_their_place_when_they_are_made_anew(
+    standing: Recorded, watch: Watch
+) -> None:
+    page = read(watch, f"{standing.url}/s/{standing.session}")
+    page.evaluate(
+        """() => document.querySelectorAll('.diff tbody').forEach((one, n) => {
+            one.dataset.part = one.id = 'p' + n
+            const button = document.createElement('button')
+            button.className = 'viewed-toggle'; button.type = 'button'
+            button.addEventListener('click', () => {
+                const again = one.cloneNode(true)
+                again.removeAttribute('tabindex'); one.replaceWith(again) })
+            one.querySelector('.code').append(button) })"""
+    )
+    assert press(page, "j") == ["TBODY", "p0", True]
+    assert press(page, "j") == ["TBODY", "p1", True]
+    assert press(page, "v")[0] == "BODY"
+    assert press(page, "j") == ["TBODY", "p2", True]
+
+
 def test_find_and_the_list_of_keys(standing: Recorded, watch: Watch) -> None:
     page = read(watch, f"{standing.url}/calls")
     press(page, "/")
