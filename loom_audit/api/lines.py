@@ -34,4 +34,5 @@ __all__ = [
 
 def lines_of(workspace: "AuditedWorkspace") -> Lines:
     """Who wrote the lines of the files of a workspace."""
-    return Lines(workspace.timeline, Contents(workspace.blobs))
+    key = workspace.adapters.marks(workspace.id).key()
+    return Lines(workspace.timeline, Contents(workspace.blobs), key)

@@ -20,6 +20,7 @@ from loom_audit.ports.log import (
     Wanted,
     WordsFilter,
 )
+from loom_audit.ports.marks import Marks, UnreadSession
 from loom_audit.ports.processes import (
     Background,
     BackgroundRunner,
@@ -77,6 +78,7 @@ __all__ = [
     "Limits",
     "Lock",
     "Looks",
+    "Marks",
     "Moments",
     "Noticed",
     "Observer",
@@ -95,6 +97,7 @@ __all__ = [
     "StampedPaths",
     "Stamps",
     "TranscriptFile",
+    "UnreadSession",
     "Wanted",
     "Watch",
     "WordsFilter",

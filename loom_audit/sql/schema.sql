@@ -279,6 +279,30 @@ CREATE TABLE searched (
     PRIMARY KEY (log)
 );
 
+CREATE TABLE marks (
+    log INTEGER NOT NULL,
+    "key" BLOB NOT NULL,
+    since INTEGER NOT NULL,
+    PRIMARY KEY (log)
+) WITHOUT ROWID;
+
+CREATE TABLE viewed (
+    log INTEGER NOT NULL,
+    person VARCHAR NOT NULL,
+    part BLOB NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (log, person, part)
+) WITHOUT ROWID;
+
+CREATE TABLE read_to (
+    log INTEGER NOT NULL,
+    person VARCHAR NOT NULL,
+    session VARCHAR NOT NULL,
+    seq INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (log, person, session)
+) WITHOUT ROWID;
+
 CREATE TRIGGER dictionary_no_update BEFORE UPDATE ON dictionary BEGIN SELECT RAISE(ABORT, 'dictionary is append-only'); END;
 
 CREATE TRIGGER dictionary_no_delete BEFORE DELETE ON dictionary BEGIN SELECT RAISE(ABORT, 'dictionary is append-only'); END;
@@ -311,7 +335,7 @@ CREATE VIRTUAL TABLE search USING fts5(words, content='', detail=none, contentle
 
 CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num));
 
-INSERT INTO alembic_version VALUES ('0005');
+INSERT INTO alembic_version VALUES ('0006');
 
 ANALYZE sqlite_schema;
 

@@ -1,7 +1,8 @@
 """The tables of a store, and the shapes of their rows.
 
 Never changed once written: `log`, `event`, `tree_node`, `dictionary`. Erasable: `payload`, `blob`,
-`blob_content`. All other tables are projections and can be rebuilt from the log.
+`blob_content`. `marks`, `viewed` and `read_to` are what people noted; nothing makes them anew. All
+other tables are projections and can be rebuilt from the log.
 
 Logs, paths, blobs and sessions are numbered, so that rows hold small integers where they mean
 long texts. Times are microseconds since 1970 UTC. Hashes are 32 raw bytes, paths raw bytes
@@ -401,6 +402,44 @@ class SearchedRow(SQLModel, table=True):
     __tablename__ = "searched"
     log: int = Field(primary_key=True, sa_type=BIG)
     seq: int = Field(sa_type=BIG)
+
+
+# --- what people note while they read: of no event, and in no rebuild ----------------------
+
+
+class MarksRow(SQLModel, table=True):
+    """What marks of a log rest on: the `key` by which parts are named, and the seq up to which
+    nothing counts as unread, as there were no marks before.
+    """
+
+    __tablename__ = "marks"
+    __table_args__ = (_CLUSTERED,)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    key: bytes = Field(sa_type=BYTES)
+    since: int = Field(sa_type=BIG)
+
+
+class ViewedRow(SQLModel, table=True):
+    """A person has viewed the part of this name."""
+
+    __tablename__ = "viewed"
+    __table_args__ = (_CLUSTERED,)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    person: str = Field(primary_key=True)
+    part: bytes = Field(primary_key=True, sa_type=BYTES)
+    at: int = Field(sa_type=BIG)
+
+
+class ReadToRow(SQLModel, table=True):
+    """A person has read what a session did up to the event `seq`."""
+
+    __tablename__ = "read_to"
+    __table_args__ = (_CLUSTERED,)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    person: str = Field(primary_key=True)
+    session: str = Field(primary_key=True)
+    seq: int = Field(sa_type=BIG)
+    at: int = Field(sa_type=BIG)
 
 
 metadata = SQLModel.metadata

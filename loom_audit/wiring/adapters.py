@@ -51,6 +51,7 @@ from loom_audit.ports import (
     Heads,
     HeldSessions,
     Lock,
+    Marks,
     Processes,
     Projections,
     Runner,
@@ -155,6 +156,10 @@ class Adapters(Struct, frozen=True):
         log = self.database.event_log(id)
         [event] = log.read(EventFilter.only(log.head()))
         return ForgottenWorkspace(event, self.forgetting(id).is_finished)
+
+    def marks(self, id: str) -> Marks:
+        """What people noted of a log while they read it."""
+        return self.database.marks(id)
 
     def forgetting(self, id: str) -> Forgetting:
         """What erases the log of this id, or tells how much that would be."""

@@ -28,6 +28,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.sql.projections import fold, keyframes
 from loom_audit.sql.projections.subjects import PROJECTIONS
+from loom_audit.sql.store.places import MARKS
 from loom_audit.sql.tables import TABLES
 from tests.contracts.stores import DIRECTORY, SetClock, draft, open_sqlite
 from tests.contracts.test_projections import rebuild, rows_of
@@ -147,6 +148,6 @@ def test_the_tables_are_the_same_however_events_are_cut_into_commits(
 
 def test_every_table_is_one_of_the_log_or_of_one_subject() -> None:
     kept = {"log", "event", "tree_node", "dictionary", "payload", "blob", "blob_content"}
-    kept |= {"path", "searched"}
+    kept |= {"path", "searched", *MARKS}
     assert len(set(PROJECTIONS)) == len(PROJECTIONS)
     assert {table.name for table in TABLES} == kept | set(PROJECTIONS)

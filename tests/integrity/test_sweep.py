@@ -24,6 +24,7 @@ from loom_audit.model.events import FilesChanged
 from loom_audit.ports import EventFilter
 from loom_audit.sql.ground.driver import driver
 from loom_audit.sql.projections import keyframes
+from loom_audit.sql.store.places import MARKS
 from loom_audit.wiring import adapters
 from tests.integrity.asking.ask_commands import commands
 from tests.integrity.asking.ask_pages import pages
@@ -43,8 +44,10 @@ NOT_THERE = {
 }
 """Where the tables that name workspaces do not lead to this one any more, nothing is served."""
 
-DERIVED = ("search", "searched", "sqlite_", "alembic_version")
-"""The search index is not evidence of anything and not verified; a version is no content."""
+DERIVED = ("search", "searched", "sqlite_", "alembic_version", *MARKS)
+"""The search index and people's marks are not evidence of anything and not verified; a version is
+no content.
+"""
 
 SAMPLE = 2
 """So many mutations are tried by the ordinary test; each asks all readers, some 2 seconds."""

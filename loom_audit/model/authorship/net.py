@@ -33,7 +33,8 @@ class NetRun(Struct, frozen=True):
     """A part: changed lines without context between them, from `start` to before `end` in the lines
     of their hunk, and the numbers of the calls that changed them.
 
-    `part` names it while the file has the same lines there; "" where nobody asked.
+    `part` names it wherever the same lines change in the same file (`part_names`); "" where the
+    store has no key.
     """
 
     start: int
@@ -61,7 +62,9 @@ class NetFile(Struct, frozen=True):
     `added` are the lines they wrote that stand, `removed` those of others that are gone by them.
     What they wrote and others removed is `removed_again`; what they `brought_back`, and what is
     `shared` with other calls, is in no sum. `others` changed the file too. With a `reason` its
-    lines are not told. `omitted`: there are hunks, which were not asked for.
+    lines are not told. `omitted`: there are hunks, which were not asked for. `unlined` are the
+    parts that are no lines, by name, each with what it is: "mode", "move" or "content"; `named`
+    has the names of all parts, also of those in hunks that are left out.
     """
 
     path: str
@@ -80,6 +83,8 @@ class NetFile(Struct, frozen=True):
     writers: tuple[Writer, ...] = ()
     hunks: tuple[NetHunk, ...] = ()
     omitted: bool = False
+    unlined: tuple[tuple[str, str], ...] = ()
+    named: tuple[str, ...] = ()
 
     @property
     def is_changed(self) -> bool:

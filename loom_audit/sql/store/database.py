@@ -27,6 +27,7 @@ from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.queries import SqlProjections
 from loom_audit.sql.store.ballast import Ballast
 from loom_audit.sql.store.event_log import SqlEventLog
+from loom_audit.sql.store.marks import SqlMarks, begin_marks
 
 _COPY_TRIES = 5
 _URL = re.compile(r"(\w+)(?:\+\w+)?://[^/?]*(?:/([^?]*))?(?:\?.*)?", re.DOTALL)
@@ -105,6 +106,7 @@ class Database:
         id = secrets.token_hex(8)
         with self.connections.writing() as connection:
             _NEW_LOG.run(connection, id=id)
+            begin_marks(connection, _LOG.value(connection, id=id))
         return id
 
     def empty_logs(self) -> Sequence[str]:
@@ -146,6 +148,10 @@ class Database:
         """The projections of this log. NotFound when there is none."""
         log = self.event_log(id)
         return SqlProjections(self.connections, log, log.reader, number=self.number(id))
+
+    def marks(self, id: str) -> SqlMarks:
+        """What people noted of this log while they read it. NotFound when there is none."""
+        return SqlMarks(self.connections, self.number(id), self._clock)
 
     def number(self, id: str) -> int:
         """The log's number in the tables. NotFound when there is none."""

@@ -7,8 +7,11 @@ from loom_audit.sql.projections.subjects import PROJECTIONS
 KEPT = frozenset({"log", "event", "tree_node", "dictionary", "alembic_version"})
 """What proofs rest on, and what is of no log: these tables stay as they are."""
 
-OF_LOG = (*PROJECTIONS, "path", "searched")
-"""Tables that are derived from logs: the rows of the log go."""
+MARKS = ("marks", "viewed", "read_to")
+"""What people noted of a log while they read it: no event tells it, so no rebuild touches it."""
+
+OF_LOG = (*PROJECTIONS, "path", "searched", *MARKS)
+"""Tables that are derived from logs, and the marks: the rows of the log go."""
 
 PAYLOADS = "payload"
 """The rows of all events but the one that says that the log is forgotten go."""

@@ -16,6 +16,7 @@ from loom_audit.model.authorship.blame import Blame, blame_runs
 from loom_audit.model.authorship.call_set import CallSet, Turn
 from loom_audit.model.authorship.net import FileSteps, NetFile, net_file
 from loom_audit.model.authorship.net_change import NetChange, net_change
+from loom_audit.model.authorship.part_names import with_names
 from loom_audit.model.authorship.versions import Version, brought_back
 from loom_audit.model.authorship.walk import walk
 from loom_audit.model.conversation import PromptSubmitted
@@ -29,10 +30,14 @@ _PAGE = 200
 
 
 class Lines(Struct, frozen=True):
-    """Tells of one log who wrote the lines of its files; changes nothing."""
+    """Tells of one log who wrote the lines of its files; changes nothing.
+
+    `key` is that by which the parts of a change are named; without it they have no names.
+    """
 
     timeline: Timeline
     contents: Contents
+    key: bytes = b""
 
     # --- one file -------------------------------------------------------------------------
 
@@ -222,7 +227,9 @@ class Lines(Struct, frozen=True):
         later = range(steps.begin + 1, len(steps.versions))
         sources = (brought_back(steps.versions, n) for n in later)
         start = min((one.index for one in sources if one), default=steps.begin)
-        return net_file(steps, self.contents.lines, start=min(start, steps.begin), context=context)
+        start = min(start, steps.begin)
+        found = net_file(steps, self.contents.lines, start=start, context=context)
+        return with_names(found, self.key)
 
 
 def _not_alone_error(step: Version) -> Conflict:
