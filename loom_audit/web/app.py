@@ -41,6 +41,7 @@ MODULES = (
     "review.said",
     "review.steps",
     "review.session",
+    "review.marks",
     "approvals",
     "points",
     "comparing",

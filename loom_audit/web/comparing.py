@@ -12,8 +12,7 @@ from loom_audit.api.review.aftermath import changed_later
 from loom_audit.errors import InvalidArguments, TooLarge
 from loom_audit.model.text.display import one_line
 from loom_audit.web.points import unseen_at
-from loom_audit.web.review.net import net_with_lines, show_net
-from loom_audit.web.review.session import reviews_of
+from loom_audit.web.review.net import net_with_lines, reviews_of, show_net
 from loom_audit.web.shared.budget import Budget
 from loom_audit.web.shared.changes import LISTS, context_of, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, point_text
@@ -119,10 +118,11 @@ def changed_by(
 
     def gather() -> NetChange:
         lines = lines_of(workspace)
-        return net_with_lines(lines, lines.between(old, new, session=session), query)
+        calls = lines.between(old, new, session=session)
+        return net_with_lines(lines, calls, path, context)
 
-    path = first(query, "diff")
-    name = "between", session, old, new, path, path and context_of(query)
+    path, context = first(query, "diff"), context_of(query)
+    name = "between", session, old, new, path, path and context
     return reviews.once(workspace, name, gather)
 
 

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from loom_audit.api.agents.connect import record_as_it_is
 from loom_audit.api.agents.said import tell_message, tell_prompt
 from loom_audit.api.control.holding import hold
+from loom_audit.api.review.marks import read_up_to
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CoverageLowered, Draft
 from loom_audit.tools.calls.gate import Decision
@@ -89,6 +90,7 @@ def test_a_held_session_is_released_from_the_first_page_and_the_queue(
 
 
 def test_the_queue_says_what_differs_on_disk(recorded: Recorded, client: TestClient) -> None:
+    read_up_to(recorded.workspace, recorded.session)
     assert "Nothing waits for you" in client.get(f"{recorded.url}/needs").text
     (recorded.root / "a  b.txt").write_text("x")
     head = recorded.workspace.log.head()

@@ -10,7 +10,14 @@ from loom_audit.api.upkeep.forgetting import forgotten_workspaces
 from loom_audit.ports import CallFilter
 from loom_audit.web.overview.lately import Lately
 from loom_audit.web.overview.needs import shown_needs
-from loom_audit.web.shared.dependencies import Query, Render, Store, Workspace, number
+from loom_audit.web.shared.dependencies import (
+    Query,
+    Render,
+    SignedIn,
+    Store,
+    Workspace,
+    number,
+)
 from loom_audit.web.shared.listing import OUTSIDE_ROWS, Listing, taken_back_by_agents
 from loom_audit.web.shared.pages import Place
 from loom_audit.web.shared.urls import address
@@ -43,14 +50,16 @@ def slash(workspace: Workspace) -> Response:
 
 
 @router.get("/w/{workspace}/")
-def overview(request: Request, workspace: Workspace, query: Query, pages: Render) -> Response:
+def overview(
+    request: Request, workspace: Workspace, query: Query, pages: Render, visitor: SignedIn
+) -> Response:
     """Show what waits for a person, the week, the sessions, the last calls and the checkpoints."""
     before = number(query, "before")
     head = workspace.log.head()
     last = Listing((), None, None) if before else last_calls(workspace)
     sessions = workspace.timeline.sessions(before=before, limit=SESSIONS + 1)
     lately: Lately = request.app.state.lately
-    needed = {} if before else shown_needs(workspace)
+    needed = {} if before else shown_needs(workspace, visitor)
     may_be_held = not needed or bool(needed["needs"].held)
     still_open = [one.id for one in sessions if not one.ended and may_be_held]
     return pages.page(

@@ -10,8 +10,10 @@ from starlette.responses import Response
 
 from loom_audit.api.control.needs import Needs, needs_of
 from loom_audit.api.face import ApprovalRequest, AuditedWorkspace
+from loom_audit.api.review.marks import unread_sessions
 from loom_audit.tools.approvals.policy import call_subject
-from loom_audit.web.shared.dependencies import Render, Workspace
+from loom_audit.web.shared.admission import Visitor
+from loom_audit.web.shared.dependencies import Render, SignedIn, Workspace
 from loom_audit.web.shared.pages import Place
 
 router = APIRouter()
@@ -37,8 +39,9 @@ class Question(Struct, frozen=True):
 
 
 @router.get("/w/{workspace}/needs")
-def page(request: Request, workspace: Workspace, pages: Render) -> Response:
+def page(request: Request, workspace: Workspace, pages: Render, visitor: SignedIn) -> Response:
     """Show all that waits for a person, and how the disk differs from the log, looked at now."""
+    head = workspace.log.head()
     needs = needs_of(workspace)
     on_disk = not workspace.root.startswith("import:")
     looks = on_disk and not (workspace.why_cut_off() or workspace.why_stopped())
@@ -49,16 +52,23 @@ def page(request: Request, workspace: Workspace, pages: Render) -> Response:
         section="needs",
         questions=questions_of(needs.questions),
         needs=needs,
+        unread=unread_sessions(workspace, actor=visitor.actor),
         most=MOST_OTHERS,
         drift=drift,
         looked=looks,
+        head=head,
     )
 
 
-def shown_needs(workspace: AuditedWorkspace) -> dict[str, Any]:
+def shown_needs(workspace: AuditedWorkspace, visitor: Visitor) -> dict[str, Any]:
     """What a page says of the queue, without a look at the disk."""
     needs: Needs = needs_of(workspace)
-    return {"needs": needs, "questions": questions_of(needs.questions), "most": MOST_OTHERS}
+    return {
+        "needs": needs,
+        "questions": questions_of(needs.questions),
+        "unread": unread_sessions(workspace, actor=visitor.actor),
+        "most": MOST_OTHERS,
+    }
 
 
 def questions_of(requests: Sequence[ApprovalRequest]) -> list[Question]:

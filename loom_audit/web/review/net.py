@@ -3,19 +3,25 @@
 from collections.abc import Iterator, Mapping
 from functools import partial
 
+from fastapi import Request
 from msgspec.structs import replace
 
-from loom_audit.api.lines import CallSet, Lines, NetChange, NetFile, NetHunk, Writer
+from loom_audit.api.face import AuditedWorkspace
+from loom_audit.api.lines import CallSet, Lines, NetChange, NetFile, NetHunk, Writer, lines_of
+from loom_audit.api.review.marks import calls_since
+from loom_audit.api.review.sessions import Reviews, SessionReview
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.files import FileChange
 from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import count_text, first_few, visible_path
 from loom_audit.model.text.textdiff import Line, word_spans
+from loom_audit.web.review.scope import Scope
 from loom_audit.web.shared.budget import Budget, Part, weight
 from loom_audit.web.shared.changes import FEW, INDEX, LONG, Changes, context_of
 from loom_audit.web.shared.dependencies import number
 from loom_audit.web.shared.diffs import (
     AUTO,
+    CONTEXT,
     Content,
     FileView,
     Row,
@@ -25,34 +31,75 @@ from loom_audit.web.shared.diffs import (
     said_by_others,
     view_change,
 )
+from loom_audit.web.shared.marking import Marking
 from loom_audit.web.shared.spacing import Said, spacing_of
 from loom_audit.web.shared.tree import FILES, NO_TREE, Folder, Leaf, Sums, show_tree
 from loom_audit.web.shared.urls import Fields, first
 
 SHOWN_WRITERS = 4
+MOST_PAIRS = 200
+"""So many pairs of lines of a run are compared word by word."""
+
 FIRST_LINES, FIRST_FILE_LINES = 1_500, 400
 """Lines of hunks of all files, and of one, that are asked for with a first view."""
 
 ALL_LINES = 500_000
 """Lines of the hunks of a file that is looked at alone."""
 
-MOST_PAIRS = 200
-"""So many pairs of lines of a run are compared word by word."""
+MARKED = 4
+"""Elements of a file by which its parts are marked, besides those of its rows."""
 
 
-def net_with_lines(lines: Lines, calls: CallSet, query: Fields) -> NetChange:
-    """The own net change of some calls, with the lines of the first files, or of the one that the
-    query asks for. NotFound, Corrupt.
+def reviews_of(request: Request) -> Reviews:
+    """The sessions that this dashboard has gathered."""
+    reviewed: Reviews = request.app.state.reviews
+    return reviewed
+
+
+def net_with_lines(lines: Lines, calls: CallSet, path: str, context: int = CONTEXT) -> NetChange:
+    """The own net change of some calls, with the lines of the first files, or of the file at a path
+    with so much context. NotFound, Corrupt.
     """
-    if path := first(query, "diff"):
+    if path:
         return lines.net(
             calls,
             paths=[path],
-            context=context_of(query),
+            context=context,
             max_lines=ALL_LINES,
             max_file_lines=ALL_LINES,
         )
     return lines.net(calls, max_lines=FIRST_LINES, max_file_lines=FIRST_FILE_LINES)
+
+
+def net_of(
+    reviews: Reviews,
+    workspace: AuditedWorkspace,
+    reviewed: SessionReview,
+    scope: Scope,
+    path: str,
+    until: int | None = None,
+    context: int = CONTEXT,
+) -> NetChange:
+    """The own net change of a session with those within it, or of a part of it, up to an event.
+
+    With the lines of the first files, or of the file at a path, with so much context.
+    """
+    end = reviewed.until if until is None else min(until, reviewed.until)
+
+    def gather() -> NetChange:
+        lines = lines_of(workspace)
+        id, turn = reviewed.session.id, scope.turn
+        if turn is not None:
+            last = min(turn.before - 1, end)
+            calls = lines.between(min(turn.seq, last), last, session=id)
+        elif scope.since is not None:
+            calls = calls_since(workspace, id, scope.since, end)
+        else:
+            calls = lines.of_session(id, until=end)
+        return net_with_lines(lines, calls, path, context)
+
+    name = "net", reviewed.session.id, scope.fields, end, path, path and context
+    return reviews.once(workspace, name, gather)
 
 
 def show_net(
@@ -62,14 +109,16 @@ def show_net(
     budget: Budget,
     base: str,
     later: Mapping[str, RecordedChange],
+    marking: Marking | None = None,
 ) -> Changes:
     """Show as much of a net change as fits the budget, from where the query says; `later` has what
-    changed files since.
+    changed files since, `marking` what the reader can mark of it.
 
     InvalidArguments for a path that is not in it.
     """
     about = partial(Changes, base, len(net.files), old=net.calls.after, new=net.calls.until)
     about = partial(about, calls={file.path: file.calls for file in net.files}, later=later)
+    about = partial(about, marking=marking)
     if path := first(query, "diff"):
         found = next((file for file in net.files if file.path == path), None)
         if found is None:
@@ -87,7 +136,7 @@ def show_net(
         view = view_net(
             file, content, space=space if count > 1 else budget.remaining, whole=count > 1
         )
-        return view, view.weight + 2 * link + weight(6 + len(file.calls[:6]))
+        return view, view.weight + 2 * link + weight(6 + MARKED + len(file.calls[:6]))
 
     files = NO_TREE
     if count > FEW and budget.wanted in ("", FILES):
@@ -200,12 +249,16 @@ def _has_gap(file: NetFile, n: int) -> bool:
 
 def _lines(file: NetFile, hunk: NetHunk, skipped: int, said: Mapping[int, str]) -> Iterator[Row]:
     last, spans = -1, _spans(hunk)
+    runs = {place: run for run in hunk.runs for place in range(run.start, run.end)}
     for place, line in enumerate(hunk.lines):
         writer = line.by if line.kind != " " else -1
+        run = runs.get(place)
         if place >= skipped:
             changed = spans.get(place, ())
             shown = Line(line.kind, line.content, line.old, line.new, changed)
             row = row_of(shown, said.get(place, ""))
+            if run is not None and run.part:
+                row = replace(row, part=run.part, starts=place == run.start)
             new = writer >= 0 and (writer != last or place == skipped)
             yield _named(row, file.writers[writer]) if new else row
         last = writer

@@ -10,21 +10,17 @@ from starlette.responses import RedirectResponse, Response
 from loom_audit.api.control.approvals import decisions
 from loom_audit.api.control.holding import still_running
 from loom_audit.api.face import AuditedWorkspace
-from loom_audit.api.lines import NetChange, lines_of
 from loom_audit.api.review.aftermath import changed_later
-from loom_audit.api.review.sessions import (
-    MASS,
-    Evidence,
-    Reviews,
-    SessionReview,
-)
-from loom_audit.errors import InvalidArguments, NotFound
+from loom_audit.api.review.sessions import MASS, Evidence, SessionReview
+from loom_audit.errors import NotFound
 from loom_audit.model.records import Call, OutsideChange, Session
-from loom_audit.web.review.net import net_with_lines, show_net
+from loom_audit.web.review.marks import marking_of
+from loom_audit.web.review.net import net_of, reviews_of, show_net
 from loom_audit.web.review.said import Quote, quote
+from loom_audit.web.review.scope import Scope, scope_of, turns_of
 from loom_audit.web.shared.budget import Budget, Part, weight
 from loom_audit.web.shared.changes import LISTS, context_of, fragment_of
-from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
+from loom_audit.web.shared.dependencies import Query, Render, SignedIn, Workspace
 from loom_audit.web.shared.listing import FILTERS, Listing
 from loom_audit.web.shared.pages import wants_fragment
 from loom_audit.web.shared.urls import Fields, address, first, unquoted
@@ -62,18 +58,8 @@ STANDS_OUT: Mapping[str, tuple[str, str, str]] = {
 """What stands out in a session: one, several, and the heading of their list."""
 
 EVIDENCE = 5
-TURNS = 30
 HEADING = 3_000
 """What the rows of the strip, the ways between pages and the forms weigh together."""
-
-
-class Turn(Struct, frozen=True):
-    """What was done from one prompt to the next: events `after < seq < before`."""
-
-    number: int
-    seq: int
-    before: int
-    title: str
 
 
 class Mark(Struct, frozen=True):
@@ -86,7 +72,12 @@ class Mark(Struct, frozen=True):
 
 @router.get("/w/{workspace}/s/{session}")
 def review(
-    request: Request, workspace: Workspace, session: str, query: Query, pages: Render
+    request: Request,
+    workspace: Workspace,
+    session: str,
+    query: Query,
+    pages: Render,
+    visitor: SignedIn,
 ) -> Response:
     """Show what a session was asked, said and changed, with what stands out in it."""
     id = unquoted(session)
@@ -95,8 +86,7 @@ def review(
         return RedirectResponse(address("w", workspace.id, "s", id, "calls", query=kept), 307)
     reviewed = reviews_of(request).of(workspace, id)
     turns = turns_of(reviewed)
-    turn = chosen_turn(turns, query)
-    scope = ask(base, turn)
+    scope = scope_of(turns, query)
     budget = Budget(query, LISTS, fragment=wants_fragment(request))
     quotes = {} if budget.wanted and wants_fragment(request) else quotes_of(reviewed)
     budget.remaining -= HEADING + sum(
@@ -104,15 +94,18 @@ def review(
     )
     net, changes = None, None
     if reviewed.whole:
-        net = net_of(reviews_of(request), workspace, reviewed, turn, query)
+        path, context = first(query, "diff"), context_of(query)
+        net = net_of(reviews_of(request), workspace, reviewed, scope, path, context=context)
         later = changed_later(workspace, [file.path for file in net.files], net.calls.until)
-        changes = show_net(net, workspace.timeline.content, query, budget, scope, later)
+        marking = marking_of(workspace, visitor, net, scope, base, query)
+        content = workspace.timeline.content
+        changes = show_net(net, content, query, budget, scope.of(base), later, marking)
     if changes and (answer := fragment_of(request, pages, changes, budget)):
         return answer
     return pages.page(
         request,
         "review.html",
-        **heading(workspace, reviewed),
+        **heading(workspace, reviewed, scope),
         **quotes,
         strip=strip_of(reviewed, base),
         open_calls=[call for call in reviewed.calls if call.seq is None],
@@ -120,7 +113,6 @@ def review(
         changes=changes,
         net=net,
         turns=turns,
-        turn=turn,
         base=base,
         head=workspace.log.head(),
         tab="",
@@ -173,25 +165,20 @@ def taken_back(
     )
 
 
-def reviews_of(request: Request) -> Reviews:
-    """The sessions that this dashboard has gathered."""
-    reviewed: Reviews = request.app.state.reviews
-    return reviewed
-
-
 def listing_fields(query: Fields) -> list[tuple[str, str]]:
     """The fields by which this address listed calls before there was a review."""
     names = (*FILTERS, "before", "after", "reads", "more")
     return [(name, value) for name in names for value in query.get(name, ()) if value]
 
 
-def heading(workspace: AuditedWorkspace, reviewed: SessionReview) -> dict[str, Any]:
+def heading(workspace: AuditedWorkspace, reviewed: SessionReview, scope: Scope) -> dict[str, Any]:
     """What the heading of a session's pages needs."""
     session = reviewed.session
     ends = session.ended_at
     return {
         "session": session,
         "reviewed": reviewed,
+        "scope": scope,
         "duration": None if ends is None else micros(session),
         "held": workspace.timeline.hold(session.id),
         "running": dict(still_running(workspace)) if session.ended is None else {},
@@ -214,60 +201,6 @@ def quotes_of(reviewed: SessionReview) -> dict[str, Any]:
         "again": quote(again),
         "words": quote(reviewed.words, 900),
     }
-
-
-def turns_of(reviewed: SessionReview) -> list[Turn]:
-    """The first turns of a session that was prompted more than once, oldest first."""
-    if len(reviewed.prompts) < 2:
-        return []
-    ends = [*(said.seq for said in reviewed.prompts[1:]), reviewed.until + 1]
-    return [
-        Turn(n, said.seq, end, said.text.strip()[:200])
-        for n, (said, end) in enumerate(zip(reviewed.prompts, ends, strict=True), 1)
-    ][:TURNS]
-
-
-def chosen_turn(turns: Sequence[Turn], query: Fields) -> Turn | None:
-    """The turn that an address asks for. InvalidArguments for one that there is not."""
-    wanted = number(query, "turn")
-    if wanted is None:
-        return None
-    reviewed = next((turn for turn in turns if turn.seq == wanted), None)
-    if reviewed is None:
-        raise InvalidArguments(
-            f"no turn begins at {wanted}", hint="A turn begins with a prompt of the session."
-        )
-    return reviewed
-
-
-def ask(base: str, turn: Turn | None) -> str:
-    """The address of the review, of one turn where there is one."""
-    return base if turn is None else f"{base}?turn={turn.seq}"
-
-
-def net_of(
-    reviews: Reviews,
-    workspace: AuditedWorkspace,
-    reviewed: SessionReview,
-    turn: Turn | None,
-    query: Fields,
-) -> NetChange:
-    """The own net change of a session with those within it, or of one turn; with the lines of the
-    first files, or of the one that the query asks for.
-    """
-
-    def gather() -> NetChange:
-        lines = lines_of(workspace)
-        id = reviewed.session.id
-        if turn is None:
-            calls = lines.of_session(id)
-        else:
-            calls = lines.between(turn.seq, turn.before - 1, session=id)
-        return net_with_lines(lines, calls, query)
-
-    path = first(query, "diff")
-    name = "net", reviewed.session.id, turn and turn.seq, path, path and context_of(query)
-    return reviews.once(workspace, name, gather)
 
 
 def strip_of(reviewed: SessionReview, base: str) -> list[Mark]:
@@ -293,7 +226,10 @@ def _listed(
     tab: str,
 ) -> Response:
     budget = Budget(query, ("rows",), fragment=wants_fragment(request))
+    scope = scope_of(turns_of(reviewed), query)
+    rows = [row for row in rows if isinstance(row, OutsideChange) or scope.has(row)]
     evidence: Sequence[Evidence] = reviewed.evidence if tab == "commands" else ()
+    evidence = [one for one in evidence if scope.has(one.call)]
     tests = budget.part("evidence", evidence, _evidence, most=8_000)
     part: Part[Call | OutsideChange] = budget.part("rows", rows, _row)
     calls = [row for row in part.items if isinstance(row, Call)]
@@ -303,14 +239,14 @@ def _listed(
         "rows": part,
         "counted": listing.counted,
         "decided": decisions(workspace, calls),
-        "base": base,
+        "base": scope.of(base),
     }
     if wants_fragment(request) and budget.wanted:
         return pages.fragment(request, "session_calls.html", "rows", **values)
     return pages.page(
         request,
         "session_calls.html",
-        **heading(workspace, reviewed),
+        **heading(workspace, reviewed, scope),
         **values,
         evidence=tests.items,
         title=title,

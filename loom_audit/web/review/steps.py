@@ -16,6 +16,7 @@ from loom_audit.model.coverage import NOT_FAILED
 from loom_audit.model.records import Call, OutsideChange, Session
 from loom_audit.ports import CallFilter
 from loom_audit.web.review.said import Quote, quote
+from loom_audit.web.review.scope import fields_in
 from loom_audit.web.shared.budget import NODE, weight
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
 from loom_audit.web.shared.urls import address, unquoted
@@ -86,6 +87,9 @@ def steps(
     """Show what was asked, said and done in a session, oldest first."""
     shown = workspace.timeline.session(unquoted(session))
     after, before = number(query, "after"), number(query, "before")
+    fields = fields_in(query)
+    if after is None and before is None:
+        after = max([int(value) - (name == "turn") for name, value in fields], default=0)
     found = page_of_steps(workspace, shown, after or 0, before)
     calls = [row for row in found.rows if isinstance(row, Call)]
     failed = [one for one in calls if one.seq and one.status not in NOT_FAILED]
@@ -98,6 +102,7 @@ def steps(
         lines=last_lines(workspace, [one for one in failed if one.effect == "execute"]),
         head=workspace.log.head(),
         base=address("w", workspace.id, "s", shown.id, "steps"),
+        fields=fields,
         tab="steps",
         section="overview",
     )

@@ -25,6 +25,7 @@ from loom_audit.web.shared.diffs import (
     joined,
     view_change,
 )
+from loom_audit.web.shared.marking import Marking
 from loom_audit.web.shared.pages import Pages, wants_fragment
 from loom_audit.web.shared.tree import FILES, NO_TREE, Folder, Leaf, Sums, Tree, show_tree
 from loom_audit.web.shared.urls import Fields, first
@@ -49,7 +50,8 @@ class Changes(Struct, frozen=True):
     Files can be downloaded as of the points `old` and `new`, where there are such. `unrecorded`
     ones are on disk only, and can be taken back or put on record. `calls` are the numbers of those
     that changed a file, where the page is about several; `later` has the first change of a file
-    after what is shown. Changes have `context` lines around them.
+    after what is shown; `marking` is there where the reader can mark what they have viewed.
+    Changes have `context` lines around them.
     """
 
     base: str
@@ -63,6 +65,7 @@ class Changes(Struct, frozen=True):
     folded: int = 0
     calls: Mapping[str, tuple[int, ...]] = {}
     later: Mapping[str, RecordedChange] = {}
+    marking: Marking | None = None
     context: int = CONTEXT
 
     @property

@@ -1,6 +1,7 @@
 """One file's change as a page shows it, as many lines of it as fit the page."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Literal
 
 from msgspec import Struct
@@ -39,7 +40,8 @@ class Row(Struct, frozen=True):
     """A row shows a line or a gap; `pieces` are texts with whether that stretch changed.
 
     Where the rows of a file name who changed them: `call` is the number of the call, 0 for none,
-    and `by` says who else it was.
+    and `by` says who else it was. `part` names the part of the change that the row belongs to and,
+    where it is the first of it, `starts`.
     """
 
     kind: RowKind
@@ -49,6 +51,8 @@ class Row(Struct, frozen=True):
     note: str = ""
     call: int = 0
     by: str = ""
+    part: str = ""
+    starts: bool = False
 
     @property
     def weight(self) -> int:
@@ -56,7 +60,35 @@ class Row(Struct, frozen=True):
         changed = sum(changed for _, changed in self.pieces)
         text = "".join([text for text, _ in self.pieces])
         named = 2 * bool(self.call or self.by)
-        return weight(5 + changed + bool(self.note) + named, text, self.by)
+        marked = 4 * self.starts
+        return weight(5 + changed + bool(self.note) + named + marked, text, self.by)
+
+
+class Block(Struct, frozen=True):
+    """Rows below each other that belong to the part of this name, or to none ("")."""
+
+    part: str
+    rows: tuple[Row, ...]
+
+    @property
+    def starts(self) -> bool:
+        """Whether the part begins with these rows."""
+        return self.rows[0].starts
+
+    @property
+    def line(self) -> int | None:
+        """The number of the first line."""
+        return self.rows[0].new or self.rows[0].old
+
+    @property
+    def added(self) -> int:
+        """How many of the lines were added."""
+        return sum(row.kind == "add" for row in self.rows)
+
+    @property
+    def removed(self) -> int:
+        """How many of the lines were removed."""
+        return sum(row.kind == "remove" for row in self.rows)
 
 
 class FileView(Struct, frozen=True):
@@ -86,6 +118,11 @@ class FileView(Struct, frozen=True):
     def path(self) -> str:
         """The path that changed."""
         return self.change.path
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """The rows, those of a part together."""
+        return [Block(part, (*rows,)) for part, rows in groupby(self.rows, lambda row: row.part)]
 
     @property
     def end(self) -> int:

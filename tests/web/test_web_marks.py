@@ -1,0 +1,323 @@
+"""Marking a review: parts and files viewed, how far was read, and what is unread."""
+
+import re
+from collections.abc import Mapping
+from html import unescape
+
+import pytest
+from fastapi.testclient import TestClient
+
+from loom_audit.api.lines import NetFile, lines_of
+from loom_audit.api.review.marks import (
+    last_read,
+    mark_unread,
+    mark_viewed,
+    read_up_to,
+    unread_sessions,
+    viewed_among,
+)
+from loom_audit.errors import InvalidArguments, NotFound
+from loom_audit.model.conversation import PromptSubmitted
+from loom_audit.model.events import CallRequested, Draft, SessionStarted
+from loom_audit.web.shared.urls import unquoted
+from tests.web.conftest import Recorded, say
+from tests.web.test_web_review import call, session, text_of
+from tests.web.web_pages import HOSTILE
+
+OURS = {"Sec-Fetch-Site": "same-origin"}
+HTMX = {**OURS, "HX-Request": "true"}
+
+
+def post(
+    client: TestClient, address: str, form: Mapping[str, str], headers: Mapping[str, str] = OURS
+) -> str:
+    """Send a form as a browser does; the body of the answer after redirects."""
+    answer = client.post(address, data={**form}, headers={**headers}, follow_redirects=True)
+    assert answer.status_code == 200, answer.text[:2000]
+    return answer.text
+
+
+def progress(text: str) -> tuple[int, int]:
+    found = re.search(r"<b>([\d,]+) of ([\d,]+) parts? viewed</b>", text)
+    assert found, text[:3000]
+    return int(found[1]), int(found[2])
+
+
+def files(recorded: Recorded, id: str) -> dict[str, NetFile]:
+    lines = lines_of(recorded.workspace)
+    return {one.path: one for one in lines.net(lines.of_session(id)).files}
+
+
+def hidden_fields(text: str) -> dict[str, str]:
+    form = text[text.index('class="marks"') :]
+    named = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', form)
+    return {name: unescape(value) for name, value in named}
+
+
+def test_a_part_is_viewed_folded_and_unviewed_without_javascript(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with session(recorded) as made:
+        call(made, "write_file", path="notes.txt", content="ONE\ntwo\nthree\n" + "x\n" * 9)
+        call(made, "write_file", path="other.txt", content="x\n")
+    where = f"{recorded.url}/s/{made.id}"
+    text = text_of(client, where)
+    assert progress(text) == (0, 3) and 'aria-pressed="true"' not in text
+    file = files(recorded, made.id)["notes.txt"]
+    first, second = file.named
+    assert f'id="p-{first}" data-part="{first}"' in text and "viewed-toggle" in text
+    answer = client.post(
+        f"{where}/marks",
+        data={**hidden_fields(text), "view": first},
+        headers=OURS,
+        follow_redirects=False,
+    )
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{where}#p-{first}")
+    text = text_of(client, where)
+    assert progress(text) == (1, 3)
+    part = text[text.index(f'id="p-{first}"') :].partition("</tbody>")[0]
+    assert "<details><summary>Viewed" in part and "<details open" not in part
+    assert f'name="unview" value="{first}"' in text and f'name="view" value="{second}"' in text
+    assert progress(post(client, f"{where}/marks", {"unview": first})) == (0, 3)
+    assert viewed_among(recorded.workspace, file.named) == frozenset()
+
+
+def test_a_file_is_viewed_as_a_whole_also_one_of_odd_name(
+    recorded: Recorded, client: TestClient
+) -> None:
+    where = f"{recorded.url}/s/{recorded.session}"
+    text = text_of(client, where)
+    _, count = progress(text)
+    for path, file in files(recorded, recorded.session).items():
+        named = re.findall(r'name="view-file.q" value="([^"]+)"', text)
+        quoted = next((one for one in named if unquoted(unescape(one)) == path), None)
+        if quoted is None:
+            continue
+        text = post(client, f"{where}/marks", {**hidden_fields(text), "view-file.q": quoted})
+        assert viewed_among(recorded.workspace, file.named) == {*file.named}
+        assert "unview-file.q" in text
+    assert progress(text)[0] == 3 and progress(text)[1] == count
+    assert (
+        client.post(f"{where}/marks", data={"view-file": "nowhere"}, headers=OURS).status_code
+        == 404
+    )
+
+
+def test_a_mark_holds_in_every_scope_where_the_part_is_the_same(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with session(recorded) as made:
+        say(recorded.workspace, made.id, PromptSubmitted("one"))
+        first = call(made, "write_file", path="one.txt", content="one\n")
+        turn = say(recorded.workspace, made.id, PromptSubmitted("two"))
+        call(made, "write_file", path="two.txt", content="two\n")
+        call(made, "edit_file", path="one.txt", old_str="one", new_str="1")
+    where = f"{recorded.url}/s/{made.id}"
+    two = files(recorded, made.id)["two.txt"]
+    text = post(client, f"{where}/marks", {"view-file": "two.txt", "turn": str(turn)})
+    assert progress(text) == (1, 2), "the part of one.txt is another one in this turn"
+    assert 'class="scopes"' in text and f'name="turn" value="{turn}"' in text
+    assert progress(text_of(client, where)) == (1, 2)
+    assert progress(text_of(client, f"{where}?since={first}")) == (1, 2)
+    mark_viewed(recorded.workspace, files(recorded, made.id)["one.txt"].named)
+    assert progress(text_of(client, where)) == (2, 2)
+    assert progress(text_of(client, f"{where}?turn={turn}")) == (1, 2)
+    assert two.named[0] in text_of(client, f"{where}?turn={turn}")
+
+
+def test_what_changed_after_it_was_viewed_is_to_be_viewed_again(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with session(recorded) as made:
+        call(made, "write_file", path="one.txt", content="one\n")
+        call(made, "write_file", path="two.txt", content="two\n")
+        where = f"{recorded.url}/s/{made.id}"
+        text = text_of(client, where)
+        asked = {**hidden_fields(text), "view-file": "one.txt"}
+        call(made, "write_file", path="one.txt", content="one\nand more\n")
+        text = post(client, f"{where}/marks", asked)
+        assert progress(text) == (0, 2), "what was marked is what the page had shown"
+        call(made, "write_file", path="one.txt", content="one\n")
+        assert progress(text_of(client, where)) == (1, 2)
+
+
+def test_htmx_is_answered_with_the_file_alone(recorded: Recorded, client: TestClient) -> None:
+    with session(recorded) as made:
+        call(made, "write_file", path="one.txt", content="one\n")
+        call(made, "write_file", path=f"<i>{HOSTILE[:40]}.txt".replace("\n", " "), content=HOSTILE)
+        call(made, "write_file", path="big.txt", content="\n".join(map(str, range(1_200))))
+    where = f"{recorded.url}/s/{made.id}"
+    fields = hidden_fields(text_of(client, where))
+    for n, (path, file) in enumerate(files(recorded, made.id).items(), 1):
+        name = file.named[0]
+        text = post(client, f"{where}/marks", {**fields, "view": name}, HTMX)
+        assert "<html" not in text and text.count('<section class="file"') == 1, path
+        assert f'name="unview" value="{name}"' in text or "unview-file" in text
+        assert 'data-hx-swap-oob="true"' in text and progress(text)[0] == n
+        assert "<script>" not in text and "<i>" not in text
+    answer = client.post(f"{where}/marks", data={**fields, "view": "0" * 32}, headers=HTMX)
+    assert answer.status_code == 404
+
+
+def test_read_up_to_leaves_what_came_since(recorded: Recorded, client: TestClient) -> None:
+    with session(recorded) as made:
+        call(made, "write_file", path="one.txt", content="one\n")
+        where = f"{recorded.url}/s/{made.id}"
+        text = text_of(client, where)
+        [read] = re.findall(r'name="read" value="(\d+)"', text)
+        assert "Since" not in text and f"Read up to #{read}" in text
+        call(made, "write_file", path="two.txt", content="two\n")
+        text = post(client, f"{where}/marks", {**hidden_fields(text), "read": read})
+        assert f"?since={read}" in text and f"Since I read #{read}" in text
+        text = text_of(client, f"{where}?since={read}")
+        assert 'id="f-two.txt"' in text and 'id="f-one.txt"' not in text
+        assert f'<a href="{where}/steps?since={read}"' in text, "the tabs keep the scope"
+        assert f'<a href="{where}?since={read}" aria-current="page">Changes</a>' in text
+        steps = text_of(client, f"{where}/steps?since={read}")
+        assert "two.txt" in steps and ">one.txt<" not in steps
+        assert f"{where}?since={read}" in steps
+        calls = text_of(client, f"{where}/commands?since={read}")
+        assert f"came after #{read} only" in calls
+        text = post(client, f"{where}/marks", {"since": read, "unread": "1"})
+        assert f"Since #{read}" in text and "Since I read" not in text
+        assert last_read(recorded.workspace, made.id) is None
+    text = text_of(client, f"{where}?since=99999999")
+    assert "No file is otherwise by it since" in text
+    assert client.get(f"{where}?since=<b>").status_code == 400
+
+
+def test_a_call_that_is_open_is_read_with_what_it_will_have_changed(recorded: Recorded) -> None:
+    workspace = recorded.workspace
+    with session(recorded) as made:
+        before = call(made, "write_file", path="one.txt", content="one\n")
+        [asked] = workspace.log.append(
+            [Draft(CallRequested("open", "Bash", {}, "execute"), made.id, "agent:a")]
+        )
+        last = call(made, "write_file", path="two.txt", content="two\n")
+        assert read_up_to(workspace, made.id, last) == asked.seq - 1 >= before
+        assert last_read(workspace, made.id) == asked.seq - 1
+        assert read_up_to(workspace, made.id, before) == before
+        for wrong in (0, -1, workspace.log.head() + 1):
+            with pytest.raises(InvalidArguments):
+                read_up_to(workspace, made.id, wrong)
+        with pytest.raises(NotFound):
+            read_up_to(workspace, "nobody", 1)
+        assert last_read(workspace, made.id) == before
+
+
+def test_sessions_with_unread_changes_wait_until_they_are_marked_as_read(
+    recorded: Recorded, client: TestClient
+) -> None:
+    workspace = recorded.workspace
+    waiting = {one.session.id for one in unread_sessions(workspace)}
+    assert waiting == {recorded.session}
+    with session(recorded) as made, session(recorded, "helper") as inner:
+        begun = SessionStarted("helper", "sent", parent=made.id)
+        workspace.log.append([Draft(begun, inner.id, "agent:helper")])
+        call(inner, "write_file", path="sent.txt", content="x")
+    assert [one.session.id for one in unread_sessions(workspace)] == [made.id, recorded.session]
+    for page, back in (("", ""), ("needs", "needs")):
+        text = text_of(client, f"{recorded.url}/{page}")
+        assert text.count("Mark as read") == 2
+        head = workspace.log.head()
+        assert f'name="next" value="{back}"' in text and f'name="read" value="{head}"' in text
+    form = {"next": "", "read": str(head)}
+    text = post(client, f"{recorded.url}/s/{made.id}/marks", form)
+    assert text.count("Mark as read") == 1 and "Sessions</h2>" in text
+    form = {"next": "needs", "read": str(head)}
+    text = post(client, f"{recorded.url}/s/{recorded.session}/marks", form)
+    assert "Mark as read" not in text and "Needs you" in text
+    call_number = recorded.call("again", "write_file", {"path": "again.txt", "content": "x"})
+    assert call_number and text_of(client, f"{recorded.url}/").count("Mark as read") == 1
+    mark_unread(workspace, made.id)
+    assert text_of(client, f"{recorded.url}/").count("Mark as read") == 2
+    wrong = client.post(
+        f"{recorded.url}/s/{made.id}/marks",
+        data={"next": "//evil.example", "read": str(head)},
+        headers=OURS,
+        follow_redirects=False,
+    )
+    assert wrong.status_code == 400
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "https://evil.example"},
+    ],
+)
+def test_a_foreign_origin_marks_nothing(
+    recorded: Recorded, client: TestClient, headers: dict[str, str]
+) -> None:
+    names = next(iter(files(recorded, recorded.session).values())).named
+    for form in ({"view": names[0]}, {"read": "9"}, {"unread": "1"}):
+        client.headers.pop("Sec-Fetch-Site", None)
+        client.headers.pop("Origin", None)
+        answer = client.post(
+            f"{recorded.url}/s/{recorded.session}/marks", data=form, headers=headers
+        )
+        assert answer.status_code == 403, form
+    assert viewed_among(recorded.workspace, names) == frozenset()
+    assert last_read(recorded.workspace, recorded.session) is None
+
+
+def test_a_get_marks_nothing(recorded: Recorded, client: TestClient) -> None:
+    names = [name for one in files(recorded, recorded.session).values() for name in one.named]
+    where = f"{recorded.url}/s/{recorded.session}"
+    before = tables(recorded)
+    for address in (
+        where,
+        f"{where}?since=9",
+        f"{where}?view={names[0]}&read=9",
+        f"{recorded.url}/",
+        f"{recorded.url}/needs",
+    ):
+        text_of(client, address)
+    assert client.get(f"{where}/marks?view={names[0]}").status_code == 405
+    assert tables(recorded) == before
+
+
+def tables(recorded: Recorded) -> list[object]:
+    connections = recorded.store.adapters.database.connections
+    with connections.reading() as connection:
+        return [
+            sorted(map(tuple, connection.execute(f"SELECT * FROM {table}").fetchall()))
+            for table in ("marks", "viewed", "read_to")
+        ]
+
+
+def test_a_form_that_is_not_ours_marks_nothing(recorded: Recorded, client: TestClient) -> None:
+    before = tables(recorded)
+    wrong = {
+        "": 400,
+        "view=x": 400,
+        "view=" + "A" * 32: 400,
+        "view=" + "a" * 31 + "%0A": 400,
+        "view=%3Cscript%3E": 400,
+        "view=%FF": 400,
+        "view=" + "0" * 32 + "&read=3": 400,
+        "view=" + "&view=".join(["0" * 32] * 2): 400,
+        "read=0": 400,
+        "read=x": 400,
+        "read=999999999": 400,
+        "view-file=notes.txt&until=999999999": 400,
+        "view-file=notes.txt&until=1": 400,
+        "view-file=notes.txt&turn=3": 400,
+        "view-file.q=%25ED%25A0%2580": 404,
+        "view-file=%ED%A0%80": 404,
+    }
+    for body, status in wrong.items():
+        answer = client.post(
+            f"{recorded.url}/s/{recorded.session}/marks",
+            content=body,
+            headers={**OURS, "Content-Type": "application/x-www-form-urlencoded"},
+        )
+        assert answer.status_code == status, (body, answer.text[:500])
+    unknown = client.post(f"{recorded.url}/s/nobody/marks", data={"read": "1"}, headers=OURS)
+    assert unknown.status_code == 404
+    assert tables(recorded) == before
