@@ -19,9 +19,9 @@ from loom_audit.api.review.marks import (
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.events import CallRequested, Draft, SessionStarted
-from loom_audit.web.shared.urls import unquoted
+from loom_audit.web.shared.urls import quoted, unquoted
 from tests.web.conftest import Recorded, say
-from tests.web.test_web_review import call, session, text_of
+from tests.web.test_web_review import call, run, session, text_of
 from tests.web.web_pages import HOSTILE
 
 OURS = {"Sec-Fetch-Site": "same-origin"}
@@ -85,22 +85,29 @@ def test_a_part_is_viewed_folded_and_unviewed_without_javascript(
 def test_a_file_is_viewed_as_a_whole_also_one_of_odd_name(
     recorded: Recorded, client: TestClient
 ) -> None:
-    where = f"{recorded.url}/s/{recorded.session}"
+    odd = "<i>  two\nlines'\" & .txt"
+    with session(recorded) as made:
+        call(made, "write_file", path=odd, content="x\n")
+        run(made, "chmod 755 notes.txt; echo >> notes.txt")
+        run(made, "printf x > \"$(printf 'new\\376.txt')\"")
+    where = f"{recorded.url}/s/{made.id}"
     text = text_of(client, where)
-    _, count = progress(text)
-    for path, file in files(recorded, recorded.session).items():
-        named = re.findall(r'name="view-file.q" value="([^"]+)"', text)
-        quoted = next((one for one in named if unquoted(unescape(one)) == path), None)
-        if quoted is None:
-            continue
-        text = post(client, f"{where}/marks", {**hidden_fields(text), "view-file.q": quoted})
+    done, count = progress(text)
+    named = files(recorded, made.id)
+    assert done == 0 and {odd, "new\udcfe.txt"} <= {*named}
+    [button] = re.findall(r'name="view-file.q" value="([^"]+)"', text)
+    assert unquoted(unescape(button)) == "notes.txt", "the others have one part, with its own"
+    for path, file in named.items():
+        form = {**hidden_fields(text), "view-file.q": quoted(path, safe="/")}
+        text = post(client, f"{where}/marks", form)
         assert viewed_among(recorded.workspace, file.named) == {*file.named}
-        assert "unview-file.q" in text
-    assert progress(text)[0] == 3 and progress(text)[1] == count
-    assert (
-        client.post(f"{where}/marks", data={"view-file": "nowhere"}, headers=OURS).status_code
-        == 404
-    )
+        done += len(file.named)
+        assert progress(text) == (done, count)
+    assert done == count and "<details" in text
+    text = post(client, f"{where}/marks", {"unview-file": "notes.txt"})
+    assert progress(text) == (count - len(named["notes.txt"].named), count)
+    wrong = client.post(f"{where}/marks", data={"view-file": "nowhere"}, headers=OURS)
+    assert wrong.status_code == 404
 
 
 def test_a_mark_holds_in_every_scope_where_the_part_is_the_same(
@@ -321,3 +328,26 @@ def test_a_form_that_is_not_ours_marks_nothing(recorded: Recorded, client: TestC
     unknown = client.post(f"{recorded.url}/s/nobody/marks", data={"read": "1"}, headers=OURS)
     assert unknown.status_code == 404
     assert tables(recorded) == before
+
+
+def test_a_store_that_cannot_be_written_is_shown_and_marks_are_refused(
+    recorded: Recorded, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = f"{recorded.url}/s/{recorded.session}"
+    before = tables(recorded)
+    monkeypatch.setattr(recorded.store.adapters.database.connections, "writable", False)
+    [name, *_] = next(iter(files(recorded, recorded.session).values())).named
+    for form in ({"view": name}, {"read": "9"}):
+        answer = client.post(f"{where}/marks", data=form, headers=OURS)
+        assert answer.status_code == 503 and "reading only" in answer.text
+    assert progress(text_of(client, where))[0] == 0 and tables(recorded) == before
+
+
+def test_where_the_key_is_gone_nothing_can_be_marked_and_all_is_shown(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with recorded.store.adapters.database.connections.writing() as connection:
+        connection.execute("DELETE FROM marks")
+    text = text_of(client, f"{recorded.url}/s/{recorded.session}")
+    assert "viewed-toggle" not in text and "parts viewed" not in text and 'id="f-big.txt"' in text
+    assert "Mark as read" not in text_of(client, f"{recorded.url}/")

@@ -16,7 +16,7 @@ from loom_audit.model.text.summaries import plain_text
 from loom_audit.ports import CallFilter
 
 MOST_UNREAD = 50
-"""So many sessions with unread changes are listed."""
+"""So many sessions with unread changes are looked for, those within others among them."""
 
 NAME_LENGTH = 32
 
@@ -104,7 +104,7 @@ def calls_since(
 
 
 def unread_sessions(
-    workspace: AuditedWorkspace, *, actor: str | None = None, most: int = MOST_UNREAD
+    workspace: AuditedWorkspace, *, most: int = MOST_UNREAD, actor: str | None = None
 ) -> Sequence[Unread]:
     """The sessions with changes that a person has not read, newest first, at most `most`.
 
@@ -112,7 +112,8 @@ def unread_sessions(
     """
     projections = workspace.timeline.projections
     found: dict[str, Unread] = {}
-    for one in workspace.adapters.marks(workspace.id).unread(_person(workspace, actor), most):
+    marks = workspace.adapters.marks(workspace.id)
+    for one in marks.unread(_person(workspace, actor), MOST_UNREAD):
         session = projections.session(one.session)
         seen = {session.id}
         while session.parent and session.parent not in seen:
@@ -124,6 +125,8 @@ def unread_sessions(
         known = found.get(session.id)
         after = one.after if known is None else min(one.after, known.after)
         found[session.id] = Unread(session, after)
+        if len(found) == most:
+            break
     return [*found.values()]
 
 

@@ -20,6 +20,8 @@ router = APIRouter()
 PLACES = (Place("needs", "Needs you", ("needs",)),)
 MOST_QUESTIONS = 20
 MOST_OTHERS = 20
+FIRST_UNREAD = 5
+"""Sessions with unread changes that the first page shows."""
 WHOLE = 2_000
 """Characters of a call that a list shows; a longer one is answered on its own page."""
 PREVIEW = 4_000
@@ -52,7 +54,7 @@ def page(request: Request, workspace: Workspace, pages: Render, visitor: SignedI
         section="needs",
         questions=questions_of(needs.questions),
         needs=needs,
-        unread=unread_sessions(workspace, actor=visitor.actor),
+        unread=unread_sessions(workspace, most=MOST_OTHERS + 1, actor=visitor.actor),
         most=MOST_OTHERS,
         drift=drift,
         looked=looks,
@@ -66,8 +68,8 @@ def shown_needs(workspace: AuditedWorkspace, visitor: Visitor) -> dict[str, Any]
     return {
         "needs": needs,
         "questions": questions_of(needs.questions),
-        "unread": unread_sessions(workspace, actor=visitor.actor),
-        "most": MOST_OTHERS,
+        "unread": unread_sessions(workspace, most=FIRST_UNREAD + 1, actor=visitor.actor),
+        "most": FIRST_UNREAD,
     }
 
 
