@@ -310,6 +310,7 @@ def test_a_form_that_is_not_ours_marks_nothing(recorded: Recorded, client: TestC
         "view=" + "0" * 32 + "&read=3": 400,
         "view=" + "&view=".join(["0" * 32] * 2): 400,
         "read=0": 400,
+        "read=": 400,
         "read=x": 400,
         "read=999999999": 400,
         "view-file=notes.txt&until=999999999": 400,

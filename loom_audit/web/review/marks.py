@@ -86,7 +86,7 @@ def mark(
         if wish == "unread":
             mark_unread(workspace, id, actor=visitor.actor)
         else:
-            read_up_to(workspace, id, number(form, "read"), actor=visitor.actor)
+            read_up_to(workspace, id, number(form, "read") or 0, actor=visitor.actor)
         return redirect(request, _back(workspace, base, form))
     if wish.endswith("-file"):
         file, fragment = _file(request, workspace, id, form, path=value), f"f-{quoted(value)}"
