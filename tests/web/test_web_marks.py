@@ -1,7 +1,7 @@
 """Marking a review: parts and files viewed, how far was read, and what is unread."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from html import unescape
 
 import pytest
@@ -19,6 +19,7 @@ from loom_audit.api.review.marks import (
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.events import CallRequested, Draft, SessionStarted
+from loom_audit.sql.store.marks import SqlMarks
 from loom_audit.web.shared.urls import quoted, unquoted
 from tests.web.conftest import Recorded, say
 from tests.web.test_web_review import call, run, session, text_of
@@ -352,3 +353,34 @@ def test_where_the_key_is_gone_nothing_can_be_marked_and_all_is_shown(
     text = text_of(client, f"{recorded.url}/s/{recorded.session}")
     assert "viewed-toggle" not in text and "parts viewed" not in text and 'id="f-big.txt"' in text
     assert "Mark as read" not in text_of(client, f"{recorded.url}/")
+
+
+def test_a_page_asks_once_for_its_marks_and_stays_small_with_many_parts_folded(
+    recorded: Recorded, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (recorded.root / "long.txt").write_text("".join(f"{n}\n" for n in range(900)))
+    with session(recorded) as made:
+        lines = [f"{n}{' changed' * (n % 8 == 0)}\n" for n in range(900)]
+        call(made, "write_file", path="long.txt", content="".join(lines))
+        for n in range(5):
+            call(made, "write_file", path=f"{n}.txt", content="x\n")
+    names = files(recorded, made.id)["long.txt"].named
+    assert len(names) == 113
+    mark_viewed(recorded.workspace, names[:-1])
+    asked: list[int] = []
+    ask = SqlMarks.viewed
+
+    def counted(self: SqlMarks, person: str, wanted: Collection[str]) -> frozenset[str]:
+        asked.append(len(wanted))
+        return ask(self, person, wanted)
+
+    monkeypatch.setattr(SqlMarks, "viewed", counted)
+    where = f"{recorded.url}/s/{made.id}"
+    for address in (where, f"{where}?diff=long.txt"):
+        text = text_of(client, address)
+        assert progress(text) == (112, 118)
+        assert len(re.findall(r"<[a-z]", text)) <= 1_500
+    assert re.findall("<details><summary>[^<]*", text)[:1] == [
+        "<details><summary>Viewed, line 1: +1 −1"
+    ]
+    assert asked == [118, 118], "the parts of files that are not loaded are counted too"

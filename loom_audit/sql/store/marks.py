@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from loom_audit.ports import Clock, UnreadSession
 from loom_audit.sql.ground.clock import to_micros
-from loom_audit.sql.ground.conditions import MANY, chunks, in_values
+from loom_audit.sql.ground.conditions import chunks, in_values
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.connections import Connections
 from loom_audit.sql.ground.statements import prepare
@@ -17,7 +17,6 @@ LOOKED_AT = 500
 
 _BEGIN = prepare("INSERT INTO marks (log, key, since) VALUES (:log, :key, 0)")
 _KEY = prepare("SELECT key FROM marks WHERE log = :log")
-_OF_PERSON = prepare("SELECT part FROM viewed WHERE log = :log AND person = :person")
 _AMONG = "SELECT part FROM viewed WHERE log = :log AND person = :person AND part IN ({listed})"
 _VIEW = prepare(
     "INSERT INTO viewed (log, person, part, at) VALUES (:log, :person, :part, :at) "
@@ -64,13 +63,15 @@ class SqlMarks:
 
     def viewed(self, person: str, names: Collection[str]) -> frozenset[str]:
         """Those of the parts of these names, in hex, that a person has viewed."""
-        wanted = {bytes.fromhex(name) for name in names}
-        if not wanted:
-            return frozenset()
-        asked = {"log": self._number, "person": person}
+        wanted = sorted({bytes.fromhex(name) for name in names})
+        found: set[str] = set()
         with self._connections.reading() as connection:
-            found = [bytes(part) for (part,) in _of_names(connection, sorted(wanted), asked)]
-        return frozenset(part.hex() for part in found if part in wanted)
+            for some in chunks(wanted):
+                listed, values = in_values("p", some)
+                query = prepare(_AMONG.format(listed=listed))
+                rows = query.rows(connection, log=self._number, person=person, **values)
+                found.update(bytes(part).hex() for (part,) in rows)
+        return frozenset(found)
 
     def view(self, person: str, names: Collection[str], *, viewed: bool = True) -> None:
         """Note that a person has viewed parts, or take that back; again changes nothing."""
@@ -110,12 +111,3 @@ class SqlMarks:
                 connection, log=self._number, person=person, looked=LOOKED_AT, limit=limit
             )
         return [UnreadSession(session, parent, after) for session, parent, after in rows]
-
-
-def _of_names(
-    connection: Connection, names: Sequence[bytes], asked: dict[str, object]
-) -> list[tuple[bytes]]:
-    """The viewed parts among these; of many names all that the person has viewed, in one go."""
-    listed, values = ("", {}) if len(names) > MANY else in_values("p", names)
-    query = prepare(_AMONG.format(listed=listed)) if listed else _OF_PERSON
-    return query.rows(connection, **asked, **values)

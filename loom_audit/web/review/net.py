@@ -1,6 +1,6 @@
 """A session's own net change, ready to show: files with sums, and rows that name their calls."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 
 from fastapi import Request
@@ -119,12 +119,13 @@ def show_net(
     about = partial(Changes, base, len(net.files), old=net.calls.after, new=net.calls.until)
     about = partial(about, calls={file.path: file.calls for file in net.files}, later=later)
     about = partial(about, marking=marking)
+    show = partial(view_net, viewed=marking.viewed if marking else frozenset())
     if path := first(query, "diff"):
         found = next((file for file in net.files if file.path == path), None)
         if found is None:
             raise InvalidArguments(f"{visible_path(path)} is not among these changes")
         start = number(query, "line") or 0
-        view = view_net(found, content, start=start, space=budget.remaining, whole=False)
+        view = show(found, content, start=start, space=budget.remaining, whole=False)
         diffs = Part[FileView]("diffs", (), 0, len(net.files))
         return about(files=NO_TREE, diffs=diffs, alone=view, context=context_of(query))
     said = said_by_others([change_of(file) for file in net.files])
@@ -133,9 +134,7 @@ def show_net(
     space = min(AUTO, budget.remaining - INDEX if count > FEW else budget.remaining)
 
     def in_full(file: NetFile) -> tuple[FileView, int]:
-        view = view_net(
-            file, content, space=space if count > 1 else budget.remaining, whole=count > 1
-        )
+        view = show(file, content, space=space if count > 1 else budget.remaining, whole=count > 1)
         return view, view.weight + 2 * link + weight(6 + MARKED + len(file.calls[:6]))
 
     files = NO_TREE
@@ -155,11 +154,17 @@ def show_net(
 
 
 def view_net(
-    file: NetFile, content: Content, *, start: int = 0, space: int = AUTO, whole: bool = True
+    file: NetFile,
+    content: Content,
+    *,
+    start: int = 0,
+    space: int = AUTO,
+    whole: bool = True,
+    viewed: Collection[str] = (),
 ) -> FileView:
     """View one file of a net change, with the rows from `start` on that weigh no more than `space`.
 
-    `whole`: all of them, or none.
+    `whole`: all of them, or none. `viewed` are the names of the parts that are folded.
     """
     change, source = change_of(file), source_of(file)
     said, of_file = spacing_of([hunk.lines for hunk in file.hunks])
@@ -175,7 +180,7 @@ def view_net(
     length = sum(len(hunk.lines) + _has_gap(file, n) for n, hunk in enumerate(file.hunks))
     if not length:
         return view
-    rows, used = fitting(_rows(file, start, said), space)
+    rows, used = fitting(_rows(file, start, said, viewed), space)
     if whole and len(rows) < length:
         return replace(view, body="later")
     return replace(
@@ -227,7 +232,7 @@ def _notes(file: NetFile) -> Iterator[str]:
         yield f"also changed by {first_few(file.others, SHOWN_WRITERS, lambda one: one.text)}"
 
 
-def _rows(file: NetFile, start: int, said: Said) -> Iterator[Row]:
+def _rows(file: NetFile, start: int, said: Said, viewed: Collection[str]) -> Iterator[Row]:
     """The rows from `start` on, counted with those that stand for a gap."""
     passed = 0
     for n, hunk in enumerate(file.hunks):
@@ -237,7 +242,7 @@ def _rows(file: NetFile, start: int, said: Said) -> Iterator[Row]:
             passed += 1
         skipped = max(0, start - passed)
         of_runs = {place: words for (one, place), words in said.items() if one == n}
-        yield from _lines(file, hunk, skipped, of_runs)
+        yield from _lines(file, hunk, skipped, of_runs, viewed)
         passed += len(hunk.lines)
 
 
@@ -247,7 +252,9 @@ def _has_gap(file: NetFile, n: int) -> bool:
     return n > 0 or hunk.old_start > 1 or hunk.new_start > 1
 
 
-def _lines(file: NetFile, hunk: NetHunk, skipped: int, said: Mapping[int, str]) -> Iterator[Row]:
+def _lines(
+    file: NetFile, hunk: NetHunk, skipped: int, said: Mapping[int, str], viewed: Collection[str]
+) -> Iterator[Row]:
     last, spans = -1, _spans(hunk)
     runs = {place: run for run in hunk.runs for place in range(run.start, run.end)}
     for place, line in enumerate(hunk.lines):
@@ -258,7 +265,9 @@ def _lines(file: NetFile, hunk: NetHunk, skipped: int, said: Mapping[int, str]) 
             shown = Line(line.kind, line.content, line.old, line.new, changed)
             row = row_of(shown, said.get(place, ""))
             if run is not None and run.part:
-                row = replace(row, part=run.part, starts=place == run.start)
+                row = replace(
+                    row, part=run.part, starts=place == run.start, folded=run.part in viewed
+                )
             new = writer >= 0 and (writer != last or place == skipped)
             yield _named(row, file.writers[writer]) if new else row
         last = writer

@@ -41,7 +41,7 @@ class Row(Struct, frozen=True):
 
     Where the rows of a file name who changed them: `call` is the number of the call, 0 for none,
     and `by` says who else it was. `part` names the part of the change that the row belongs to and,
-    where it is the first of it, `starts`.
+    where it is the first of it, `starts`; the rows of a `folded` one are in a table of their own.
     """
 
     kind: RowKind
@@ -53,6 +53,7 @@ class Row(Struct, frozen=True):
     by: str = ""
     part: str = ""
     starts: bool = False
+    folded: bool = False
 
     @property
     def weight(self) -> int:
@@ -60,7 +61,7 @@ class Row(Struct, frozen=True):
         changed = sum(changed for _, changed in self.pieces)
         text = "".join([text for text, _ in self.pieces])
         named = 2 * bool(self.call or self.by)
-        marked = 4 * self.starts
+        marked = (9 if self.folded else 4) * self.starts
         return weight(5 + changed + bool(self.note) + named + marked, text, self.by)
 
 
@@ -77,8 +78,9 @@ class Block(Struct, frozen=True):
 
     @property
     def line(self) -> int | None:
-        """The number of the first line."""
-        return self.rows[0].new or self.rows[0].old
+        """The number of the first line that has one; None where all came and went in between."""
+        numbers = (*(row.new for row in self.rows), *(row.old for row in self.rows))
+        return next(filter(None, numbers), None)
 
     @property
     def added(self) -> int:
