@@ -46,7 +46,7 @@ class Marks(Protocol):
     def unread(self, person: str, limit: int) -> Sequence[UnreadSession]:
         """The sessions with changes that a person has not read, newest first, at most `limit`.
 
-        The newest 500 that changed files are looked at. What was on record before there were
-        marks counts as read.
+        Those in which the person acted are not among them; of the others the newest 500 that
+        changed files are looked at. What was on record before there were marks counts as read.
         """
         ...

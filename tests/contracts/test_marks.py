@@ -74,6 +74,9 @@ def test_sessions_with_changes_that_were_not_read_are_unread(opened: Opened, mar
     assert [one.session for one in marks.unread(ANN, 9)] == ["x", "s"]
     marks.read(ANN, {one: opened.log.head() for one in ("s", "x")})
     assert [*marks.unread(ANN, 9)] == []
+    opened.call(FileChange("p", b, a), session="undo", actor=ANN)
+    assert [*marks.unread(ANN, 9)] == [], "what a person did is not to be read by that person"
+    assert marks.unread(BOB, 9)[0].session == "undo"
 
 
 def test_each_log_has_a_random_key_of_its_own(tmp_path: Path) -> None:

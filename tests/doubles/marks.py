@@ -39,10 +39,12 @@ class MemoryMarks:
 
     def unread(self, person: str, limit: int) -> Sequence[UnreadSession]:
         started: dict[str, int] = {}
+        actors: dict[str, str] = {}
         parents: dict[str, str | None] = {}
         changed: dict[str, int] = {}
         for event in self._log.read():
             started.setdefault(event.session, event.seq)
+            actors.setdefault(event.session, event.actor)
             match event.fact:
                 case SessionStarted(parent=parent):
                     parents[event.session] = parent
@@ -52,5 +54,6 @@ class MemoryMarks:
             UnreadSession(session, parents.get(session), after)
             for session, last in changed.items()
             if last > (after := max(self._since, self._read.get((person, session), 0)))
+            and actors[session] != person
         ]
         return sorted(found, key=lambda one: started[one.session], reverse=True)[:limit]

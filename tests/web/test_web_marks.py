@@ -384,3 +384,15 @@ def test_a_page_asks_once_for_its_marks_and_stays_small_with_many_parts_folded(
         "<details><summary>Viewed, line 1: +1 −1"
     ]
     assert asked == [118, 118], "the parts of files that are not loaded are counted too"
+
+
+def test_what_the_reader_took_back_is_not_unread(recorded: Recorded, client: TestClient) -> None:
+    read_up_to(recorded.workspace, recorded.session)
+    number = recorded.call("again", "write_file", {"path": "again.txt", "content": "x"})
+    [unread] = unread_sessions(recorded.workspace)
+    read_up_to(recorded.workspace, unread.session.id)
+    form = {"verb": "revert", "target": str(number), "quick": "1"}
+    post(client, f"{recorded.url}/carry-out", form)
+    assert not (recorded.root / "again.txt").exists()
+    assert unread_sessions(recorded.workspace) == []
+    assert "Mark as read" not in text_of(client, f"{recorded.url}/")

@@ -108,7 +108,8 @@ def unread_sessions(
 ) -> Sequence[Unread]:
     """The sessions with changes that a person has not read, newest first, at most `most`.
 
-    What sessions within one changed counts for it.
+    What sessions within one changed counts for it. Sessions in which that person acted, such as
+    those of taking back, are not among them.
     """
     projections = workspace.timeline.projections
     found: dict[str, Unread] = {}

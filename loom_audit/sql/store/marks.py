@@ -36,7 +36,8 @@ _UNREAD = prepare(
     "CASE WHEN r.seq > m.since THEN r.seq ELSE m.since END AS after "
     "FROM session s JOIN marks m ON m.log = s.log "
     "LEFT JOIN read_to r ON r.log = s.log AND r.person = :person AND r.session = s.id "
-    "WHERE s.log = :log AND s.files > 0 ORDER BY s.started DESC LIMIT :looked) s "
+    "WHERE s.log = :log AND s.files > 0 AND s.actor <> :person "
+    "ORDER BY s.started DESC LIMIT :looked) s "
     "WHERE s.last > s.after AND EXISTS (SELECT 1 FROM change_set c WHERE c.log = :log "
     "AND c.seq > s.after AND c.seq BETWEEN s.started AND s.last AND c.session = s.number "
     "AND c.requested IS NOT NULL) ORDER BY s.started DESC LIMIT :limit"
@@ -105,7 +106,7 @@ class SqlMarks:
                     _READ.run(connection, **row, seq=seq, at=at)
 
     def unread(self, person: str, limit: int) -> Sequence[UnreadSession]:
-        """The sessions with changes that a person has not read, newest first, at most `limit`."""
+        """The sessions of others with changes that a person has not read, newest first."""
         with self._connections.reading() as connection:
             rows = _UNREAD.rows(
                 connection, log=self._number, person=person, looked=LOOKED_AT, limit=limit
