@@ -396,3 +396,27 @@ def test_what_the_reader_took_back_is_not_unread(recorded: Recorded, client: Tes
     assert not (recorded.root / "again.txt").exists()
     assert unread_sessions(recorded.workspace) == []
     assert "Mark as read" not in text_of(client, f"{recorded.url}/")
+
+
+def test_notes_that_somebody_made_something_else_of_break_no_page(
+    recorded: Recorded, client: TestClient
+) -> None:
+    names = [name for one in files(recorded, recorded.session).values() for name in one.named]
+    mark_viewed(recorded.workspace, names)
+    read_up_to(recorded.workspace, recorded.session)
+    where = f"{recorded.url}/s/{recorded.session}"
+    for change in (
+        "UPDATE read_to SET seq = 'x'",
+        "UPDATE read_to SET seq = x'00'",
+        "UPDATE viewed SET part = CAST('x' AS TEXT) WHERE part = (SELECT min(part) FROM viewed)",
+        "UPDATE marks SET since = '<b>'",
+        "UPDATE marks SET key = 'text'",
+        "UPDATE marks SET key = 7",
+    ):
+        with recorded.store.adapters.database.connections.writing() as connection:
+            connection.execute(change)
+        recorded.call("more", "write_file", {"path": "more.txt", "content": change})
+        for address in (where, f"{recorded.url}/", f"{recorded.url}/needs"):
+            assert "<b>" not in text_of(client, address).partition("<nav")[0], change
+    assert "viewed-toggle" not in text_of(client, where)
+    assert recorded.workspace.verify().findings == ()

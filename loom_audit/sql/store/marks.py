@@ -60,7 +60,8 @@ class SqlMarks:
     def key(self) -> bytes:
         """The store's random key by which parts of this log are named; b"" where it is gone."""
         with self._connections.reading() as connection:
-            return bytes(_KEY.value(connection, log=self._number) or b"")
+            key = _KEY.value(connection, log=self._number)
+        return key if isinstance(key, bytes) else b""
 
     def viewed(self, person: str, names: Collection[str]) -> frozenset[str]:
         """Those of the parts of these names, in hex, that a person has viewed."""
@@ -71,7 +72,7 @@ class SqlMarks:
                 listed, values = in_values("p", some)
                 query = prepare(_AMONG.format(listed=listed))
                 rows = query.rows(connection, log=self._number, person=person, **values)
-                found.update(bytes(part).hex() for (part,) in rows)
+                found.update(part.hex() for (part,) in rows)
         return frozenset(found)
 
     def view(self, person: str, names: Collection[str], *, viewed: bool = True) -> None:
@@ -92,7 +93,7 @@ class SqlMarks:
                 listed, values = in_values("s", some)
                 query = prepare(f"{_READ_TO}({listed})")
                 found.update(query.rows(connection, log=self._number, person=person, **values))
-        return found
+        return {session: seq for session, seq in found.items() if isinstance(seq, int)}
 
     def read(self, person: str, sessions: Mapping[str, int | None]) -> None:
         """Note up to which seq a person has read sessions; None takes the note back."""
@@ -111,4 +112,5 @@ class SqlMarks:
             rows = _UNREAD.rows(
                 connection, log=self._number, person=person, looked=LOOKED_AT, limit=limit
             )
-        return [UnreadSession(session, parent, after) for session, parent, after in rows]
+        # a note that somebody made something else of counts as none
+        return [UnreadSession(*row) for row in rows if isinstance(row[2], int)]
