@@ -71,3 +71,31 @@ def test_a_plan_says_which_file_will_hold_conflict_markers(audited: Shell) -> No
     assert record["marked"] == ["a.txt"]
     other = audited.records("revert", first, "--choose", "a.txt=old", "--dry-run")[0]
     assert other["marked"] == []
+
+
+def test_a_choice_for_a_folder_decides_every_conflict_in_it_and_nothing_else(
+    audited: Shell,
+) -> None:
+    for path in ("docs/a.txt", "docs/deep/b.txt", "other.txt"):
+        audited.call("write_file", path=path, content="1\n")
+    audited.sh("for f in docs/a.txt docs/deep/b.txt other.txt; do echo 2 > $f; done")
+    number = audited.numbers()[-1]
+    audited.sh("for f in docs/a.txt docs/deep/b.txt other.txt; do echo 3 > $f; done")
+    revert = ("revert", str(number), "--choose", "docs=old")
+    refused = audited(*revert, code=5)
+    assert "other.txt would lose later changes" in refused.errors
+    unknown = audited("revert", str(number), "--choose", "doc=old", code=4)
+    assert "docs/a.txt, docs/deep/b.txt, other.txt" in unknown.errors
+    audited(*revert, "--choose", "docs/deep=current", "--choose", ".=merge")
+    texts = {p: (audited.workspace / p).read_text() for p in ("docs/a.txt", "docs/deep/b.txt")}
+    assert texts == {"docs/a.txt": "1\n", "docs/deep/b.txt": "3\n"}
+    assert "<<<<<<<" in (audited.workspace / "other.txt").read_text()
+    (done,) = audited.records("show", str(audited.numbers()[-1]))
+    assert done["arguments"]["choices"] == {
+        "": "merge",
+        "docs": "old",
+        "docs/deep": "current",
+        "docs/a.txt": "old",
+        "docs/deep/b.txt": "current",
+        "other.txt": "merge",
+    }

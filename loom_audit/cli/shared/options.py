@@ -15,7 +15,7 @@ ChooseOption = Annotated[
     option(
         "--choose",
         metavar="PATH=current|old|merge",
-        help="What to do with a path in conflict; repeatable.",
+        help="What to do with a path in conflict, or with each conflict in a folder; repeatable.",
     ),
 ]
 DryRunOption = Annotated[bool, option("--dry-run", help="Print the plan, change nothing.")]
@@ -81,12 +81,12 @@ def read_choices(root: str, texts: Sequence[str] | None) -> dict[str, Any]:
                 f"--choose {text}: expected PATH=current, PATH=old or PATH=merge",
                 hint="current keeps what is there, old takes what was, merge writes both.",
             )
-        named = workspace_path(root, path) if path else ""
-        if not named:
+        if not path:
             raise InvalidArguments(
-                f"--choose {text}: no path is named", hint="Name a path of the plan's conflicts."
+                f"--choose {text}: no path is named",
+                hint="Name a path of the plan's conflicts, or a folder: . is the one you are in.",
             )
-        choices[named] = choice
+        choices[workspace_path(root, path)] = choice
     return choices
 
 

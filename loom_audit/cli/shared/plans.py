@@ -13,6 +13,7 @@ from loom_audit.cli.shared.lines import change_lines, numbers
 from loom_audit.cli.shared.output import Line, Output, Style, progress
 from loom_audit.cli.shared.records import plan_record
 from loom_audit.errors import Conflict, NotFound
+from loom_audit.model.plans.folder_choices import idle_choices
 from loom_audit.model.plans.lists import BLOCKED, KEPT, MERGED, TOLD, PlanList
 from loom_audit.model.plans.planning import Note, Plan, how_to_choose
 from loom_audit.model.plans.request import PlanRequest
@@ -175,14 +176,11 @@ def _tell_complete(output: Output, workspace: "AuditedWorkspace", plan: Plan, be
 
 def _refuse_unknown(plan: Plan) -> None:
     """NOT_FOUND for a choice about a path that the plan has nothing to do with."""
-    notes = (*plan.kept, *plan.blocked, *plan.irreversible)
-    known = {change.path for change in plan.changes} | {note.path for note in notes}
-    known |= set(plan.already)
-    chosen = {*plan.request.choices}
-    for path in sorted(chosen - known):
+    for path in idle_choices(plan):
+        conflicts = first_few(plan.blocked, 5, lambda note: visible_path(note.path))
         raise NotFound(
             f"the plan says nothing of {path}, so there is nothing to choose",
-            hint="Look at the plan with --dry-run.",
+            hint=f"In conflict: {conflicts}." if conflicts else "Look at the plan with --dry-run.",
         )
 
 
@@ -210,8 +208,8 @@ def _blocked(plan: Plan) -> Conflict:
     else:
         what = "would lose later changes"
         hint = (
-            "Choose for each: --choose PATH=current keeps it, PATH=old takes what was, "
-            "PATH=merge writes both with markers."
+            "Choose for each, or for a folder: --choose PATH=current keeps it, PATH=old takes what "
+            "was, PATH=merge writes both with markers."
         )
     return Conflict(
         f"nothing was written: {shown} {what}",

@@ -161,6 +161,7 @@ def plan_record(plan: Plan) -> Record:
         "changes": plain(plan.changes),
         "moves": plain(plan.moves),
         "already": list(plan.already),
+        "decided": dict(plan.decided),
         **{one.name: plain(one.notes(plan)) for one in LISTS},
         "provisional": plan.provisional,
     }

@@ -46,6 +46,7 @@ from loom_audit.model.files import (
     parents,
 )
 from loom_audit.model.plans.arrivals import followed_arrivals
+from loom_audit.model.plans.folder_choices import with_folder_choices
 from loom_audit.model.plans.left_out import creation_events, left_out_blocks
 from loom_audit.model.plans.lineage import events_with_moves, events_with_opaque
 from loom_audit.model.plans.link_plans import choices_for_groups, group_holds
@@ -90,7 +91,7 @@ class Planner:
         selection = select(request, self.attachment, self.timeline)
         with self.attachment.exclusive_if_possible():
             self._unreadable = set()
-            return self._make_plan(request, selection)
+            return with_folder_choices(request, lambda one: self._make_plan(one, selection))
 
     def renew(self, plan: Plan) -> Plan:
         """The plan for the same request as of now, once drift was recorded.

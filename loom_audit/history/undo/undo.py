@@ -281,7 +281,7 @@ def _arguments(plan: Plan) -> dict[str, object]:
         "target": plan.target,
         "targets": [str(target) for target in request.targets],
         "paths": list(request.paths),
-        "choices": dict(request.choices),
+        "choices": {**request.choices, **plan.decided},
         "outside": False,
         **{flag.field: True for flag in request.flags},
         **({"stages": len(plan.stages)} if plan.stages else {}),

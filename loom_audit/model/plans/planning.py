@@ -80,6 +80,8 @@ class Plan(Struct, frozen=True):
     passed_over: tuple[Note, ...] = ()
     """What later calls may have done, which an undo passes over: only a choice takes it back."""
     stages: tuple[tuple[FileChange, ...], ...] = ()
+    decided: Mapping[str, Choice] = field(default_factory=dict)
+    """The conflicts that a choice for a folder above them decides, and how."""
 
     @property
     def verb(self) -> Verb:
