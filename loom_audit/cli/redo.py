@@ -5,10 +5,12 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import (
     ChooseOption,
     DryRunOption,
+    PatchOption,
     SessionOption,
     YesOption,
     read_choices,
 )
+from loom_audit.cli.shared.plan_patch import check_patch
 from loom_audit.cli.shared.plans import CODES, close_interrupted, take_back
 from loom_audit.cli.shared.points import session_id
 from loom_audit.model.plans.request import PlanRequest
@@ -20,12 +22,14 @@ def redo(
     session: SessionOption = None,
     choose: ChooseOption = None,
     dry_run: DryRunOption = False,
+    patch: PatchOption = False,
     yes: YesOption = False,
 ) -> int:
     """Bring back what the newest undo took back."""
+    check_patch(patch=patch, dry_run=dry_run)
     with invocation.workspace() as workspace:
         close_interrupted(workspace, dry_run=dry_run)
         choices = read_choices(workspace.root, choose)
         chosen = None if session is None else session_id(workspace, session)
         request = PlanRequest("redo", session=chosen, choices=choices)
-        return take_back(invocation, workspace, request, dry_run=dry_run, yes=yes)
+        return take_back(invocation, workspace, request, dry_run=dry_run, yes=yes, patch=patch)

@@ -4,8 +4,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.options import ChooseOption, DryRunOption, YesOption, read_choices
+from loom_audit.cli.shared.options import (
+    ChooseOption,
+    DryRunOption,
+    PatchOption,
+    YesOption,
+    read_choices,
+)
 from loom_audit.cli.shared.parameters import argument
+from loom_audit.cli.shared.plan_patch import check_patch
 from loom_audit.cli.shared.plans import CODES, close_interrupted, take_back
 from loom_audit.cli.shared.points import SESSION, call_number, named_point
 from loom_audit.model.plans.request import PlanRequest
@@ -29,18 +36,20 @@ def revert(
     ],
     choose: ChooseOption = None,
     dry_run: DryRunOption = False,
+    patch: PatchOption = False,
     yes: YesOption = False,
 ) -> int:
     """Take back the named calls, keep the later ones.
 
     Where a later call changed the same text, both are merged.
     """
+    check_patch(patch=patch, dry_run=dry_run)
     with invocation.workspace() as workspace:
         close_interrupted(workspace, dry_run=dry_run)
         choices = read_choices(workspace.root, choose)
         named = dict.fromkeys(_target(workspace, text) for text in targets)
         request = PlanRequest("revert", tuple(named), choices=choices)
-        return take_back(invocation, workspace, request, dry_run=dry_run, yes=yes)
+        return take_back(invocation, workspace, request, dry_run=dry_run, yes=yes, patch=patch)
 
 
 def _target(workspace: "AuditedWorkspace", text: str) -> int | str:

@@ -7,12 +7,14 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import (
     ChooseOption,
     DryRunOption,
+    PatchOption,
     YesOption,
     flag_option,
     read_choices,
     workspace_path,
 )
 from loom_audit.cli.shared.parameters import argument
+from loom_audit.cli.shared.plan_patch import check_patch
 from loom_audit.cli.shared.plans import CODES, close_interrupted, take_back
 from loom_audit.cli.shared.points import named_point
 from loom_audit.model.plans.request import HOLD, OUTSIDE, PlanRequest
@@ -34,6 +36,7 @@ def rollback(
     hold: Annotated[bool, flag_option(HOLD)] = False,
     choose: ChooseOption = None,
     dry_run: DryRunOption = False,
+    patch: PatchOption = False,
     yes: YesOption = False,
 ) -> int:
     """Bring the workspace, or the paths, back to a point.
@@ -47,6 +50,7 @@ def rollback(
     are named, and what they change later is on record as theirs. The sessions stay held, also
     when nothing is rolled back, until `loom-audit release`.
     """
+    check_patch(patch=patch, dry_run=dry_run)
     with invocation.workspace() as workspace:
         if hold and not dry_run:
             from loom_audit.api.control.holding import hold_all
@@ -61,4 +65,4 @@ def rollback(
             outside=outside,
             running=hold,
         )
-        return take_back(invocation, workspace, request, dry_run=dry_run, yes=yes)
+        return take_back(invocation, workspace, request, dry_run=dry_run, yes=yes, patch=patch)

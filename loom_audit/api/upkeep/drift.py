@@ -8,6 +8,7 @@ from loom_audit.errors import Conflict
 from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.recovery import recover_all
 from loom_audit.model.files import FileChange, FileState, is_within, parents
+from loom_audit.model.plans.planning import Plan
 from loom_audit.model.text.display import visible_path
 
 
@@ -33,6 +34,21 @@ def content_of_drift(
                 hint="Look at the status anew.",
             )
         return read
+
+    return content
+
+
+def content_of_plan(workspace: AuditedWorkspace, plan: Plan) -> Callable[[FileState], bytes]:
+    """A function that reads what a plan changes and what it writes: also what is on disk only.
+
+    It raises Conflict for what is not on disk any more as it was when the plan was made.
+    """
+    here = [FileChange(one.path, None, one.before) for one in plan.changes]
+    there = content_of_drift(workspace, here)
+
+    def content(state: FileState) -> bytes:
+        merged = plan.contents.get(state.blob) if state.blob else None
+        return there(state) if merged is None else merged
 
     return content
 

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -101,16 +101,28 @@ def print_patch(
     Corrupt, TooLarge for a content that is not stored.
     """
     for change in changes:
-        text = git_patch(
-            change, _recorded(workspace, change.before), _recorded(workspace, change.after)
-        )
+        text = patch_of(change, workspace.timeline.content)
         if output.json:
             text_json = text.decode("utf-8", "surrogateescape")
             output.record(plain(change) | {"diff": text_json, "omitted": None})
             continue
-        output.raw(text)
-        if not text:
-            output.note(f"left out: {visible_path(change.path)}: git does not know such a change")
+        print_patched(output, change, text)
+
+
+def patch_of(change: FileChange, content: Callable[[FileState], bytes]) -> bytes:
+    """The patch of one path, with contents from a function; empty where git sees no difference."""
+    old, new = (
+        None if state is None or state.blob is None else content(state)
+        for state in (change.before, change.after)
+    )
+    return git_patch(change, old, new)
+
+
+def print_patched(output: Output, change: FileChange, patch: bytes) -> None:
+    """Print the patch of one path; an empty one is named beside it."""
+    output.raw(patch)
+    if not patch:
+        output.note(f"left out: {visible_path(change.path)}: git does not know such a change")
 
 
 def print_stat(

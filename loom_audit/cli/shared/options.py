@@ -19,6 +19,9 @@ ChooseOption = Annotated[
     ),
 ]
 DryRunOption = Annotated[bool, option("--dry-run", help="Print the plan, change nothing.")]
+PatchOption = Annotated[
+    bool, option("--patch", help="With --dry-run: print what would change as a patch.")
+]
 YesOption = Annotated[bool, option("--yes", "-y", help="Do not ask on a terminal.")]
 SessionOption = Annotated[
     str | None, option(metavar="ID", help="In this session; by default the newest one.")

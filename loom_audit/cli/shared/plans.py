@@ -11,6 +11,7 @@ from loom_audit.cli.shared.holds import going_on
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import change_lines, numbers
 from loom_audit.cli.shared.output import Line, Output, Style, progress
+from loom_audit.cli.shared.plan_patch import patch_text, print_plan_patch
 from loom_audit.cli.shared.records import plan_record
 from loom_audit.errors import Conflict, NotFound
 from loom_audit.model.plans.folder_choices import idle_choices
@@ -51,10 +52,12 @@ def take_back(
     *,
     dry_run: bool,
     yes: bool,
+    patch: bool = False,
 ) -> int:
     """Show the plan of a request, then carry it out unless it is blocked or somebody says no.
 
-    Where the sessions were held for it, calls of theirs may be open, which are named.
+    With `patch` a dry run shows what would change in git's format, instead of the plan. Where the
+    sessions were held for it, calls of theirs may be open, which are named.
     """
     output, held = invocation.output, request.running
     plan = workspace.plan(request)
@@ -65,12 +68,17 @@ def take_back(
         "call": None,
         "changed": [],
     }
-    if not output.json:
+    if patch and output.json:
+        record["patch"] = patch_text(workspace, plan)
+    elif patch:
+        print_plan_patch(workspace, output, plan)
+    elif not output.json:
         most = None if dry_run else MOST_LINES
         output.lines(plan_lines(plan, _sessions(workspace, plan), most=most))
     if held:
         record |= going_on(workspace, output)
-    _note_choices(output, plan)
+    if not patch:
+        _note_choices(output, plan)
     done = exits.IN_PART if plan.in_part else exits.OK
     refused = plan.blocked or plan.keeps_all
     if output.json and (dry_run or refused):
