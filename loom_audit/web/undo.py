@@ -2,11 +2,8 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast, get_args
 
 from fastapi import APIRouter, Request
-from msgspec import Struct
 from msgspec.structs import replace
 from starlette.responses import Response
 
@@ -19,47 +16,42 @@ from loom_audit.api.control.holding import (
     why_not_now,
 )
 from loom_audit.api.face import AuditedWorkspace
-from loom_audit.api.upkeep.drift import content_of_drift
-from loom_audit.errors import AuditError, Conflict, InvalidArguments
+from loom_audit.api.upkeep.drift import content_of_plan
+from loom_audit.errors import AuditError, Conflict
 from loom_audit.model.events import FilesChanged
-from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.plans.lists import BLOCKED, DECIDED, KEPT, MERGED, TOLD
-from loom_audit.model.plans.planning import Note, Plan
-from loom_audit.model.plans.request import FLAGS, Choice, PlanRequest, Verb
+from loom_audit.model.plans.lists import TOLD
+from loom_audit.model.plans.planning import Plan
+from loom_audit.model.plans.request import FLAGS, PlanRequest
 from loom_audit.model.text.display import visible
 from loom_audit.ports import EventFilter
 from loom_audit.web.live import Works
-from loom_audit.web.shared.admission import Visitor
-from loom_audit.web.shared.budget import Budget, Part, row_weight, weight
-from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
-from loom_audit.web.shared.dependencies import (
-    Form,
-    Query,
-    Render,
-    SignedIn,
-    Workspace,
-    is_number,
-    number,
-    point_text,
+from loom_audit.web.plans.requests import (
+    fields_of,
+    hidden_fields,
+    plan_address,
+    read_request,
+    unfolded,
 )
+from loom_audit.web.plans.shown import (
+    ASKED,
+    PLAN_LISTS,
+    SIDES,
+    Lists,
+    folder_count,
+    folder_questions,
+    merged_paths,
+    side_changes,
+)
+from loom_audit.web.shared.admission import Visitor
+from loom_audit.web.shared.budget import Budget
+from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
+from loom_audit.web.shared.dependencies import Form, Query, Render, SignedIn, Workspace, number
 from loom_audit.web.shared.pages import Pages, obstacles, redirect, wants_fragment
-from loom_audit.web.shared.urls import Fields, address, encoded, first, quoted, unquoted
-from loom_audit.web.shared.urls import fields as read_fields
+from loom_audit.web.shared.urls import Fields, address, encoded, first
 
 router = APIRouter()
 CLEAN_FILES = 20
 KEPT_PLANS = 3
-CHOICE = "choice:"
-WISH = "wish"
-"""A field that holds others, as a query; those of the same name beside it count."""
-
-ASKED = (BLOCKED, MERGED, KEPT, DECIDED)
-"""The lists of which each path is chosen for."""
-PLAN_LISTS = (*(one.name for one in (*ASKED, *TOLD)), "already", "reverts")
-DECIDING, NOTING = 5_000, 2_000
-"""What a list of questions and one of notes may weigh beside the others."""
-SHOWN_CALLS = 8
-"""Calls that a note of a plan shows."""
 
 
 class LastPlans:
@@ -169,63 +161,6 @@ def carry_out(
     return redirect(request, address("w", workspace.id, "c", new))
 
 
-def unfolded(fields: Fields) -> Fields:
-    """The fields with those that WISH holds."""
-    inner = first(fields, WISH).encode("utf-8", "surrogateescape")
-    return {**read_fields(inner), **fields} if inner else fields
-
-
-def read_request(fields: Fields) -> PlanRequest:
-    """The request that fields hold. InvalidArguments names what is missing or not understood."""
-    fields = unfolded(fields)
-    verb = first(fields, "verb")
-    if verb not in get_args(Verb):
-        raise InvalidArguments(f"{verb!r} is not one of {', '.join(get_args(Verb))}")
-    targets = [target for target in fields.get("target", ()) if target]
-    if not targets and verb in ("revert", "rollback"):
-        raise InvalidArguments(f"{verb} needs a target", hint="A call's number, or a point.")
-    choices: dict[str, Choice] = {}
-    for name, values in fields.items():
-        if name.startswith(CHOICE) and values:
-            if values[-1] not in get_args(Choice):
-                raise InvalidArguments(
-                    f"{values[-1]!r} is not one of {', '.join(get_args(Choice))}"
-                )
-            choices[unquoted(name.removeprefix(CHOICE))] = cast(Choice, values[-1])
-    request = PlanRequest(cast(Verb, verb), choices=choices)
-    if verb == "revert":
-        return replace(request, targets=tuple(int(t) if is_number(t) else t for t in targets))
-    if verb != "rollback":
-        return replace(request, session=next(iter(targets), None))
-    paths = tuple(path.strip("/") for path in fields.get("path", ()) if path.strip("/"))
-    flags = {flag.field: True for flag in FLAGS if first(fields, flag.name)}
-    return replace(request, targets=(point_text(targets[0]),), paths=paths, **flags)
-
-
-def fields_of(request: PlanRequest) -> tuple[tuple[str, str], ...]:
-    """A request as form fields and query parameters; every name of a file percent-encoded."""
-    targets = request.targets or filter(None, [request.session])
-    return (
-        ("verb", request.verb),
-        *(("target", str(target)) for target in targets),
-        *(("path.q", quoted(path, safe="/")) for path in request.paths),
-        *((CHOICE + quoted(path, safe="/"), chosen) for path, chosen in request.choices.items()),
-        *((flag.name, "1") for flag in request.flags),
-    )
-
-
-def hidden_fields(asked: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The fields of a request in few: paths and choices, of which there are many, in one."""
-    many = [pair for pair in asked if pair[0].startswith(("path.q", CHOICE))]
-    few = [pair for pair in asked if pair not in many]
-    return (*few, *(((WISH, encoded(many)),) if many else ()))
-
-
-def plan_address(workspace: AuditedWorkspace, asked: PlanRequest) -> str:
-    """The address at which the plan of a request is shown."""
-    return address("w", workspace.id, "plan", query=fields_of(asked))
-
-
 def identity(plan: Plan) -> str:
     """A hash of all that the plan would do and leave; two equal plans are one decision.
 
@@ -275,58 +210,6 @@ def is_clean(plan: Plan) -> bool:
     return bool(plan.changes) and not undecided and len(plan.changes) <= CLEAN_FILES
 
 
-class Question(Struct, frozen=True):
-    """What is to be done with one path, as it is chosen now; `merge` names that answer, if any."""
-
-    note: Note
-    chosen: Choice
-    merge: str = ""
-
-
-def lists_of(budget: Budget, plan: Plan, choices: Mapping[str, Choice]) -> Mapping[str, Part[Any]]:
-    """The part of each list of a plan that the page shows, by the list's name."""
-
-    def questions(notes: Iterable[Note], chosen: Choice, merge: str) -> list[Question]:
-        return [Question(note, choices.get(note.path, chosen), merge) for note in notes]
-
-    asked: dict[str, list[Question]] = {
-        "blocked": questions(plan.blocked, "current", "Merge with conflict markers"),
-        "merged": questions(plan.merged, "merge", "Merge"),
-        "kept": [_kept(note, choices) for note in plan.kept if note.path],
-    }
-    listed = {one.note.path for questions in asked.values() for one in questions}
-    asked["decided"] = [
-        Question(Note(path, ""), chosen, "Merge with conflict markers")
-        for path, chosen in choices.items()
-        if path not in listed
-    ]
-    told = {one.name: one.notes(plan) for one in TOLD}
-    return {
-        **{
-            name: budget.part(name, found, _with_weight, most=DECIDING)
-            for name, found in asked.items()
-        },
-        **{name: budget.part(name, found, _noted, most=NOTING) for name, found in told.items()},
-        "already": budget.part("already", plan.already, lambda p: (p, row_weight(2, p)), most=0),
-        "reverts": budget.part("reverts", plan.reverts, lambda n: (n, weight(3)), most=NOTING),
-    }
-
-
-def _kept(note: Note, choices: Mapping[str, Choice]) -> Question:
-    merge = "Merge" if note.path in choices or "moved here" in note.reason else ""
-    return Question(note, choices.get(note.path, "current"), merge)
-
-
-def _with_weight(question: Question) -> tuple[Question, int]:
-    note = question.note
-    nodes = 8 + 3 * bool(question.merge) + len(note.calls[:SHOWN_CALLS])
-    return question, weight(nodes, note.reason) + row_weight(0, note.path)
-
-
-def _noted(note: Note) -> tuple[Note, int]:
-    return note, weight(2 + len(note.calls[:SHOWN_CALLS]), note.reason) + row_weight(0, note.path)
-
-
 def _show(
     request: Request,
     workspace: AuditedWorkspace,
@@ -337,13 +220,7 @@ def _show(
     fields: Fields,
     problem: AuditError | None = None,
 ) -> Response:
-    unrecorded = [FileChange(one.path, None, one.before) for one in plan.changes]
-    there = content_of_drift(workspace, unrecorded)
-
-    def content(state: FileState) -> bytes:
-        merged = plan.contents.get(state.blob) if state.blob else None
-        return there(state) if merged is None else merged
-
+    content = content_of_plan(workspace, plan)
     status = 409 if problem else 200
     base = plan_address(workspace, asked)
     if problem and wants_fragment(request):
@@ -355,13 +232,21 @@ def _show(
     if stopped and problem and name_of(problem) == name_of(stopped):
         problem = None
     budget = Budget(fields, (*PLAN_LISTS, *LISTS), fragment=wants_fragment(request))
-    lists = lists_of(budget, plan, asked.choices)
-    changes = show_changes(plan.changes, content, fields, budget, base, moves=plan.moves)
+    lists = Lists(budget, plan, content).parts()
+    side, merged = first(fields, "side"), merged_paths(plan)
+    if side:
+        sides = address("w", workspace.id, "plan", query=(*fields_of(asked), ("side", side)))
+        changes = show_changes(side_changes(plan, side), content, fields, budget, sides)
+    else:
+        listed = plan.changes
+        if not first(fields, "diff"):  # what is merged has its difference in the list of it
+            listed = tuple(one for one in plan.changes if one.path not in merged)
+        changes = show_changes(listed, content, fields, budget, base, moves=plan.moves)
     if answer := fragment_of(request, pages, changes, budget):
         return answer
     if wants_fragment(request) and budget.wanted:
         part = lists[budget.wanted]
-        return pages.fragment(request, "_plan.html", "rest", base=base, part=part)
+        return pages.fragment(request, "_plan.html", "rest", base=base, part=part, plan=plan)
     return pages.page(
         request,
         "plan.html",
@@ -375,7 +260,11 @@ def _show(
         lists=lists,
         asked_lists=ASKED,
         told_lists=TOLD,
+        folders=folder_questions(plan),
         changes=changes,
+        heading=SIDES[side] if side else "Will change",
+        merged=len(merged),
+        folder_count=folder_count(one for one in plan.changes if one.path not in merged),
         held=workspace.timeline.holds() if asked.running else (),
         left_open=calls_left_open(workspace) if asked.running else (),
         identity=identity(plan),

@@ -3,7 +3,7 @@
 import pytest
 from fastapi.testclient import TestClient
 
-from loom_audit.web.undo import CHOICE
+from loom_audit.web.plans.requests import CHOICE
 from tests.web.conftest import Recorded
 
 ODD = {

@@ -39,11 +39,13 @@ def content_of_drift(
 
 
 def content_of_plan(workspace: AuditedWorkspace, plan: Plan) -> Callable[[FileState], bytes]:
-    """A function that reads what a plan changes and what it writes: also what is on disk only.
+    """A function that reads what a plan is about and what it writes: also what is on disk only.
 
     It raises Conflict for what is not on disk any more as it was when the plan was made.
     """
     here = [FileChange(one.path, None, one.before) for one in plan.changes]
+    now = (sides.now for sides in plan.sides.values())
+    here += [FileChange(one.path, None, one.state) for one in now]
     there = content_of_drift(workspace, here)
 
     def content(state: FileState) -> bytes:

@@ -72,6 +72,14 @@ class LineageStep(Struct, frozen=True):
     came_in: bool = False
 
 
+class ThreeWay(Struct, frozen=True):
+    """A file `before` what is to be taken back of it, as that `left` it, and as it is `now`."""
+
+    before: PathState
+    left: PathState
+    now: PathState
+
+
 class Lineage(Struct, eq=False):
     """The steps of one file in log order, never empty."""
 
@@ -100,6 +108,11 @@ class Lineage(Struct, eq=False):
     def calls(self, *, taken: bool) -> tuple[int, ...]:
         """The numbers of the calls whose steps are taken back, or of those whose steps are kept."""
         return call_numbers(step for step in self.steps if step.taken == taken)
+
+    def sides(self) -> ThreeWay | None:
+        """What a conflict here is between; None where no step is to be taken back."""
+        taken = [step for step in self.steps if step.taken]
+        return ThreeWay(self.start, taken[-1].after, self.current) if taken else None
 
     def split_off_older(self) -> "Lineage | None":
         """Keep the steps of the last file at this path, and return those of the file before it.

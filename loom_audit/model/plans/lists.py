@@ -39,7 +39,8 @@ BLOCKED = PlanList(
     "conflict, choose with --choose PATH=current|old|merge:",
     "Needs a decision",
     about="Later changes, or what is not on record, are in the way. Nothing is carried out until "
-    "each is decided.",
+    "each is decided: to take old is to lose what came later, to keep current is to take nothing "
+    "back here.",
 )
 DECIDED = PlanList("decided", "", "Decided")
 """What was chosen, and is in no other list then; on the page alone."""

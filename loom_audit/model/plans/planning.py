@@ -5,7 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct, field
 
 from loom_audit.model.files import BlobId, FileChange, FileState, Move, Tree
-from loom_audit.model.plans.lineage import Lineage, PathStep, call_numbers, trace_lineages
+from loom_audit.model.plans.lineage import (
+    Lineage,
+    PathStep,
+    ThreeWay,
+    call_numbers,
+    trace_lineages,
+)
 from loom_audit.model.plans.links import names_written_along, whole_groups
 from loom_audit.model.plans.out_of_scope import recorded_part
 from loom_audit.model.plans.placement import (
@@ -82,6 +88,8 @@ class Plan(Struct, frozen=True):
     stages: tuple[tuple[FileChange, ...], ...] = ()
     decided: Mapping[str, Choice] = field(default_factory=dict)
     """The conflicts that a choice for a folder above them decides, and how."""
+    sides: Mapping[str, ThreeWay] = field(default_factory=dict)
+    """What a blocked path is a conflict between, where a change of it is to be taken back."""
 
     @property
     def verb(self) -> Verb:
@@ -199,6 +207,11 @@ def plan_taking_back(
         blocked=verdicts.get("blocked", ()),
         irreversible=verdicts.get("irreversible", ()),
         contents={blob: text for blob, text in merger.merged.items() if blob in needed},
+        sides={
+            proposal.path: sides
+            for proposal in placement.proposals
+            if proposal.status == "blocked" and (sides := proposal.lineage.sides())
+        },
     )
 
 

@@ -125,7 +125,7 @@ def test_a_call_in_conflict_shows_its_plan_and_follows_the_choice(
     watch.go(f"{recorded.url}/calls")
     page.get_by_role("button", name=f"Undo call {number}", exact=True).click()
     page.wait_for_url("**/plan?**")
-    assert page.get_by_role("radio", name="Keep current").is_checked()
+    assert not page.get_by_role("radio", name="Keep current").is_checked()
     assert page.get_by_role("button", name="Carry out").is_disabled()
     page.get_by_role("radio", name="Take old").check()
     page.get_by_role("button", name="Update the plan").click()

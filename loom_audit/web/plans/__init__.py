@@ -1,0 +1,1 @@
+"""The pages of plans: what was asked for, and what of it is shown."""
