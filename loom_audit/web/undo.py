@@ -46,7 +46,7 @@ from loom_audit.web.shared.admission import Visitor
 from loom_audit.web.shared.budget import Budget
 from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Form, Query, Render, SignedIn, Workspace, number
-from loom_audit.web.shared.pages import Pages, obstacles, redirect, wants_fragment
+from loom_audit.web.shared.pages import STATUS, Pages, obstacles, redirect, wants_fragment
 from loom_audit.web.shared.urls import Fields, address, encoded, first
 
 router = APIRouter()
@@ -95,9 +95,33 @@ def plan(
     part = bool(first(query, "of") or first(query, "diff"))
     plan = shown.get(workspace, asked) if part else None
     if plan is None:
-        plan = workspace.plan(asked)
+        try:
+            plan = workspace.plan(asked)
+        except AuditError as error:
+            return _no_plan(request, workspace, pages, error)
         shown.put(workspace, asked, plan)
     return _show(request, workspace, pages, visitor, asked, plan, query)
+
+
+def _no_plan(
+    request: Request, workspace: AuditedWorkspace, pages: Pages, error: AuditError
+) -> Response:
+    """Show why there is no plan, with the pages on which something else is chosen."""
+    links = (
+        *obstacles(request, error),
+        ("All calls", address("w", workspace.id, "calls")),
+        ("Compare points", address("w", workspace.id, "compare")),
+    )
+    status = STATUS.get(error.code, 500)
+    return pages.refusal(
+        request,
+        status,
+        error.code,
+        error.message,
+        error.hint,
+        details=error.details,
+        links=links if status < 500 else (),
+    )
 
 
 @router.post("/w/{workspace}/look-again")

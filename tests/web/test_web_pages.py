@@ -288,7 +288,7 @@ ERRORS = [
     ("{url}/calls?status=nice", 400, "interrupted"),
     ("{url}/plan", 400, "undo"),
     ("{url}/plan?verb=erase&target=1", 400, "rollback"),
-    ("{url}/plan?verb=revert", 400, "target"),
+    ("{url}/plan?verb=revert", 400, "ticked"),
     ("{url}/plan?verb=revert&target=999999", 404, ""),
     ("{url}/plan?verb=rollback&target=0", 404, ""),
     ("{url}/plan?verb=rollback&target=1&choice:notes.txt=eat", 400, "merge"),

@@ -33,8 +33,12 @@ def read_request(fields: Fields) -> PlanRequest:
     if verb not in get_args(Verb):
         raise InvalidArguments(f"{verb!r} is not one of {', '.join(get_args(Verb))}")
     targets = [target for target in fields.get("target", ()) if target]
-    if not targets and verb in ("revert", "rollback"):
-        raise InvalidArguments(f"{verb} needs a target", hint="A call's number, or a point.")
+    if not targets and verb == "revert":
+        raise InvalidArguments(
+            "nothing is ticked, and no call is named", hint="Go back and tick what is to be undone."
+        )
+    if not targets and verb == "rollback":
+        raise InvalidArguments("rollback needs a target", hint="A call's number, or a point.")
     choices: dict[str, Choice] = {}
     for name, values in fields.items():
         if name.startswith(CHOICE) and values:

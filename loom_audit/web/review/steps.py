@@ -185,10 +185,10 @@ def weight_of(step: Step) -> int:
             return step.weight
         case Call():
             texts = len(step.summary[:200]) + len(step.error[:160])
-            return 13 * NODE + texts + sum(map(len, step.paths))
+            return 14 * NODE + texts + sum(map(len, step.paths))
         case Session():
             return (14 + 5 * INSIDE) * NODE + INSIDE * 100 + weight(4, step.title[:160]) + 600
-    return 9 * NODE + 2 * sum(map(len, step.paths))
+    return 10 * NODE + 2 * sum(map(len, step.paths))
 
 
 def _rows(workspace: AuditedWorkspace, kept: Sequence[Step]) -> Iterator[Row]:

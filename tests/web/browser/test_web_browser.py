@@ -134,6 +134,36 @@ def test_a_call_in_conflict_shows_its_plan_and_follows_the_choice(
     assert "return value + 7\n" in (recorded.root / "src/main.py").read_text()
 
 
+def test_ticked_calls_are_taken_back_by_one_plan(recorded: Recorded, watch: Watch) -> None:
+    page, n = watch.page, recorded.numbers
+    for where, ticked in (
+        ("/calls", ("first", "later")),
+        (f"/s/{recorded.session}/steps", ("notes",)),
+    ):
+        watch.go(f"{recorded.url}{where}")
+        for name in ticked:
+            page.get_by_role("checkbox", name=f"Tick call {n[name]}", exact=True).check()
+        page.get_by_role("button", name="Undo the ticked").click()
+        page.get_by_role("button", name="Carry out").click()
+        page.wait_for_url("**/c/*")
+        assert recorded.workspace.timeline.calls()[0].reverts == tuple(n[name] for name in ticked)
+    assert notes(recorded) == "one\ntwo\nthree\n"
+
+
+def test_all_conflicts_are_decided_by_one_press(recorded: Recorded, watch: Watch) -> None:
+    page = watch.page
+    for text in ("1", "2"):
+        command = f"mkdir -p docs; for f in a b c; do echo {text} > docs/$f.txt; done"
+        recorded.call(text, "shell_execute", {"command": command})
+    watch.go(f"{recorded.url}/plan?verb=revert&target={recorded.numbers['1']}")
+    group = page.get_by_role("group", name="docs/b.txt")
+    group.get_by_role("radio", name="Keep current").check()
+    page.get_by_role("button", name="Take old").click()
+    page.get_by_role("button", name="Carry out").click()
+    page.wait_for_url("**/c/*")
+    assert [path.name for path in sorted((recorded.root / "docs").glob("?.txt"))] == ["b.txt"]
+
+
 def test_rollback_from_a_call_page(recorded: Recorded, watch: Watch) -> None:
     page = watch.page
     watch.go(f"{recorded.url}/c/{recorded.numbers['notes']}")

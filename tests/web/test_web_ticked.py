@@ -1,0 +1,121 @@
+"""Calls ticked on a page are taken back by one plan, held against the trees that stood before."""
+
+import html
+import re
+from urllib.parse import urlencode
+
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loom_audit.model.plans.request import PlanRequest
+from loom_audit.web.plans.requests import fields_of, read_request
+from loom_audit.web.shared.urls import encoded
+from loom_audit.web.shared.urls import fields as read_fields
+from tests.web.conftest import Recorded
+from tests.web.test_web_undo import carry_out, fields, plan
+
+
+def ticks(text: str) -> list[int]:
+    """What the boxes of a page stand for."""
+    found = re.findall(
+        r'<input type="checkbox" class="tick" form="ticked" name="target" value="(\d+)"', text
+    )
+    return [int(one) for one in found]
+
+
+def ticked(*numbers: int) -> str:
+    """The query that the form of the boxes sends."""
+    return urlencode([("verb", "revert"), *(("target", number) for number in numbers)])
+
+
+def test_every_page_with_calls_has_boxes_for_what_can_be_undone_and_one_button(
+    recorded: Recorded, client: TestClient
+) -> None:
+    n, session = recorded.numbers, f"{recorded.url}/s/{recorded.session}"
+    undone = n["notes"]
+    carry_out(client, recorded, {"verb": "revert", "target": str(undone), "quick": "1"})
+    for where in (
+        f"{recorded.url}/calls",
+        f"{recorded.url}/",
+        f"{session}/calls",
+        f"{session}/steps",
+    ):
+        text = client.get(where).text
+        boxes = ticks(text)
+        assert {n["first"], n["later"]} <= {*boxes}, where
+        assert undone not in boxes and n["read"] not in boxes and n["failing"] not in boxes
+        assert text.count('<form id="ticked"') == 1 and text.count("undo-ticked") == 1
+    assert ticks(client.get(f"{session}/only/modes").text) == [n["shell"]]
+
+
+def test_ticked_calls_and_a_change_from_outside_are_one_plan_and_one_call(
+    recorded: Recorded, client: TestClient
+) -> None:
+    n = recorded.numbers
+    before = (recorded.root / "src/main.py").read_text().replace("value ** 7", "value + 7")
+    (outside,) = {one.seq for one in recorded.workspace.timeline.outside(limit=9)}
+    text = plan(client, recorded, ticked(n["first"], n["later"], n["notes"], outside))
+    assert "Needs a decision" not in text, "the later call is taken back with the earlier one"
+    answer = carry_out(client, recorded, fields(text))
+    assert answer.status_code == 303
+    assert (recorded.root / "src/main.py").read_text() == before
+    assert (recorded.root / "notes.txt").read_text() == "one\ntwo\nthree\n"
+    newest = recorded.workspace.timeline.calls()[0]
+    assert {*newest.reverts} == {n["first"], n["later"], n["notes"], outside}
+
+
+@pytest.mark.deep
+def test_three_hundred_ticked_calls_are_one_address_that_every_part_of_the_page_keeps(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with recorded.workspace.session("many") as session:
+        for number in range(300):
+            with session.recording("work"):
+                (recorded.root / f"many-{number}.txt").write_text(f"{number}\n")
+    every = recorded.workspace.plan_revert([f"session:{session.id}"]).reverts
+    assert len(every) == 300
+    query = ticked(*every)
+    assert len(query) < 6_000
+    text = plan(client, recorded, query)
+    assert "<b>300</b> will change" in text and "and 290 more" in text
+    assert len(text) < 300_000
+    links = [html.unescape(one) for one in re.findall(r'data-hx-get="([^"]*)"', text)]
+    (files,) = [one for one in links if "of=files" in one]
+    assert len(files) < 2_500
+    assert client.get(files, headers={"hx-request": "true"}).status_code == 200
+    answer = carry_out(client, recorded, fields(text))
+    assert answer.status_code == 303
+    assert not [*recorded.root.glob("many-*")]
+
+
+def test_nothing_ticked_says_so(recorded: Recorded, client: TestClient) -> None:
+    answer = client.get(f"{recorded.url}/plan?verb=revert")
+    assert answer.status_code == 400 and "nothing is ticked" in answer.text
+
+
+def test_a_plan_of_what_there_is_not_leads_to_the_calls_before_it_names_a_command(
+    recorded: Recorded, client: TestClient
+) -> None:
+    answer = client.get(f"{recorded.url}/plan?verb=revert&target=999999")
+    assert answer.status_code == 404
+    way, command = (
+        answer.text.index(f'href="{recorded.url}/calls">All calls'),
+        answer.text.index("`loom-audit"),
+    )
+    assert way < command
+
+
+targets = st.lists(
+    st.integers(1, 10**7) | st.from_regex("session:[a-z.:]{1,9}", fullmatch=True), min_size=1
+)
+
+
+@given(targets=targets)
+def test_an_address_keeps_every_target(targets: list[int | str]) -> None:
+    sent = encoded([("verb", "revert"), *(("target", str(one)) for one in targets)])
+    request = read_request(read_fields(sent.encode()))
+    assert {*request.targets} == {*targets} and len(request.targets) == len({*targets})
+    again = read_request(read_fields(encoded(fields_of(request)).encode()))
+    assert again == request == PlanRequest("revert", request.targets)
