@@ -22,6 +22,7 @@ from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.history.undo.arrived_folders import with_arrived_folders
 from loom_audit.history.undo.contents_on_disk import ContentsOnDisk
+from loom_audit.history.undo.limits import changes_of
 from loom_audit.history.undo.scope_moves import FolderPlan, events_with_arrivals, plan_folders
 from loom_audit.history.undo.selection import (
     UNDO_AND_REDO,
@@ -246,12 +247,7 @@ class Planner:
     def _selected_changes(self, selection: Selection) -> list[RecordedChange]:
         if selection.rollback:
             return list(self.attachment.stored.reading.changes(after=selection.since))
-        found = list(
-            self.attachment.stored.reading.changes(calls=[c.requested for c in selection.calls])
-        )
-        for seq in selection.events:
-            found += self.attachment.stored.reading.changes(after=seq - 1, until=seq)
-        return found
+        return changes_of(self.attachment.stored, selection.calls, selection.events)
 
     def _changes_from(
         self, candidates: Sequence[RecordedChange], touched: set[str]
@@ -329,10 +325,11 @@ class Planner:
             by_choice = kept.issuperset(one.change.path for one in candidates)
             if request.verb in UNDO_AND_REDO and by_choice:
                 selected_calls |= {call.seq for call in selection.calls}
+            events |= (partly := selection.left_in_part(candidates))
             calls = sorted(
                 c.seq
                 for c in selection.calls
-                if c.seq and (c.seq in selected_calls or not c.changed)
+                if c.seq and c.seq not in partly and (c.seq in selected_calls or not c.changed)
             )
             return (*calls, *(seq for seq in selection.events if seq not in events))
         partly = {step.call for step in steps if step.call and not step.taken}

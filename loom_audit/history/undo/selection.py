@@ -17,8 +17,9 @@ from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
 from loom_audit.history.undo.interrupted_since import check_interrupted_since
+from loom_audit.history.undo.limits import changes_of, limited_paths
 from loom_audit.model.events import OUTSIDE, ChangesAttributed, FilesChanged
-from loom_audit.model.files import FileChange
+from loom_audit.model.files import FileChange, is_within
 from loom_audit.model.plans.planning import TAKEN_BACK, Note, how_to_choose
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Call, RecordedChange
@@ -32,7 +33,8 @@ class Selection(Struct, frozen=True):
     the seq of the point. `taken_back_by` has the numbers of the selected calls and events that are
     taken back already, each with the number of the call that did it, and `taken_back_paths` the
     number and the path of each of their changes that was taken back then. `running` are the seqs of
-    the requests of open calls whose shared changes a rollback takes back too.
+    the requests of open calls whose shared changes a rollback takes back too. `paths` limit a
+    revert; none without a limit.
     """
 
     target: str
@@ -45,6 +47,7 @@ class Selection(Struct, frozen=True):
     taken_back_paths: frozenset[tuple[int, str]] = frozenset()
     passed_over: tuple[Note, ...] = ()
     """Notes on what later calls may have done than the one that an undo takes back."""
+    paths: tuple[str, ...] = ()
 
     def predicate(
         self, request: PlanRequest, survivor_changes: SurvivorChanges
@@ -90,6 +93,8 @@ class Selection(Struct, frozen=True):
         state of its path is chosen.
         """
         path = one.change.path
+        if self.paths and not is_within(path, self.paths):
+            return False
         old = request.choices.get(path) == "old"
         if not old and {(one.seq, path), (one.number, path)} & self.taken_back_paths:
             return False
@@ -104,6 +109,18 @@ class Selection(Struct, frozen=True):
             owners = _owners(one, survivor_changes)
             return bool(owners) and calls.issuperset(owners)
         return one.requested in calls
+
+    def left_in_part(self, changes: Iterable[RecordedChange]) -> set[int]:
+        """The numbers of the calls and events that the limit of paths leaves as they are in part.
+
+        `changes` are all of theirs. A call that changed nothing is among them.
+        """
+        if not self.paths:
+            return set()
+        left = {c.seq for c in self.calls if c.seq and not c.changed}
+        return left | {
+            one.number or one.seq for one in changes if not is_within(one.change.path, self.paths)
+        }
 
 
 def _owners(one: RecordedChange, survivor_changes: SurvivorChanges) -> Collection[int]:
@@ -152,6 +169,10 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
     listed = ", ".join(str(target) for target in request.targets)
     numbers = {*events, *(call.seq for call in calls.values() if call.seq)}
     taken_back_by = _find_taken_back(numbers, attachment)
+    limited: tuple[str, ...] = ()
+    if request.paths and "" not in request.paths:
+        changes = changes_of(attachment.stored, calls.values(), events)
+        limited = limited_paths(request, changes, timeline)
     paths = frozenset(
         (number, one.change.path)
         for by in {*taken_back_by.values()}
@@ -167,6 +188,7 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
         tuple(events),
         taken_back_by=taken_back_by,
         taken_back_paths=paths,
+        paths=limited,
     )
 
 

@@ -48,11 +48,11 @@ def read_request(fields: Fields) -> PlanRequest:
                 )
             choices[unquoted(name.removeprefix(CHOICE))] = cast(Choice, values[-1])
     request = PlanRequest(cast(Verb, verb), choices=choices)
+    paths = tuple(path.strip("/") for path in fields.get("path", ()) if path.strip("/"))
     if verb == "revert":
-        return replace(request, targets=_read_targets(targets))
+        return replace(request, targets=_read_targets(targets), paths=paths)
     if verb != "rollback":
         return replace(request, session=next(iter(targets), None))
-    paths = tuple(path.strip("/") for path in fields.get("path", ()) if path.strip("/"))
     flags = {flag.field: True for flag in FLAGS if first(fields, flag.name)}
     return replace(request, targets=(point_text(targets[0]),), paths=paths, **flags)
 
