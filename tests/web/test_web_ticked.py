@@ -66,6 +66,29 @@ def test_ticked_calls_and_a_change_from_outside_are_one_plan_and_one_call(
     assert {*newest.reverts} == {n["first"], n["later"], n["notes"], outside}
 
 
+def test_ticked_files_of_a_review_are_taken_back_and_what_else_its_calls_did_stays(
+    recorded: Recorded, client: TestClient
+) -> None:
+    text = client.get(f"{recorded.url}/s/{recorded.session}").text
+    boxes = re.findall(r'form="ticked" name="path.q" value="([^"]*)"', text)
+    assert {"notes.txt", "src/main.py"} <= {*boxes}
+    form = text[text.index('<form id="ticked"') :]
+    sent = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)">', form)
+    nothing = client.get(f"{recorded.url}/plan?{urlencode(sent)}")
+    assert nothing.status_code == 400 and "no file is ticked" in nothing.text
+    files = [("path.q", "notes.txt"), ("path.q", "build/out.o")]
+    text = plan(client, recorded, urlencode([*sent, *files]))
+    assert "Only <code>notes.txt</code> <code>build/out.o</code>" in text
+    assert carry_out(client, recorded, fields(text)).status_code == 303
+    assert (recorded.root / "notes.txt").read_text() == "one\ntwo\nthree\n"
+    assert (recorded.root / "build/out.o").exists()
+    assert "value ** 7" in (recorded.root / "src/main.py").read_text()
+    newest = recorded.workspace.timeline.calls()[0]
+    # the command that deleted the object made a folder, too, which is still there
+    assert newest.reverts == (recorded.numbers["notes"],)
+    assert (recorded.root / "empty").is_dir()
+
+
 @pytest.mark.deep
 def test_three_hundred_ticked_calls_are_one_address_that_every_part_of_the_page_keeps(
     recorded: Recorded, client: TestClient

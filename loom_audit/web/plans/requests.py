@@ -50,6 +50,10 @@ def read_request(fields: Fields) -> PlanRequest:
     request = PlanRequest(cast(Verb, verb), choices=choices)
     paths = tuple(path.strip("/") for path in fields.get("path", ()) if path.strip("/"))
     if verb == "revert":
+        if not paths and first(fields, "ticked"):
+            raise InvalidArguments(
+                "no file is ticked", hint="Go back and tick what is to be undone."
+            )
         return replace(request, targets=_read_targets(targets), paths=paths)
     if verb != "rollback":
         return replace(request, session=next(iter(targets), None))

@@ -5,6 +5,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.responses import RedirectResponse, Response
 
 from loom_audit.api.control.approvals import decisions
@@ -100,6 +101,8 @@ def review(
         marking = marking_of(workspace, visitor, net, scope, base, query)
         content = workspace.timeline.content
         changes = show_net(net, content, query, budget, scope.of(base), later, marking)
+    if changes and not workspace.root.startswith("import:"):
+        changes = replace(changes, ticking=True)
     if changes and (answer := fragment_of(request, pages, changes, budget)):
         return answer
     return pages.page(
@@ -111,6 +114,7 @@ def review(
         open_calls=[call for call in reviewed.calls if call.seq is None],
         evidence=reviewed.evidence[:EVIDENCE],
         changes=changes,
+        calls_of_files=sorted({n for file in net.files for n in file.calls}) if net else (),
         net=net,
         turns=turns,
         base=base,

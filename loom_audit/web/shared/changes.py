@@ -50,8 +50,8 @@ class Changes(Struct, frozen=True):
     Files can be downloaded as of the points `old` and `new`, where there are such. `unrecorded`
     ones are on disk only, and can be taken back or put on record. `calls` are the numbers of those
     that changed a file, where the page is about several; `later` has the first change of a file
-    after what is shown; `marking` is there where the reader can mark what they have viewed.
-    Changes have `context` lines around them.
+    after what is shown; `marking` is there where the reader can mark what they have viewed. With
+    `ticking` files are ticked to be undone together. Changes have `context` lines around them.
     """
 
     base: str
@@ -65,6 +65,7 @@ class Changes(Struct, frozen=True):
     folded: int = 0
     calls: Mapping[str, tuple[int, ...]] = {}
     later: Mapping[str, RecordedChange] = {}
+    ticking: bool = False
     marking: Marking | None = None
     context: int = CONTEXT
 

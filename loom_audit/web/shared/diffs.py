@@ -60,7 +60,7 @@ class Row(Struct, frozen=True):
         """How much of the budget the row takes."""
         changed = sum(changed for _, changed in self.pieces)
         text = "".join([text for text, _ in self.pieces])
-        named = 2 * bool(self.call or self.by)
+        named = 3 * bool(self.call or self.by)
         marked = (9 if self.folded else 4) * self.starts
         return weight(5 + changed + bool(self.note) + named + marked, text, self.by)
 
