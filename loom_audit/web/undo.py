@@ -256,7 +256,7 @@ def _show(
     if stopped and problem and name_of(problem) == name_of(stopped):
         problem = None
     budget = Budget(fields, (*PLAN_LISTS, *LISTS), fragment=wants_fragment(request))
-    lists = Lists(budget, plan, content).parts()
+    lists = Lists(budget, plan, content).shown()
     side, merged = first(fields, "side"), merged_paths(plan)
     if side:
         sides = address("w", workspace.id, "plan", query=(*fields_of(asked), ("side", side)))

@@ -68,13 +68,7 @@ def take_back(
         "call": None,
         "changed": [],
     }
-    if patch and output.json:
-        record["patch"] = patch_text(workspace, plan)
-    elif patch:
-        print_plan_patch(workspace, output, plan)
-    elif not output.json:
-        most = None if dry_run else MOST_LINES
-        output.lines(plan_lines(plan, _sessions(workspace, plan), most=most))
+    record |= _show(output, workspace, plan, dry_run=dry_run, patch=patch)
     if held:
         record |= going_on(workspace, output)
     if not patch:
@@ -120,6 +114,20 @@ def take_back(
     else:
         _print_done(output, plan, result)
     return done
+
+
+def _show(
+    output: Output, workspace: "AuditedWorkspace", plan: Plan, *, dry_run: bool, patch: bool
+) -> dict[str, str]:
+    """Print a plan, or the patch of it; as JSON the patch is a field of the record."""
+    if output.json:
+        return {"patch": patch_text(workspace, plan)} if patch else {}
+    if patch:
+        print_plan_patch(workspace, output, plan)
+    else:
+        most = None if dry_run else MOST_LINES
+        output.lines(plan_lines(plan, _sessions(workspace, plan), most=most))
+    return {}
 
 
 def _note_choices(output: Output, plan: Plan) -> None:

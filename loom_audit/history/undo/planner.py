@@ -325,7 +325,7 @@ class Planner:
             by_choice = kept.issuperset(one.change.path for one in candidates)
             if request.verb in UNDO_AND_REDO and by_choice:
                 selected_calls |= {call.seq for call in selection.calls}
-            events |= (partly := selection.left_in_part(candidates))
+            events |= (partly := selection.taken_in_part(candidates))
             calls = sorted(
                 c.seq
                 for c in selection.calls

@@ -110,8 +110,8 @@ class Selection(Struct, frozen=True):
             return bool(owners) and calls.issuperset(owners)
         return one.requested in calls
 
-    def left_in_part(self, changes: Iterable[RecordedChange]) -> set[int]:
-        """The numbers of the calls and events that the limit of paths leaves as they are in part.
+    def taken_in_part(self, changes: Iterable[RecordedChange]) -> set[int]:
+        """The numbers of the calls and events that the limit of paths takes back in part, or not.
 
         `changes` are all of theirs. A call that changed nothing is among them.
         """

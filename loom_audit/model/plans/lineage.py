@@ -73,10 +73,10 @@ class LineageStep(Struct, frozen=True):
 
 
 class ThreeWay(Struct, frozen=True):
-    """A file `before` what is to be taken back of it, as that `left` it, and as it is `now`."""
+    """A file `before` what is to be taken back of it, right `after` that, and as it is `now`."""
 
     before: PathState
-    left: PathState
+    after: PathState
     now: PathState
 
 

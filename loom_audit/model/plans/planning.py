@@ -207,12 +207,14 @@ def plan_taking_back(
         blocked=verdicts.get("blocked", ()),
         irreversible=verdicts.get("irreversible", ()),
         contents={blob: text for blob, text in merger.merged.items() if blob in needed},
-        sides={
-            proposal.path: sides
-            for proposal in placement.proposals
-            if proposal.status == "blocked" and (sides := proposal.lineage.sides())
-        },
+        sides=_sides(placement.proposals),
     )
+
+
+def _sides(proposals: Iterable[Proposal]) -> dict[str, ThreeWay]:
+    """What each blocked path is a conflict between, where a change of it is to be taken back."""
+    blocked = (proposal for proposal in proposals if proposal.status == "blocked")
+    return {one.path: sides for one in blocked if (sides := one.lineage.sides())}
 
 
 def _calls_kept_by_choice(proposals: Iterable[Proposal]) -> set[int]:

@@ -64,9 +64,9 @@ def side_changes(plan: Plan, side: str) -> Sequence[FileChange]:
     if side not in SIDES:
         raise InvalidArguments(f"{side!r} is not one of {', '.join(SIDES)}")
     return [
-        FileChange(path, one.before.state, one.left.state)
+        FileChange(path, one.before.state, one.after.state)
         if side == TAKEN
-        else FileChange(path, one.left.state, one.now.state)
+        else FileChange(path, one.after.state, one.now.state)
         for path, one in plan.sides.items()
     ]
 
@@ -107,7 +107,7 @@ class Lists:
             side: {change.path: change for change in side_changes(plan, side)} for side in SIDES
         }
 
-    def parts(self) -> Mapping[str, Part[Any]]:
+    def shown(self) -> Mapping[str, Part[Any]]:
         """The part of each list that the page shows, by the list's name."""
         plan, budget = self._plan, self._budget
         told = {one.name: one.notes(plan) for one in TOLD}
