@@ -1,6 +1,6 @@
 """The changes that a revert names, and the paths that it is limited to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import StoredLog
@@ -23,13 +23,20 @@ def changes_of(
 
 
 def limited_paths(
-    request: PlanRequest, changes: Sequence[RecordedChange], timeline: Timeline
+    request: PlanRequest,
+    stored: StoredLog,
+    calls: Iterable[Call],
+    events: Iterable[int],
+    timeline: Timeline,
 ) -> tuple[str, ...]:
-    """The paths of a request, and where the changes moved what is at them from or to.
+    """The paths that a request for these calls and events is limited to; none without a limit.
 
-    `changes` are those that the request names, without its limit. NotFound for a path at which, and
-    below which, nothing is among the changes.
+    With each comes where the calls moved what is at it from or to. NotFound for a path at and below
+    which they changed nothing.
     """
+    if not request.paths or "" in request.paths:
+        return ()
+    changes = changes_of(stored, calls, events)
     for path in request.paths:
         if not any(is_within(one.change.path, [path]) for one in changes):
             raise NotFound(

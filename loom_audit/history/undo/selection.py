@@ -17,7 +17,7 @@ from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
 from loom_audit.history.undo.interrupted_since import check_interrupted_since
-from loom_audit.history.undo.limits import changes_of, limited_paths
+from loom_audit.history.undo.limits import limited_paths
 from loom_audit.model.events import OUTSIDE, ChangesAttributed, FilesChanged
 from loom_audit.model.files import FileChange, is_within
 from loom_audit.model.plans.planning import TAKEN_BACK, Note, how_to_choose
@@ -117,10 +117,9 @@ class Selection(Struct, frozen=True):
         """
         if not self.paths:
             return set()
-        left = {c.seq for c in self.calls if c.seq and not c.changed}
-        return left | {
-            one.number or one.seq for one in changes if not is_within(one.change.path, self.paths)
-        }
+        outside = (one for one in changes if not is_within(one.change.path, self.paths))
+        idle = {call.seq for call in self.calls if call.seq and not call.changed}
+        return idle | {one.number or one.seq for one in outside}
 
 
 def _owners(one: RecordedChange, survivor_changes: SurvivorChanges) -> Collection[int]:
@@ -169,10 +168,6 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
     listed = ", ".join(str(target) for target in request.targets)
     numbers = {*events, *(call.seq for call in calls.values() if call.seq)}
     taken_back_by = _find_taken_back(numbers, attachment)
-    limited: tuple[str, ...] = ()
-    if request.paths and "" not in request.paths:
-        changes = changes_of(attachment.stored, calls.values(), events)
-        limited = limited_paths(request, changes, timeline)
     paths = frozenset(
         (number, one.change.path)
         for by in {*taken_back_by.values()}
@@ -188,7 +183,7 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
         tuple(events),
         taken_back_by=taken_back_by,
         taken_back_paths=paths,
-        paths=limited,
+        paths=limited_paths(request, attachment.stored, calls.values(), events, timeline),
     )
 
 
