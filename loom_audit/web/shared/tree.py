@@ -17,7 +17,7 @@ from loom_audit.web.shared.urls import Fields, first, quoted
 
 FILES = "files"
 """The name of the tree among the lists of a page."""
-NODES = 6
+NODES = 7
 """Elements of a row."""
 
 
