@@ -1,6 +1,7 @@
 """Recorded changes as versions of files: who made each, and what an undo took back with it."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -41,7 +42,8 @@ class RecordedSteps:
     def read(self, listed: Iterable[RecordedChange]) -> None:
         """Read the events of these changes and of their calls, before each is asked for. Corrupt.
 
-        Those that were read before are forgotten.
+        Those that were read before are forgotten. Of a call its place is enough: what it was given
+        may be a whole file, and is read of what took something back only.
         """
         wanted: set[int] = set()
         spans: list[tuple[int, int]] = []
@@ -53,7 +55,20 @@ class RecordedSteps:
         head = self._proven.head()
         joined = [(first - 1, min(last, head)) for first, last in _joined(spans) if first <= head]
         self._read.clear()
-        for event in self._proven.several(joined, lambda one: one.get("seq") in wanted):
+        requests: dict[tuple[str, str], int] = {}
+
+        def is_read(envelope: Mapping[str, Any]) -> bool:
+            seq, kind = int(envelope["seq"]), envelope.get("kind")
+            if seq not in wanted or kind not in (CallRequested.kind, CallFinished.kind):
+                return seq in wanted
+            key = envelope.get("session", ""), envelope.get("call_id", "")
+            if kind == CallRequested.kind:
+                requests[key] = seq
+            elif key in requests:
+                self.know(*key, requests[key], seq)
+            return envelope.get("tool") == "rollback" or bool(envelope.get("reverts"))
+
+        for event in self._proven.several(joined, is_read):
             self._read[event.seq] = _small(event)
 
     def know(self, session: str, call_id: str, requested: int, finished: int) -> None:
