@@ -35,4 +35,5 @@ __all__ = [
 def lines_of(workspace: "AuditedWorkspace") -> Lines:
     """Who wrote the lines of the files of a workspace."""
     key = workspace.adapters.marks(workspace.id).key()
-    return Lines(workspace.timeline, Contents(workspace.blobs), key)
+    maps = workspace.adapters.line_maps(workspace.id)
+    return Lines(workspace.timeline, Contents(workspace.blobs), key=key, maps=maps)

@@ -1,11 +1,13 @@
 """`loom-audit db`, the store's database: path, current, upgrade, rebuild."""
 
 from pathlib import Path
+from typing import Annotated
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import Group, command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.model.text.display import count_text
+from loom_audit.cli.shared.parameters import option
+from loom_audit.model.text.display import count_text, size_text
 
 MOST = 50
 """So many differences are told; --json has all."""
@@ -109,7 +111,43 @@ def rebuild(invocation: Invocation) -> None:
         output.line(f"made anew from {count_text(done, 'event')}")
 
 
+@command(examples=("loom-audit db caches", "loom-audit db caches --empty"))
+def caches(
+    invocation: Invocation,
+    empty: Annotated[
+        bool, option("--empty", help="Delete them first; each is made again when it is needed.")
+    ] = False,
+) -> None:
+    """List the caches of the current workspace on this machine, and what losing each costs.
+
+    No cache is evidence: what is read from one is compared with the log, or is only where to look.
+    """
+    output = invocation.output
+    with invocation.workspace() as workspace:
+        from loom_audit.api.upkeep.caches import empty_caches, sizes_of
+
+        home, id = invocation.settings.home, workspace.id
+        if empty:
+            empty_caches(home, id)
+        for cache, size in sizes_of(home, id):
+            if output.json:
+                output.record(
+                    {
+                        "name": cache.name,
+                        "file": f"{id}{cache.ends}",
+                        "bytes": size,
+                        "most_bytes": cache.most_bytes,
+                        "holds": cache.holds,
+                        "costs": cache.costs,
+                    }
+                )
+                continue
+            most = f" of at most {size_text(cache.most_bytes)}" if cache.most_bytes else ""
+            output.line(f"{cache.name:<13} {size_text(size):>9}{most}: {cache.holds}")
+            output.line((f"{'':<13} lost: {cache.costs}", "dim"))
+
+
 db = Group(
     "Show, check or upgrade the store's database.",
-    {"path": path, "current": current, "upgrade": upgrade, "rebuild": rebuild},
+    {"path": path, "current": current, "upgrade": upgrade, "rebuild": rebuild, "caches": caches},
 )

@@ -9,6 +9,7 @@ from loom_audit.ports.code import CodeIndex, FoundCode, ReadCode
 from loom_audit.ports.content import BlobStore
 from loom_audit.ports.evidence import EventRow, Evidence, PayloadRow, ReferencedBlob
 from loom_audit.ports.held import HeldSessions
+from loom_audit.ports.lines import LineMaps
 from loom_audit.ports.log import (
     CallFilter,
     Clock,
@@ -76,6 +77,7 @@ __all__ = [
     "IndexEntry",
     "LeftOutFiles",
     "Limits",
+    "LineMaps",
     "Lock",
     "Looks",
     "Marks",

@@ -1,19 +1,14 @@
 """The code index as one SQLite file with FTS5, beside the change index and never in the store."""
 
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from loom_audit.errors import StorageFailed
 from loom_audit.model.files import BlobId
 from loom_audit.ports import FoundCode, ReadCode
-from loom_audit.sql.ground.driver import connect, driver
+from loom_audit.sql.cache_file import CacheFile
 from loom_audit.sql.ground.packing import pack_path, unpack_path
-
-T = TypeVar("T")
 
 _VERSION = 1
 _LEAST = 3
@@ -31,6 +26,7 @@ CREATE INDEX symbol_content ON symbol (content);
 CREATE TABLE chunk (id INTEGER PRIMARY KEY, content INTEGER NOT NULL, first INTEGER NOT NULL);
 CREATE INDEX chunk_content ON chunk (content);
 CREATE VIRTUAL TABLE words USING fts5 (text, parts, tokenize = 'unicode61');
+INSERT INTO head VALUES (0)
 """
 _UNREAD = """
 FROM (SELECT DISTINCT blob, language FROM file) AS listed
@@ -62,18 +58,14 @@ LIMIT :limit
 
 
 class SqlCodeIndex:
-    """A `ports.CodeIndex` in one file. Anything else in the file is taken for an empty index.
-
-    The file is never synced: what a power cut leaves is either whole or made anew.
-    """
+    """A `ports.CodeIndex` in one file. Anything else in the file is taken for an empty index."""
 
     def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
-        self._mutex = threading.Lock()
+        self._file = CacheFile(Path(path), _TABLES, _VERSION)
 
     def head(self) -> int:
         """The seq that the listing is of; 0 for a new file."""
-        return self._do(lambda db: int(db.execute("SELECT seq FROM head").fetchone()[0]))
+        return self._file.do(lambda db: int(db.execute("SELECT seq FROM head").fetchone()[0]))
 
     def update_listing(
         self, changes: Mapping[str, BlobId | None], *, after: int, head: int
@@ -87,7 +79,7 @@ class SqlCodeIndex:
                 return
             self._put(db, changes, head)
 
-        self._do(step)
+        self._file.do(step)
 
     def _put(self, db: Any, changes: Mapping[str, BlobId | None], head: int) -> None:
         from loom_audit.model.text.code import language_of
@@ -111,13 +103,13 @@ class SqlCodeIndex:
     def unread(self, limit: int) -> Sequence[tuple[BlobId, str]]:
         """The listed contents without a row, with their languages; at most `limit`."""
         query = f"SELECT blob, language {_UNREAD} ORDER BY blob, language LIMIT ?"
-        rows = self._do(lambda db: db.execute(query, (limit,)).fetchall())
+        rows = self._file.do(lambda db: db.execute(query, (limit,)).fetchall())
         return [(BlobId(blob), language) for blob, language in rows]
 
     def count_unread(self) -> int:
         """How many listed contents have no row."""
         query = f"SELECT count(*) {_UNREAD}"
-        return self._do(lambda db: int(db.execute(query).fetchone()[0]))
+        return self._file.do(lambda db: int(db.execute(query).fetchone()[0]))
 
     def add_contents(self, contents: Sequence[ReadCode]) -> None:
         """Add definitions and pieces of text of contents, as one transaction."""
@@ -126,7 +118,7 @@ class SqlCodeIndex:
             for content in contents:
                 _learn(db, content)
 
-        self._do(step)
+        self._file.do(step)
 
     def symbols(
         self, words: Sequence[str], below: str, limit: int, *, some: bool = False
@@ -145,7 +137,7 @@ class SqlCodeIndex:
         values: dict[str, Any] = {f"word{n}": word for n, word in enumerate(lowered)}
         least = min(_LEAST, max(weights)) if some else sum(weights)
         values |= {"whole": " ".join(lowered), "least": least, "limit": limit, **_range(below)}
-        rows = self._do(lambda db: db.execute(_SYMBOLS.format(holds=holds), values).fetchall())
+        rows = self._file.do(lambda db: db.execute(_SYMBOLS.format(holds=holds), values).fetchall())
         return [FoundCode(unpack_path(path), *rest) for path, *rest in rows]
 
     def text(
@@ -154,52 +146,12 @@ class SqlCodeIndex:
         """The pieces that hold all the words, or `some`, by the rank of SQLite's FTS5."""
         wanted = (" OR " if some else " ").join(f'"{word}"' for word in words) + "*"
         values = {"wanted": wanted, "limit": limit, **_range(below)}
-        rows = self._do(lambda db: db.execute(_TEXT, values).fetchall())
+        rows = self._file.do(lambda db: db.execute(_TEXT, values).fetchall())
         found = []
         for path, first, text in rows:
             line, snippet = _best_line(text, words)
             found.append(FoundCode(unpack_path(path), first + line, "text", "", snippet))
         return found
-
-    # --- the file -------------------------------------------------------------------------
-
-    def _do(self, step: Callable[[Any], T]) -> T:
-        """Run a step in a transaction; once more with a new file when this one is damaged."""
-        with self._mutex:
-            try:
-                with self._open() as db:
-                    return step(db)
-            except driver().OperationalError as error:
-                raise StorageFailed(
-                    f"the code index cannot be used: {error}",
-                    hint=f"It is only a cache: delete {self._path}.",
-                ) from error
-            except driver().DatabaseError:
-                for name in ("", "-wal", "-shm"):
-                    Path(f"{self._path}{name}").unlink(missing_ok=True)
-                with self._open() as db:
-                    return step(db)
-
-    @contextmanager
-    def _open(self) -> Iterator[Any]:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._path.touch(mode=0o600)
-        db = connect(str(self._path), "rw")
-        try:
-            db.execute("PRAGMA synchronous=OFF")
-            db.execute("BEGIN IMMEDIATE")
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, _VERSION):
-                raise driver().DatabaseError("another version made it")
-            if version == 0:
-                for statement in _TABLES.split(";"):
-                    db.execute(statement)
-                db.execute("INSERT INTO head VALUES (0)")
-                db.execute(f"PRAGMA user_version={_VERSION}")
-            yield db
-            db.execute("COMMIT")
-        finally:
-            db.close()
 
 
 def _learn(db: Any, content: ReadCode) -> None:

@@ -50,6 +50,7 @@ from loom_audit.ports import (
     EventLog,
     Heads,
     HeldSessions,
+    LineMaps,
     Lock,
     Marks,
     Processes,
@@ -65,8 +66,10 @@ from loom_audit.sql.code_index import SqlCodeIndex
 from loom_audit.sql.erasing.forgetting import Amount, Forgetting
 from loom_audit.sql.evidence.evidence import SqlEvidence, open_evidence
 from loom_audit.sql.ground.clock import SystemClock
+from loom_audit.sql.line_maps import SqlLineMaps
 from loom_audit.sql.projections.keyframes import KEYFRAME_EVENTS
 from loom_audit.sql.store.database import Database, WorkspaceEntry, open_database
+from loom_audit.wiring.caches import FOLDER
 
 __all__ = ["Adapters", "Amount", "ForgottenWorkspace", "WorkspaceEntry", "open_adapters"]
 
@@ -165,15 +168,9 @@ class Adapters(Struct, frozen=True):
         """What erases the log of this id, or tells how much that would be."""
         return Forgetting(self.database, id)
 
-    def discard_caches(self, id: str) -> None:
-        """Delete what is kept beside the store of a log that is forgotten."""
-        for path in (self.settings.home / "index").glob(f"{id}.*"):
-            if path.suffix == ".forgetting":
-                continue
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+    def line_maps(self, id: str) -> LineMaps:
+        """Which version wrote which lines, as it was found out before."""
+        return SqlLineMaps(self.settings.home / FOLDER / f"{id}.lines.db")
 
     def find(self, id_or_path: str | Path) -> WorkspaceEntry:
         """The workspace of an id, of a path at or below its root, or of the start of an id.
@@ -220,7 +217,7 @@ class Adapters(Struct, frozen=True):
     @property
     def root_identities(self) -> RootIdentities:
         """The identities that the folders of workspaces were found to have."""
-        return RootIdentities(self.settings.home / "index")
+        return RootIdentities(self.settings.home / FOLDER)
 
     def moved_to(
         self, folder: str, entries: Sequence[WorkspaceEntry] | None = None
@@ -323,11 +320,11 @@ class Adapters(Struct, frozen=True):
         )
         on_disk = OnDisk(
             workspace=self._workspace_of(entry),
-            index=DiskChangeIndex(self.settings.home / "index" / f"{id}.db"),
-            looks=DiskLooks(self.settings.home / "index" / f"{id}.looks"),
+            index=DiskChangeIndex(self.settings.home / FOLDER / f"{id}.db"),
+            looks=DiskLooks(self.settings.home / FOLDER / f"{id}.looks"),
             processes=self.processes,
             runner=self.runner,
-            code=SqlCodeIndex(self.settings.home / "index" / f"{id}.code.db"),
+            code=SqlCodeIndex(self.settings.home / FOLDER / f"{id}.code.db"),
         )
         return Attachment(stored, on_disk)
 

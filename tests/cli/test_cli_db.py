@@ -56,3 +56,13 @@ def test_projections_that_were_changed_are_made_anew_from_the_log(
     assert "the projection call differs" in rebuilt["differed"][0]["message"]
     assert run("log", "--json") == before
     assert "tampered" not in run("verify")
+
+
+def test_the_caches_are_listed_and_emptied(audited: Shell) -> None:
+    audited("run", "--", "sh", "-c", "echo made > file")
+    (index, code, maps) = audited.records("db", "caches")
+    assert (index["name"], code["bytes"], maps["most_bytes"]) == ("change index", 0, 33554432)
+    assert index["bytes"] > 0
+    assert "lost: reading every file once" in audited("db", "caches").text
+    assert audited.records("db", "caches", "--empty")[0]["bytes"] == 0
+    assert audited("status").code == 0

@@ -78,7 +78,7 @@ def compare_history(seed: int, count: int, *, woven: bool) -> Compared:
         return (contents[state] or b"").splitlines(keepends=True)
 
     for n, done in walked(versions, read, woven=woven):
-        writers = [writer_of(done, versions, line.writer).event for line in done.lines]
+        writers = [writer_of(done.unknown, versions, line.writer).event for line in done.lines]
         compared.compare(n + 1, [line.text for line in done.lines], writers)
     return compared
 

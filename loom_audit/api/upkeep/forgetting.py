@@ -17,6 +17,7 @@ from loom_audit.model.events import WorkspaceForgotten
 from loom_audit.model.imported import is_imported
 from loom_audit.ports import OnProgress, Progress
 from loom_audit.wiring.adapters import Adapters, Amount, ForgottenWorkspace
+from loom_audit.wiring.caches import discard_all
 
 __all__ = [
     "Forgettable",
@@ -101,7 +102,7 @@ def _forget(
         done += freed
         if report is not None:
             report(Progress("erasing", done, told.amount.size, "bytes"))
-    adapters.discard_caches(id)
+    discard_all(adapters.settings.home, id)
     if not forgetting.write_anew():
         raise Conflict(
             "somebody reads the store, so that its file still holds what was erased",

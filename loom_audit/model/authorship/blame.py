@@ -1,13 +1,12 @@
 """Which call wrote each line of a file, as it stands at a point."""
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from loom_audit.model.authorship.line_map import LineMap
 from loom_audit.model.authorship.versions import Version, Writer
-from loom_audit.model.authorship.walk import Line, Walk
 from loom_audit.model.files import FileState
 
 
@@ -46,29 +45,25 @@ class Blame(Struct, frozen=True):
 
 
 def blame_runs(
-    done: Walk, versions: Sequence[Version], first: int, last: int
+    told: LineMap, versions: Sequence[Version], first: int, last: int
 ) -> tuple[BlameRun, ...]:
     """Return the runs of the lines `first` to `last`, counted from 1."""
-    found = []
-    window = enumerate(done.lines[first - 1 : last], first)
-
-    def key(numbered: tuple[int, Line]) -> tuple[int, int | None, int]:
-        number, line = numbered
-        return line.writer, line.back, line.number - number
-
-    for (writer, back, _), group in groupby(window, key):
-        run = [*group]
-        (start, line), end = run[0], run[-1][0]
-        found.append(
-            BlameRun(
-                first=start,
-                last=end,
-                by=writer_of(done, versions, writer),
-                brought_back=None if back is None else versions[back].writer,
-                old_path=versions[writer].path if writer >= 0 else versions[0].old_path,
-                old_first=line.number,
+    found, above = [], 0
+    for one in told.ranges:
+        start, end = max(first, above + 1), min(last, above + one.count)
+        if start <= end:
+            writer = one.writer
+            found.append(
+                BlameRun(
+                    first=start,
+                    last=end,
+                    by=writer_of(told.unknown, versions, writer),
+                    brought_back=None if one.back is None else versions[one.back].writer,
+                    old_path=versions[writer].path if writer >= 0 else versions[0].old_path,
+                    old_first=one.number + start - above - 1,
+                )
             )
-        )
+        above += one.count
     return tuple(found)
 
 
@@ -84,12 +79,15 @@ def joined(runs: Sequence[BlameRun]) -> tuple[BlameRun, ...]:
     return tuple(result)
 
 
-def writer_of(done: Walk, versions: Sequence[Version], n: int) -> Writer:
-    """Return who wrote the lines of the version `n`; -1 is the state before the first."""
+def writer_of(unknown: Mapping[int, str], versions: Sequence[Version], n: int) -> Writer:
+    """Return who wrote the lines of the version `n`; -1 is the state before the first.
+
+    `unknown` has the versions of whose lines that is not known, each with the reason.
+    """
     writer = versions[max(n, 0)].writer
     if n < 0:
         return _unknown(writer, "it was there before")
-    return _unknown(writer, done.unknown[n]) if n in done.unknown else writer
+    return _unknown(writer, unknown[n]) if n in unknown else writer
 
 
 def _unknown(writer: Writer, reason: str) -> Writer:

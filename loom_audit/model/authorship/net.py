@@ -155,7 +155,7 @@ def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3)
         shared=told.shared,
         reason=why[-1] if why else "",
         mode=_mode(steps),
-        writers=tuple(writer_of(done, versions, n) for n in range(len(versions))),
+        writers=tuple(writer_of(done.unknown, versions, n) for n in range(len(versions))),
         hunks=hunks,
     )
 

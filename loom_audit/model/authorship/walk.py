@@ -177,16 +177,25 @@ def walk(
 
 
 def walked(
-    versions: Sequence[Version], read: Read, *, start: int = -1, woven: bool = False
+    versions: Sequence[Version],
+    read: Read,
+    *,
+    start: int = -1,
+    woven: bool = False,
+    begun: Walk | None = None,
 ) -> Iterator[tuple[int, Walk]]:
-    """Yield each version's index with the lines as they stand after it, from `start` on."""
+    """Yield each version's index with the lines as they stand after it, from `start` on.
+
+    `begun` has followed the version `start`; none that comes later brings back what stood before.
+    """
     later = range(start + 1, len(versions))
     sources = {n: source for n in later if (source := brought_back(versions, n))}
     last_use = {source.index: n for n, source in sources.items()}
-    done = Walk(woven=[] if woven else None)
+    done = begun or Walk(woven=[] if woven else None)
     for n in range(start, len(versions)):
         if n == start:
-            done.begin(read(versions[n].after if n >= 0 else versions[0].before))
+            if begun is None:
+                done.begin(read(versions[n].after if n >= 0 else versions[0].before))
         else:
             _step(done, n, versions[n], read, sources.get(n))
         if n in last_use and not done.reason:

@@ -10,34 +10,50 @@ from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.read.lines.chains import files_changed_by
 from loom_audit.history.read.lines.contents import Contents
 from loom_audit.history.read.lines.descent import Descent
+from loom_audit.history.read.lines.followed import (
+    FileVersions,
+    FollowedFile,
+    follow,
+    window,
+    with_maps,
+)
 from loom_audit.history.read.lines.recorded_steps import RecordedSteps
 from loom_audit.history.read.timeline import Timeline
-from loom_audit.model.authorship.blame import Blame, blame_runs
+from loom_audit.model.authorship.blame import Blame
 from loom_audit.model.authorship.call_set import CallSet, Turn
 from loom_audit.model.authorship.net import FileSteps, NetFile, net_file
 from loom_audit.model.authorship.net_change import NetChange, net_change
 from loom_audit.model.authorship.part_names import with_names
 from loom_audit.model.authorship.versions import Version, brought_back
-from loom_audit.model.authorship.walk import walk
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import visible_path
 from loom_audit.model.text.git_patch import git_patch
-from loom_audit.ports import EventFilter
+from loom_audit.ports import EventFilter, LineMaps, OnProgress
 
 _PAGE = 200
+
+
+def check_range(first: int, last: int | None) -> None:
+    """Refuse lines that cannot be. InvalidArguments."""
+    if first < 1 or (last is not None and last < first):
+        raise InvalidArguments(
+            f"lines {first} to {last} are none", hint="Lines are counted from 1."
+        )
 
 
 class Lines(Struct, frozen=True):
     """Tells of one log who wrote the lines of its files; changes nothing.
 
-    `key` is that by which the parts of a change are named; without it they have no names.
+    `key` is that by which the parts of a change are named; without it they have no names. `maps`
+    keeps the maps of long files; without it each is made anew.
     """
 
     timeline: Timeline
     contents: Contents
     key: bytes = b""
+    maps: LineMaps | None = None
 
     # --- one file -------------------------------------------------------------------------
 
@@ -53,13 +69,17 @@ class Lines(Struct, frozen=True):
         """Who wrote the lines `first` to `last` of a file, by default all, as it is at a point.
 
         The tables suggest which events changed the file, and each of those is checked; for `full`
-        every event of the log is read. NotFound where the path has no state there, InvalidArguments
-        for a folder, and for lines that cannot be; Corrupt.
+        every event of the log is read, and no line map. NotFound where the path has no state there,
+        InvalidArguments for a folder, and for lines that cannot be; Corrupt.
         """
-        if first < 1 or (last is not None and last < first):
-            raise InvalidArguments(
-                f"lines {first} to {last} are none", hint="Lines are counted from 1."
-            )
+        check_range(first, last)
+        return self.window(self.follow(self.versions(path, at, full=full)), first, last)
+
+    def versions(self, path: str, at: int | None = None, *, full: bool = False) -> FileVersions:
+        """The verified versions of a file up to a point, with a line map where one is kept.
+
+        As `blame`; for `full` no map is used. NotFound, InvalidArguments, Corrupt.
+        """
         seq = self.timeline.proven.head() if at is None else at
         state = self.timeline.state(path, seq)
         if state is None and path:
@@ -70,22 +90,16 @@ class Lines(Struct, frozen=True):
                 hint="Name a file: `loom-audit ls` lists them.",
             )
         versions = self._descent(full=full).versions(path, seq, state)
-        done = walk(versions, self.contents.lines)
-        count = len(done.lines)
-        end = count if last is None else min(last, count)
-        start = min(first, end + 1)
-        return Blame(
-            path=path,
-            at=seq,
-            state=state,
-            lines=count,
-            first=start,
-            last=end,
-            runs=blame_runs(done, versions, start, end),
-            texts=tuple(line.text for line in done.lines[start - 1 : end]),
-            versions=len(versions),
-            reason=done.reason,
-        )
+        file = FileVersions(path, seq, state, versions)
+        return file if full or self.maps is None else with_maps(file, self.maps)
+
+    def follow(self, file: FileVersions, progress: OnProgress | None = None) -> FollowedFile:
+        """Follow the lines of a file over its versions, and keep maps of them."""
+        return follow(file, self.contents.lines, self.maps, progress)
+
+    def window(self, file: FollowedFile, first: int, last: int | None = None) -> Blame:
+        """Who wrote the lines `first` to `last` of a file whose lines were followed."""
+        return window(file, self.contents.lines, self.maps, first, last)
 
     def _descent(self, *, full: bool = False) -> Descent:
         proven, tables = self.timeline.proven, self.timeline.projections
