@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from loom_audit.history.read.lines.contents import Contents
+from loom_audit.history.read.lines.followed import FileVersions, FollowedFile
 from loom_audit.history.read.lines.lines import Lines
 from loom_audit.model.authorship.blame import Blame, BlameRun, joined
 from loom_audit.model.authorship.call_set import CallSet, Turn, everyone
@@ -17,6 +18,8 @@ __all__ = [
     "Blame",
     "BlameRun",
     "CallSet",
+    "FileVersions",
+    "FollowedFile",
     "Lines",
     "NetChange",
     "NetFile",

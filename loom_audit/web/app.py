@@ -29,6 +29,7 @@ from loom_audit.web.arrival import SECONDS, TimedConnection
 from loom_audit.web.guard import Changing, Guard, secured
 from loom_audit.web.listening import listen
 from loom_audit.web.overview.lately import Lately
+from loom_audit.web.review.blame import Followings
 from loom_audit.web.shared.admission import Admission, Visitor
 from loom_audit.web.shared.pages import STATUS, Pages, assets, obstacles
 
@@ -82,6 +83,7 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
     app.state.works = live.Works()
     app.state.lately = Lately()
     app.state.reviews = Reviews()
+    app.state.followings = Followings(app.state.reviews)
     for module in modules:
         app.include_router(module.router)
     app.add_api_route("/healthz", healthz, methods=["GET"])

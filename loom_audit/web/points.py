@@ -14,6 +14,7 @@ from loom_audit.model.files import FileState, Tree
 from loom_audit.model.kinds import Kind, kind_of
 from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import visible_bytes
+from loom_audit.web.review.blame import BLAME, show_blame
 from loom_audit.web.shared.budget import Budget, row_weight, weight
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number, point_text
 from loom_audit.web.shared.pages import Pages, Place, wants_fragment
@@ -52,7 +53,9 @@ def choose(workspace: Workspace, query: Query) -> Response:
     """Lead to the point that was chosen in the form."""
     point = point_text(first(query, "point")) or "head"
     workspace.timeline.point(point)
-    return RedirectResponse(address("w", workspace.id, "at", point, path=first(query, "path")), 303)
+    view = [("view", first(query, "view"))]
+    there = address("w", workspace.id, "at", point, path=first(query, "path"), query=view)
+    return RedirectResponse(there, 303)
 
 
 @router.get("/w/{workspace}/at/{point}")
@@ -65,7 +68,7 @@ def slash(workspace: Workspace, point: str) -> Response:
 def at_point(
     request: Request, workspace: Workspace, point: str, path: str, query: Query, pages: Render
 ) -> Response:
-    """Show a folder or a file as it was."""
+    """Show a folder or a file as it was, or who wrote its lines."""
     name, path = unquoted(point), unquoted(path).strip("/")
     seq, later = workspace.timeline.meanings(name)
     values: dict[str, Any] = {
@@ -97,6 +100,8 @@ def at_point(
             unknown=workspace.timeline.unknown_entries(path, seq, tree),
             unseen=unseen_at(workspace, path, seq),
         )
+    if first(query, "view") == BLAME:
+        return show_blame(request, workspace, query, values, pages)
     text = read_text(workspace, state)
     budget = Budget(query, ("lines",), fragment=wants_fragment(request))
     lines = budget.part("lines", text.lines, _line)

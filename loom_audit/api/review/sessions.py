@@ -48,7 +48,7 @@ class Reviews:
         self, workspace: AuditedWorkspace, name: tuple[object, ...], gather: Callable[[], T]
     ) -> T:
         """What `gather` gives, which is kept by its name until something is recorded."""
-        key = (workspace.id, workspace.timeline.log.head(), *name)
+        key = self._key(workspace, name)
         found: T | None = self._kept.get(key)
         if found is None:
             found = self._kept[key] = gather()
@@ -56,6 +56,13 @@ class Reviews:
                 # another thread may have emptied it meanwhile
                 self._kept.pop(next(iter(self._kept), ()), None)
         return found
+
+    def known(self, workspace: AuditedWorkspace, name: tuple[object, ...]) -> Any:
+        """What is kept by a name; None for nothing."""
+        return self._kept.get(self._key(workspace, name))
+
+    def _key(self, workspace: AuditedWorkspace, name: tuple[object, ...]) -> tuple[object, ...]:
+        return (workspace.id, workspace.timeline.log.head(), *name)
 
 
 def last_lines(workspace: AuditedWorkspace, calls: list[Call]) -> dict[int, str]:

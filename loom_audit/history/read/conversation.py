@@ -73,18 +73,26 @@ class Conversation(Struct, frozen=True):
 
     def why(self, call: Call) -> Why:
         """What came before a call. Corrupt."""
-        own = self.asked(call.session, before=call.requested)
-        prompt, session = own, call.session
-        for _ in range(_DEEPEST):
-            if prompt is not None or not session:
-                break
-            try:
-                session = self.projections.session(session).parent or ""
-            except NotFound:  # what contains it may be in another workspace's log
-                break
-            prompt = self.asked(session, before=call.requested) if session else None
+        prompt = self.prompt_before(call.session, call.requested)
+        own = prompt if prompt and prompt.session == call.session else None
         after = own.seq if own else 0
         return Why(prompt, self.last_words(call.session, after=after, before=call.requested))
+
+    def prompt_before(self, session: str, seq: int) -> Said | None:
+        """The last prompt before an event of a session: to it, else to one that contains it.
+
+        Corrupt.
+        """
+        prompt, asked = self.asked(session, before=seq), session
+        for _ in range(_DEEPEST):
+            if prompt is not None or not asked:
+                break
+            try:
+                asked = self.projections.session(asked).parent or ""
+            except NotFound:  # what contains it may be in another workspace's log
+                break
+            prompt = self.asked(asked, before=seq) if asked else None
+        return prompt
 
     def some(
         self, session: str, *, after: int, before: int | None, newest_first: bool, limit: int

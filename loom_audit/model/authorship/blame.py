@@ -14,7 +14,8 @@ class BlameRun(Struct, frozen=True):
     """Lines `first` to `last` written `by` one, and what undo, redo or rollback brought them back.
 
     `old_path` is what the file was called as they were written, `old_first` the number that the
-    first of them had then.
+    first of them had then. `before` is where the file was before that, None where it was not there,
+    or it is not known.
     """
 
     first: int
@@ -23,6 +24,7 @@ class BlameRun(Struct, frozen=True):
     brought_back: Writer | None
     old_path: str
     old_first: int
+    before: str | None = None
 
 
 class Blame(Struct, frozen=True):
@@ -53,14 +55,17 @@ def blame_runs(
         start, end = max(first, above + 1), min(last, above + one.count)
         if start <= end:
             writer = one.writer
+            step = versions[max(writer, 0)]
+            known = writer >= 0 and step.before is not None and not step.gap
             found.append(
                 BlameRun(
                     first=start,
                     last=end,
                     by=writer_of(told.unknown, versions, writer),
                     brought_back=None if one.back is None else versions[one.back].writer,
-                    old_path=versions[writer].path if writer >= 0 else versions[0].old_path,
+                    old_path=step.path if writer >= 0 else step.old_path,
                     old_first=one.number + start - above - 1,
+                    before=step.old_path if known else None,
                 )
             )
         above += one.count
