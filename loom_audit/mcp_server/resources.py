@@ -9,6 +9,7 @@ import mcp_types as types
 
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import InvalidArguments, NotFound
+from loom_audit.mcp_server.lines import own_change, who_wrote
 from loom_audit.model.text.display import one_line, visible_path
 from loom_audit.model.text.textdiff import unified
 from loom_audit.model.values import nearest_json
@@ -25,6 +26,16 @@ TIMELINE = types.Resource(
 TEMPLATES = (
     ("event/{seq}", "One call whole, by the number of any of its events", "application/json"),
     ("diff/{from}/{to}", "What differs between two points, as a unified diff", "text/plain"),
+    (
+        "blame/{point}/{first}-{last}/{+path}",
+        "Which call wrote each of these lines of a file at a point, at most 300 at a time",
+        "application/json",
+    ),
+    (
+        "own/{session}",
+        "What the calls of one session changed on balance, each line with its call",
+        "text/plain",
+    ),
     ("file/{point}/{+path}", "A file as it was at a point", "application/octet-stream"),
 )
 
@@ -53,6 +64,11 @@ def read_resource(
             return _text(uri, json.dumps(nearest_json(told)), "application/json")
         case "diff", [old, new]:
             return _text(uri, _difference(workspace, old, new), "text/plain")
+        case "blame", [point, lines, *path] if path:
+            told = who_wrote(workspace, point, lines, "/".join(path))
+            return _text(uri, json.dumps(told), "application/json")
+        case "own", [session]:
+            return _text(uri, own_change(workspace, session), "text/plain")
         case "file", [point, *path] if path:
             return _file(workspace, uri, point, "/".join(path))
     raise InvalidArguments(

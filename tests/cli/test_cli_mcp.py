@@ -154,10 +154,47 @@ def test_what_is_on_record_can_be_read_as_resources(audited: Shell) -> None:
             assert (await read(asked, f"file/{first}/a%20b.txt")).text == "one\n"
             assert (await read(asked, "file/head/raw")).blob == "/wA="
             templates = await asked.list_resource_templates()
-            assert len(templates.resource_templates) == 3
+            assert len(templates.resource_templates) == 5
             for name in ("file/head/none", "event/999999", "file/@none/a", "nothing", "event/x"):
                 with pytest.raises(MCPError) as refused:
                     await read(asked, name)
+                assert refused.value.error.data["code"] in ("NOT_FOUND", "INVALID_ARGUMENTS")
+
+    anyio.run(work)
+
+
+def test_who_wrote_lines_and_the_own_change_of_a_session_can_be_read(audited: Shell) -> None:
+    long = "".join(f"{n}\n" for n in range(1, 701))
+    audited.call("write_file", path="a b.txt", content=long)
+    audited.call("write_file", path="a b.txt", content=long.replace("\n2\n", "\ntwo\r\n"))
+    second, first = audited.records("log")[:2]
+
+    async def work() -> None:
+        async with client(audited) as asked:
+
+            async def read(name: str) -> str:
+                text: str = (await asked.read_resource(f"loom-audit:///{name}")).contents[0].text
+                return text
+
+            told = json.loads(await read("blame/head/1-9999/a%20b.txt"))
+            assert [run["by"]["call"] for run in told["runs"]] == [
+                first["seq"],
+                second["seq"],
+                first["seq"],
+            ]
+            assert told["runs"][1]["lines"] == ["two\\r"]
+            assert (told["runs"][-1]["last"], told["next"]) == (300, "301-600")
+            rest = json.loads(await read("blame/head/601-700/a%20b.txt"))
+            assert rest["next"] is None and rest["runs"][0]["lines"][-1] == "700"
+            before = json.loads(await read(f"blame/{first['seq']}/2-2/a%20b.txt"))
+            assert [run["lines"] for run in before["runs"]] == [["2"]]
+            own = await read(f"own/{second['session']}")
+            assert f"+#{second['seq']}: two\\r\n" in own and "+1 -1" in own
+            many = await read(f"own/{first['session']}")
+            assert "+700 -0" in many and len(many) < 70_000
+            for name in ("own/none", "blame/head/x/a%20b.txt", "blame/head/1-2/none"):
+                with pytest.raises(MCPError) as refused:
+                    await read(name)
                 assert refused.value.error.data["code"] in ("NOT_FOUND", "INVALID_ARGUMENTS")
 
     anyio.run(work)
