@@ -25,7 +25,7 @@ from loom_audit.errors import AuditError
 from loom_audit.model.text.display import visible_bytes
 from loom_audit.ports import Progress
 from loom_audit.web.review.said import Quote, quote
-from loom_audit.web.shared.budget import PAGE, weight
+from loom_audit.web.shared.budget import row_weight, weight
 from loom_audit.web.shared.dependencies import number
 from loom_audit.web.shared.pages import Pages, wants_fragment
 from loom_audit.web.shared.urls import Fields, address
@@ -41,8 +41,14 @@ AT_ONCE = 16 * 1024 * 1024
 BESIDE = 2
 """So many files are followed in the background at once."""
 
-ROW_NODES = 14
-"""Elements of a row at most."""
+MOST_ROWS = 110
+"""Rows of a page: of at most 12 elements each, so that it stays below 1,500."""
+
+MOST_BYTES = 44_000
+"""What the rows and the prompts of a page weigh together."""
+
+ROW_BYTES = 400
+"""What a row weighs beside its lines and names."""
 
 PROMPTS = 6_000
 """What the prompts at the foot may weigh together."""
@@ -195,19 +201,18 @@ def shown_prompts(asked: Mapping[int, Said]) -> tuple[dict[int, Quote], int]:
             break
         quotes[said.seq] = one
         used += one.weight
-    return quotes, PAGE - used
+    return quotes, MOST_BYTES - used
 
 
 def fitting(blame: Blame, asked: Mapping[int, Said], space: int) -> Iterator[Row]:
     """The rows of the lines that fit, always the first line."""
     shown = False
-    for run in joined(blame.runs):
-        names = (run.by.actor, run.old_path, run.before or "")
-        space -= weight(ROW_NODES, *names, *names)
+    for run in joined(blame.runs)[:MOST_ROWS]:
+        space -= ROW_BYTES + row_weight(0, run.before or "") + weight(0, run.by.actor)
         texts: list[str] = []
         for line in range(run.first, run.last + 1):
             text = line_text(blame.texts[line - blame.first])
-            space -= weight(0, text) + 8
+            space -= weight(0, text) + len(str(line)) + 2
             if space < 0 and shown:
                 break
             texts.append(text)
