@@ -115,6 +115,12 @@ class FileSteps(Struct, frozen=True):
         return self.versions[self.begin].after if self.begin >= 0 else first
 
     @property
+    def states(self) -> Iterator[FileState | None]:
+        """What the file was before the first of the steps and after each."""
+        yield self.versions[0].before
+        yield from (one.after for one in self.versions)
+
+    @property
     def old_path(self) -> str:
         """Where it was then."""
         first = self.versions[0].old_path
@@ -122,9 +128,14 @@ class FileSteps(Struct, frozen=True):
 
 
 class _Told(Struct):
-    """What is told of a file's lines, and the sums of what is not shown."""
+    """What is told of a file's lines, and the sums of what is not shown.
 
-    lines: list[NetLine] = field(default_factory=list)
+    A line that stood all the while is as it was followed: of most of them nothing more is asked.
+    `changed` are the places of the others.
+    """
+
+    lines: list[NetLine | Line] = field(default_factory=list)
+    changed: list[int] = field(default_factory=list)
     removed_again: int = 0
     shared: int = 0
 
@@ -138,7 +149,7 @@ def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3)
     told = _Told()
     if not why:
         _tell(told, done, steps)
-    hunks = tuple(_hunks(told.lines, context, steps))
+    hunks = tuple(_hunks(told, context, steps))
     lines = [line for hunk in hunks for line in hunk.lines]
     counted = [line.kind for line in lines if steps.everyone or not line.brought_back]
     return NetFile(
@@ -163,22 +174,28 @@ def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3)
 def _tell(told: _Told, done: Walk, steps: FileSteps) -> None:
     if steps.everyone:
         told.lines += _plain(done, steps)
+        told.changed += (n for n, line in enumerate(told.lines) if not _is_context(line))
         return
-    own, shared = steps.own, steps.shared
+    own, shared, lines = steps.own, steps.shared, told.lines
     for line in done.woven or ():
-        remover = _remover(line, own)
-        if line.new:
+        if line.new and line.writer < 0 and not line.turns:
+            lines.append(line)
+        elif line.new:
             wrote = line.writer in own
             back = not wrote and not line.old and line.back in own and line.turns[-2] not in own
-            kind: Kind = "+" if wrote or back else " "
             told.shared += line.writer in shared
-            told.lines.append(_line(kind, line, line.back if back else line.writer, back))
-        elif line.replaced or remover is None:
+            if wrote or back:
+                told.changed.append(len(lines))
+                lines.append(_line("+", line, line.back if back else line.writer, back))
+            else:
+                lines.append(line)
+        elif line.replaced or (remover := _remover(line, own)) is None:
             continue
         elif line.writer in own:
             told.removed_again += remover not in own
         elif remover in own:
-            told.lines.append(_line("-", line, remover))
+            told.changed.append(len(lines))
+            lines.append(_line("-", line, remover))
         else:
             told.shared += remover in shared
 
@@ -223,9 +240,13 @@ def _plain(done: Walk, steps: FileSteps) -> Iterator[NetLine]:
         at = one.old_end
 
 
-def _hunks(lines: Sequence[NetLine], context: int, steps: FileSteps) -> Iterator[NetHunk]:
+def _is_context(line: NetLine | Line) -> bool:
+    return isinstance(line, Line) or line.kind == " "
+
+
+def _hunks(told: _Told, context: int, steps: FileSteps) -> Iterator[NetHunk]:
     """The changed lines in hunks, each with so many lines around it."""
-    changed = [n for n, line in enumerate(lines) if line.kind != " "]
+    lines, changed = told.lines, told.changed
     at = 0
     while at < len(changed):
         end = at
@@ -236,11 +257,11 @@ def _hunks(lines: Sequence[NetLine], context: int, steps: FileSteps) -> Iterator
         at = end + 1
 
 
-def _hunk(lines: Sequence[NetLine], first: int, last: int, steps: FileSteps) -> NetHunk:
+def _hunk(lines: Sequence[NetLine | Line], first: int, last: int, steps: FileSteps) -> NetHunk:
     shown: list[NetLine] = []
     runs: list[NetRun] = []
-    for is_context, group in groupby(lines[first:last], lambda line: line.kind == " "):
-        some = [*group]
+    for is_context, group in groupby(lines[first:last], _is_context):
+        some = [_line(" ", one, -1) if isinstance(one, Line) else one for one in group]
         if not is_context:
             some.sort(key=lambda line: line.kind == "+")  # what is gone before what has come
             runs.append(_run(len(shown), some, steps))
@@ -265,7 +286,7 @@ def _run(start: int, lines: Sequence[NetLine], steps: FileSteps) -> NetRun:
     return NetRun(start, start + len(lines), tuple(sorted(calls)), added, removed)
 
 
-def _last_before(lines: Iterable[NetLine], side: str) -> int:
+def _last_before(lines: Iterable[NetLine | Line], side: str) -> int:
     """The number of the last line before a hunk that is empty on a side; 0 where it is first."""
     return max((getattr(line, side) or 0 for line in lines), default=0)
 

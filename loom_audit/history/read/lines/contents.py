@@ -1,18 +1,22 @@
 """The lines of recorded contents, as far as they are text that is stored."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 
 from loom_audit.errors import Corrupt, NotFound
-from loom_audit.model.authorship.walk import Unread
-from loom_audit.model.files import FileState
+from loom_audit.model.authorship.walk import Read, Unread
+from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.text.lines import split_lines
 from loom_audit.model.text.merge import is_binary
 from loom_audit.ports import BlobStore
 
 MOST_BYTES = 8 * 1024 * 1024
 """The lines of a larger content are not told."""
+SMALL_BYTES = 64 * 1024
+"""Contents up to this are read many at once."""
+NOTHING: Mapping[BlobId, bytes] = {}
 
 
 class Contents(Struct, frozen=True):
@@ -21,10 +25,17 @@ class Contents(Struct, frozen=True):
     blobs: BlobStore
     most_bytes: int = MOST_BYTES
 
-    def lines(self, state: FileState | None) -> Sequence[bytes] | Unread:
+    def together(self, states: Iterable[FileState | None]) -> Read:
+        """As `lines`; the small ones of these contents are read by a few statements for all."""
+        small = {one.blob for one in states if one and one.blob and one.size <= SMALL_BYTES}
+        return partial(self.lines, known=self.blobs.get_many([*small]))
+
+    def lines(
+        self, state: FileState | None, known: Mapping[BlobId, bytes] = NOTHING
+    ) -> Sequence[bytes] | Unread:
         """The lines of a file, or the one of a symlink's target, or why they cannot be told.
 
-        What is absent, and a folder, has none.
+        What is absent, and a folder, has none. What is `known` is not read.
         """
         if state is None or state.kind == "directory":
             return ()
@@ -33,7 +44,9 @@ class Contents(Struct, frozen=True):
         if state.size > self.most_bytes:
             return Unread(f"over {self.most_bytes // (1024 * 1024)} MiB")
         try:
-            content = self.blobs.get(state.blob)
+            content = known.get(state.blob)
+            if content is None:
+                content = self.blobs.get(state.blob)
         except NotFound:
             return Unread("its content is not stored")
         except Corrupt:

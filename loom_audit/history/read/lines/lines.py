@@ -1,7 +1,6 @@
 """Who wrote each line: asked of a file at a point, and of what a set of calls changed."""
 
 from collections.abc import Collection, Iterator, Sequence
-from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,6 +24,7 @@ from loom_audit.model.authorship.net import FileSteps, NetFile, net_file
 from loom_audit.model.authorship.net_change import NetChange, net_change
 from loom_audit.model.authorship.part_names import with_names
 from loom_audit.model.authorship.versions import Version, brought_back
+from loom_audit.model.authorship.walk import Read
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.records import RecordedChange
@@ -33,6 +33,8 @@ from loom_audit.model.text.git_patch import git_patch
 from loom_audit.ports import EventFilter, LineMaps, OnProgress
 
 _PAGE = 200
+_TOGETHER = 64
+"""The contents of so many files are read together."""
 
 
 def check_range(first: int, last: int | None) -> None:
@@ -184,8 +186,12 @@ class Lines(Struct, frozen=True):
         `max_file_lines`. Corrupt.
         """
         meant, steps = self._steps(calls)
-        tell = partial(self._net_file, calls=meant, context=context)
-        files = sorted((tell(one) for one in steps), key=lambda one: one.path)
+        files: list[NetFile] = []
+        for start in range(0, len(steps), _TOGETHER):
+            some = steps[start : start + _TOGETHER]
+            read = self.contents.together(state for one in some for state in one.states)
+            files += (self._net_file(one, meant, read, context) for one in some)
+        files.sort(key=lambda one: one.path)
         return net_change(meant, files, paths, max_lines, max_file_lines)
 
     def difference(self, calls: CallSet) -> tuple[FileChange, ...]:
@@ -226,7 +232,7 @@ class Lines(Struct, frozen=True):
         meant, found = files_changed_by(proven, steps, calls)
         return meant, [one for one in found if one.own or one.shared]
 
-    def _net_file(self, steps: FileSteps, calls: CallSet, context: int) -> NetFile:
+    def _net_file(self, steps: FileSteps, calls: CallSet, read: Read, context: int) -> NetFile:
         versions = steps.versions
         if any(one.taken_back and one.taken_back.reaches(calls.after) for one in versions):
             first = versions[0]
@@ -242,7 +248,7 @@ class Lines(Struct, frozen=True):
         sources = (brought_back(steps.versions, n) for n in later)
         start = min((one.index for one in sources if one), default=steps.begin)
         start = min(start, steps.begin)
-        found = net_file(steps, self.contents.lines, start=start, context=context)
+        found = net_file(steps, read, start=start, context=context)
         return with_names(found, self.key)
 
 
