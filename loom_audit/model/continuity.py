@@ -73,6 +73,12 @@ class TreeFold:
         self._undone: list[tuple[str, FileState | None, bool]] | None = None
         """What each path was, while what is done may be undone."""
 
+    def copy(self) -> "TreeFold":
+        """The same tree as one that has followed no fact yet."""
+        found = TreeFold(self.states, self.untracked)
+        found._inside = dict(self._counts())
+        return found
+
     def follow(self, fact: Fact) -> None:
         """Change the tree as a fact says."""
         if isinstance(fact, FilesChanged):
@@ -224,9 +230,12 @@ class TreeFold:
 
     def _count(self, folder: str) -> int:
         """How many paths of the tree are directly in a folder."""
+        return self._counts().get(folder, 0)
+
+    def _counts(self) -> Mapping[str, int]:
         if self._inside is None:
             self._inside = {}
             for path in self.states:
                 above = path.rpartition("/")[0]
                 self._inside[above] = self._inside.get(above, 0) + 1
-        return self._inside.get(folder, 0)
+        return self._inside

@@ -32,6 +32,7 @@ from loom_audit.errors import AuditError, Conflict, InvalidPath, NoWorkspace
 from loom_audit.history.ground.attachment import Attachment, OnDisk, StoredLog
 from loom_audit.history.ground.continuous_log import ContinuousLog
 from loom_audit.history.ground.log_end import check_end, last_kept
+from loom_audit.history.ground.proven_listings import ProvenListings
 from loom_audit.history.ground.read_only_log import read_only
 from loom_audit.history.ground.roots import accepted_scope, is_attached_to, not_named, root_of
 from loom_audit.model.events import (
@@ -89,6 +90,7 @@ class Adapters(Struct, frozen=True):
     lock: Lock
     runner: Runner
     logs: dict[str, EventLog] = field(default_factory=dict)
+    listings: ProvenListings = field(default_factory=ProvenListings)
 
     @property
     def blobs(self) -> BlobStore:

@@ -10,8 +10,11 @@ import pytest
 from loom_audit.api.face import AuditedWorkspace, open_store
 from loom_audit.errors import Corrupt
 from loom_audit.history.ground import continuous_log
+from loom_audit.history.ground.proven_listings import ProvenListings
 from loom_audit.history.ground.proven_log import ProvenLog
-from loom_audit.model.events import TreeListed
+from loom_audit.model.continuity import TreeFold
+from loom_audit.model.events import FilesChanged, TreeListed
+from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.stored.listing import listing_hash
 from loom_audit.ports import EventFilter
 from loom_audit.sql.projections import keyframes
@@ -91,6 +94,37 @@ def test_a_keyframe_that_is_not_the_one_on_record_is_corrupt(
         again(workspace).timeline.tree(55)
     workspace.rebuild()
     assert again(workspace).timeline.tree(55) == tree
+
+
+def test_a_listing_that_was_compared_once_is_not_read_from_the_tables_again(
+    workspace: AuditedWorkspace,
+) -> None:
+    opened = again(workspace)
+    trees = {point: opened.timeline.tree(point) for point in (45, 55)}
+    assert trees[45] != trees[55]
+    forge(workspace, f"UPDATE keyframe SET listing = {FORGED['another one']} WHERE seq = 40")
+    # each page has a timeline of its own
+    for point in (55, 45, 55):
+        entry = opened.adapters.find(opened.id)
+        assert AuditedWorkspace(opened.adapters, entry, "x").timeline.tree(point) == trees[point]
+    with pytest.raises(Corrupt, match="event 40"):
+        again(workspace).timeline.tree(55)
+
+
+def test_listings_are_kept_while_they_have_few_paths() -> None:
+    state = FileState("directory", None, 0o755, 0)
+    kept = ProvenListings(5)
+    kept.keep("a", TreeFold({"1": state, "2": state}))
+    kept.keep("large", TreeFold({str(n): state for n in range(6)}))
+    found = kept.get("a")
+    assert found is not None and kept.get("large") is None
+    found.follow(FilesChanged((FileChange("3", None, state),), "tool"))
+    same = kept.get("a")
+    assert same is not None and list(same.states) == ["1", "2"]
+    kept.keep("b", TreeFold({"1": state}))
+    kept.get("a")
+    kept.keep("c", TreeFold({"1": state, "2": state, "3": state}))
+    assert [name for name in "abc" if kept.get(name)] == ["a", "c"]
 
 
 def test_without_a_keyframe_or_a_listing_the_tree_is_folded_from_further_back(

@@ -21,7 +21,9 @@ def timeline_of(adapters: Adapters, id: str, root: str) -> Timeline:
     """The timeline of a log that is of the folder `root`, or imported. NotFound."""
     log, projections, imported = adapters.log(id), adapters.projections(id), is_imported(root)
     proven = ProvenLog(log, adapters.heads(id), LogEnd(log, projections), not imported)
-    verified = VerifiedReading(proven, projections, KeptContents(log, adapters.blobs))
+    verified = VerifiedReading(
+        proven, projections, KeptContents(log, adapters.blobs), listings=adapters.listings
+    )
     return Timeline(log, projections, adapters.blobs, proven, verified, imported)
 
 

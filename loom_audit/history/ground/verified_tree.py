@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from loom_audit.errors import Corrupt, NotFound
+from loom_audit.history.ground.proven_listings import ProvenListings
 from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.model.continuity import TreeFold, Violation
 from loom_audit.model.events import Event, TreeListed
@@ -22,11 +23,16 @@ class VerifiedTree:
     """
 
     def __init__(
-        self, proven: ProvenLog, suggested: Projections, folded: Folded | None = None
+        self,
+        proven: ProvenLog,
+        suggested: Projections,
+        folded: Folded | None = None,
+        listings: ProvenListings | None = None,
     ) -> None:
         """`suggested` has the listings. `folded` gives the events of a stretch from which trees are
-        folded; by default they are read from the log.
+        folded; by default they are read from the log. Those of `listings` are not compared again.
         """
+        self._listings = listings or ProvenListings(0)
         self._proven = proven
         self._suggested = suggested
         self._folded = folded or proven.folded
@@ -106,6 +112,9 @@ class VerifiedTree:
 
     def _listing(self, point: int, listed: tuple[int, TreeListed]) -> TreeFold:
         seq, fact = listed
+        if known := self._listings.get(fact.listing):
+            self.listed = dict(known.states)
+            return known
         tree, untracked = self._suggested.keyframe(point)
         if listing_hash(tree, untracked) != fact.listing:
             raise Corrupt(
@@ -114,7 +123,9 @@ class VerifiedTree:
                 details={"seq": seq},
             )
         self.listed = tree
-        return TreeFold(tree, untracked)
+        found = TreeFold(tree, untracked)
+        self._listings.keep(fact.listing, found)
+        return found
 
 
 def impossible_error(seq: int, violation: Violation) -> Corrupt:

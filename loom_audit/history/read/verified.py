@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from loom_audit.errors import Conflict, Corrupt, NotFound
 from loom_audit.history.ground.kept_contents import KeptContents
+from loom_audit.history.ground.proven_listings import ProvenListings
 from loom_audit.history.ground.proven_log import ProvenLog, changes_trees
 from loom_audit.history.ground.verified_tree import VerifiedTree
 from loom_audit.history.read.call_lookup import CallLookup, Whose, with_told_later
@@ -82,12 +83,13 @@ class VerifiedReading:
         contents: KeptContents,
         *,
         near: int = NEAR,
+        listings: ProvenListings | None = None,
     ) -> None:
         self._near = near
         self._proven = proven
         self._contents = contents
         self._suggested = suggested
-        self._trees = VerifiedTree(proven, suggested, self._folded)
+        self._trees = VerifiedTree(proven, suggested, self._folded, listings)
         self._read: tuple[int, int, _Stretch] = 0, 0, _Stretch()
         """The stretch that was read last."""
 
