@@ -3,9 +3,6 @@
 The hash stands in the log, and is read there each time; a tree that had it has it still.
 """
 
-from collections import OrderedDict
-from threading import Lock
-
 from loom_audit.model.continuity import TreeFold
 
 MOST_PATHS = 100_000
@@ -17,28 +14,21 @@ class ProvenListings:
 
     def __init__(self, most_paths: int = MOST_PATHS) -> None:
         self._most = most_paths
-        self._kept: OrderedDict[str, TreeFold] = OrderedDict()
-        self._paths = 0
-        self._lock = Lock()
+        self._kept: dict[str, TreeFold] = {}
 
     def get(self, listing: str) -> TreeFold | None:
         """A tree of its own that begins as the one with this hash; None where none is kept."""
-        with self._lock:
-            found = self._kept.get(listing)
-            if found is None:
-                return None
-            self._kept.move_to_end(listing)
-            return found.copy()
+        found = self._kept.pop(listing, None)
+        if found is None:
+            return None
+        self._kept[listing] = found
+        return found.copy()
 
     def keep(self, listing: str, tree: TreeFold) -> None:
         """Keep a tree as it is now under the hash of its listing, if it is not too large."""
-        size = len(tree.states)
-        if size > self._most:
+        if len(tree.states) > self._most:
             return
-        with self._lock:
-            if listing not in self._kept:
-                self._kept[listing] = tree.copy()
-                self._paths += size
-            while self._paths > self._most:
-                _, gone = self._kept.popitem(last=False)
-                self._paths -= len(gone.states)
+        self._kept[listing] = tree.copy()
+        # another thread may put in or take out one meanwhile
+        while sum(len(one.states) for one in [*self._kept.values()]) > self._most:
+            self._kept.pop(next(iter([*self._kept]), ""), None)

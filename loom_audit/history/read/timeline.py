@@ -129,8 +129,9 @@ class Timeline(Struct, frozen=True):
         most = count + 1 + len(self.projections.open_calls())  # which have no number yet
         calls = self.projections.calls(CallFilter(limit=most))
         whole = len(calls) < most
-        self.verified.check_calls(0 if whole else min(call.requested for call in calls) - 1)
         numbers = sorted((call.seq for call in calls if call.seq), reverse=True)
+        after = 0 if whole else min(call.requested for call in calls) - 1
+        self.verified.check_numbers(after, numbers)
         if len(numbers) > count:
             return numbers[count]
         if len(numbers) == count:

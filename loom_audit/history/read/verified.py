@@ -5,7 +5,7 @@ What is given is made of events, each of which was checked. Where a table says s
 the log, Corrupt names the event.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +23,7 @@ from loom_audit.model.continuity import TREE_FACTS
 from loom_audit.model.events import (
     CallFinished,
     CallReported,
+    CallRequested,
     ChangesAttributed,
     CheckpointMarked,
     CoverageLowered,
@@ -336,6 +337,36 @@ class VerifiedReading:
         for event in self._proven.events(after, self._proven.head(), _of_calls_and_changes):
             fold.add(event)
         self._compare(after, fold)
+
+    def check_numbers(self, after: int, numbers: Collection[int]) -> None:
+        """Refuse these as the numbers of the calls that were requested and ended after an event,
+        where the log has others, and tables that do not have those that only ended since: Corrupt.
+
+        What the calls were given and answered is not read.
+        """
+        asked: set[tuple[str, str]] = set()
+        ended: dict[tuple[str, str], int] = {}
+
+        def note(envelope: Mapping[str, Any]) -> bool:
+            kind = envelope.get("kind")
+            key = envelope.get("session", ""), envelope.get("call_id", "")
+            if kind == CallRequested.kind:
+                asked.add(key)
+            elif kind == CallFinished.kind:
+                ended[key] = int(envelope["seq"])
+            return False
+
+        for _ in self._proven.events(after, self._proven.head(), note):
+            pass
+        unlike = {ended[key] for key in asked & ended.keys()}.symmetric_difference(numbers)
+        for key in ended.keys() - asked:
+            try:
+                listed = self._suggested.call(*key).seq
+            except NotFound:
+                listed = None
+            unlike |= {ended[key]} - {listed}
+        if unlike:
+            raise listed_error(min(unlike))
 
     def _compare(self, after: int, fold: CallFold) -> None:
         """Refuse tables that do not have the calls after an event as these events say: Corrupt.
