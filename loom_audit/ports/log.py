@@ -335,8 +335,11 @@ class Projections(Reading, Protocol):
         """Who made the calls of these numbers, by number."""
         ...
 
-    def reverted(self) -> Mapping[int, int]:
-        """Call number → number of the call that took it back, for those still taken back."""
+    def reverted(self, of: Collection[int] | None = None) -> Mapping[int, int]:
+        """Call number → number of the call that took it back, for those still taken back.
+
+        They are those `of` these numbers, by default all.
+        """
         ...
 
     def lowered(self, number: int) -> Sequence[int]:

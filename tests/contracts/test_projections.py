@@ -654,6 +654,21 @@ def test_who_made_calls_is_told_of_those_that_have_ended(opened: Opened) -> None
     assert opened.projections.actors([]) == {}
 
 
+def test_what_is_taken_back_of_some_calls_is_told_alone(opened: Opened) -> None:
+    first, second = opened.call(), opened.call()
+    calls = [opened.call(tool="undo", reverts=(second, first))]
+    for _ in range(12):
+        whole = opened.projections.reverted()
+        assert opened.projections.reverted([]) == {}
+        for number in (first, second, *calls):
+            assert opened.projections.reverted([number]) == {
+                one: by for one, by in whole.items() if one == number
+            }
+        listed = {call.seq: call.undone_by for call in opened.projections.calls()}
+        assert {one: by for one, by in listed.items() if by} == whole
+        calls.append(opened.call(tool="undo", reverts=(calls[-1],)))
+
+
 def test_undo_and_redo_of_undo_are_followed(opened: Opened) -> None:
     first, second = opened.call(), opened.call()
     outside = opened.change(FileChange("x", None, opened.file(b"x")), origin="outside", session="")

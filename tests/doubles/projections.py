@@ -222,14 +222,14 @@ class MemoryProjections:
         ended = [one for one in self.calls(CallFilter(limit=None)) if one.seq in numbers]
         return {one.seq: one.actor for one in ended if one.seq}
 
-    def reverted(self) -> Mapping[int, int]:
+    def reverted(self, of: Collection[int] | None = None) -> Mapping[int, int]:
         found: dict[int, int] = {}
         for event in reversed(list(self._log.read())):
             fact = event.fact
             if isinstance(fact, CallFinished) and fact.status == "ok" and event.seq not in found:
                 for target in fact.reverts:
                     found.setdefault(target, event.seq)
-        return found
+        return {one: by for one, by in found.items() if of is None or one in of}
 
     def lowered(self, number: int) -> Sequence[int]:
         found = []

@@ -325,8 +325,9 @@ class VerifiedReading:
             seqs |= {event.seq for event in self._proven.log.read(told)}
             later_told = EventFilter(near, None, (ChangesAttributed.kind,), call.session)
             seqs |= {event.seq for event in self._proven.log.read(later_told)}
-            listed = self._suggested.reverted()
-            takers = listed.get(call.seq), listed.get(fold.reverted().get(call.seq, 0))
+            taker = fold.reverted().get(call.seq, 0)
+            listed = self._suggested.reverted({call.seq, taker})
+            takers = listed.get(call.seq), listed.get(taker)
             later = (*self._suggested.lowered(call.seq), *takers)
             seqs |= {seq for seq in later if seq is not None and seq > near}
         return sorted(seqs)

@@ -298,7 +298,7 @@ def _to_calls(connection: Connection, log: int, rows: Sequence[Row]) -> list[Cal
     with corrupt_on_mismatch():
         seq, requested, changed = map(_READ.names.index, ("seq", "requested", "changed"))
         ended = [row[seq] for row in rows if row[seq] is not None]
-        undone = reverts.reverted_by(connection, log) if ended else {}
+        undone = reverts.reverted_of(connection, log, ended) if ended else {}
         later = coverage.lowered(connection, log, ended) if ended else {}
         changing = [row[requested] for row in rows if row[changed]]
         paths = changes.listed_paths(connection, log, changing)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from loom_audit.errors import NotFound
@@ -195,9 +196,12 @@ class SqlProjections:
         """Who made the calls of these numbers, by number."""
         return self._ask(calls.actors, numbers)
 
-    def reverted(self) -> Mapping[int, int]:
-        """Call number → number of the call that took it back, for those still taken back."""
-        return self._ask(reverts.reverted_by)
+    def reverted(self, of: Collection[int] | None = None) -> Mapping[int, int]:
+        """Call number → number of the call that took it back, for those still taken back.
+
+        They are those `of` these numbers, by default all.
+        """
+        return self._ask(reverts.reverted_by if of is None else partial(reverts.reverted_of, of=of))
 
     def lowered(self, number: int) -> Sequence[int]:
         """The seqs of the events that lowered the coverage of a call, in order."""
