@@ -10,6 +10,7 @@ from functools import partial
 from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from types import FrameType
 from typing import Any, cast
 
@@ -163,11 +164,14 @@ def serve(
         def invite(visitor: Visitor | None = None) -> None:
             listening(url, admission.new_token(invite), visitor)
 
-        server = server_of(create_app(store, admission))
+        app = create_app(store, admission)
+        server = server_of(app)
         # before anybody knows that it serves: where Python cannot raise KeyboardInterrupt, as in
         # `__del__` or a callback of the import system, a Ctrl-C would be lost
         held.enter_context(server.capture_signals())
         invite()
+        # who was invited takes longer to come
+        Thread(target=app.state.pages.compile, daemon=True).start()
         if open:
             held.enter_context(_opened(store, admission, url))
         server.run(sockets=taken)

@@ -6,10 +6,12 @@ import re
 from html.parser import HTMLParser
 from itertools import chain
 from pathlib import Path
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import pytest
 from fastapi.testclient import TestClient
+from jinja2 import Environment
 
 from loom_audit.api.face import open_store
 from loom_audit.errors import AuditUnavailable
@@ -443,3 +445,17 @@ def test_reads_that_follow_each_other_are_one_row(recorded: Recorded, client: Te
     text = client.get(f"{recorded.url}/calls").text
     reads = text[text.index('class="reads"') :].partition("</tr>")[0]
     assert "14 reads" in reads and len(set(re.findall(r"/c/(\d+)", reads))) == 14
+
+
+def test_no_page_waits_for_a_template_once_all_are_compiled(
+    standing: Recorded, reader: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app: Any = reader.app
+    app.state.pages.compile()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a template was compiled")
+
+    monkeypatch.setattr(Environment, "compile", refuse)
+    for name in ("overview", "session", "call", "folder"):
+        assert reader.get(pages(standing)[name]).status_code == 200

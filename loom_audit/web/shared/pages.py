@@ -105,6 +105,11 @@ class Pages:
             one_line=one_line,
         )
 
+    def compile(self) -> None:
+        """Compile every template, so that the first page of each kind need not wait for its own."""
+        for name in self._environment.list_templates():
+            self._environment.get_template(name)
+
     def page(
         self, request: Request, template: str, status: int = 200, **values: Any
     ) -> HTMLResponse:
