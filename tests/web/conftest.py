@@ -24,6 +24,7 @@ from loom_audit.web.listening import listen
 from loom_audit.web.shared.admission import COOKIE, Admission
 from tests.places.made_store import STORE, lay_ballast
 from tests.web.busy_store import Busy, make
+from tests.web.told_store import Told
 from tests.web.web_pages import HOSTILE, STRANGE
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -250,7 +251,7 @@ class Live:
 
 @contextmanager
 def serving(
-    made: Recorded | Busy, seconds: float = SECONDS, admission: Admission | None = None
+    made: Recorded | Busy | Told, seconds: float = SECONDS, admission: Admission | None = None
 ) -> Iterator[Live]:
     admission = admission or Admission(person())
     sockets = listen(0)
