@@ -1,13 +1,14 @@
 """What became of what a call changed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.history.read.aftermath import Aftermath, aftermath
 from loom_audit.history.read.call_detail import CallDetail
 from loom_audit.model.records import RecordedChange
+from loom_audit.ports import Projections
 
-__all__ = ["MOST", "Aftermath", "aftermath_of", "changed_later"]
+__all__ = ["MOST", "Aftermath", "LaterChanges", "aftermath_of", "changed_later"]
 
 MOST = 200
 """So many paths of a call are looked up."""
@@ -19,9 +20,29 @@ def aftermath_of(workspace: AuditedWorkspace, detail: CallDetail) -> list[Afterm
     return aftermath(workspace.timeline.projections, detail.changes[:MOST], last)
 
 
-def changed_later(
-    workspace: AuditedWorkspace, paths: Sequence[str], after: int
-) -> dict[str, RecordedChange]:
+class LaterChanges(Mapping[str, RecordedChange]):
+    """The first change of each of some paths after an event, of those that were changed.
+
+    Each is looked up when it is asked for: of hundreds of files a page shows a few.
+    """
+
+    def __init__(self, projections: Projections, paths: Sequence[str], after: int) -> None:
+        self._projections = projections
+        self._paths = dict.fromkeys(paths)
+        self._after = after
+
+    def __getitem__(self, path: str) -> RecordedChange:
+        if path not in self._paths:
+            raise KeyError(path)
+        return self._projections.ends([path], self._after)[path][0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._projections.ends([*self._paths], self._after))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def changed_later(workspace: AuditedWorkspace, paths: Sequence[str], after: int) -> LaterChanges:
     """The first change of each of these paths after an event, of those that were changed."""
-    ends = workspace.timeline.projections.ends(paths, after)
-    return {path: first for path, (first, _) in ends.items()}
+    return LaterChanges(workspace.timeline.projections, paths, after)
