@@ -10,9 +10,9 @@ class CallSet(Struct, frozen=True):
     """Some calls, and the two points between which they are looked at.
 
     The state before is the tree after event `after`, the end is the tree after event `until`. Of
-    the calls between them these are meant: with a request in `requests`, of a session in
-    `sessions`, and of those `within` them; None means all. For `everyone` the two states are
-    compared, whoever changed what.
+    what was changed between them that of these calls is meant: with a request in `requests`, of a
+    session in `sessions`, and of those `within` them; None means all. For `everyone` the two states
+    are compared, whoever changed what.
     """
 
     after: int

@@ -90,8 +90,10 @@ class NetFile(Struct, frozen=True):
     def is_changed(self) -> bool:
         """Whether anything of it is changed on balance."""
         lines = self.hunks or self.added or self.removed or self.removed_again or self.shared
-        return bool(lines or self.mode or self.reason or self.old_path != self.path) or (
-            (self.before is None) != (self.after is None)
+        unread = self.reason and (self.before != self.after or self.others)
+        kinds = [None if state is None else state.kind for state in (self.before, self.after)]
+        return bool(lines or self.mode or unread or self.old_path != self.path) or (
+            kinds[0] != kinds[1]
         )
 
 
@@ -301,12 +303,13 @@ def _others(steps: FileSteps) -> tuple[Writer, ...]:
 
 
 def _mode(steps: FileSteps) -> tuple[int, int] | None:
-    """The permission bits at both ends, where the calls changed them."""
+    """The permission bits at both ends, where one of the calls made them what they are."""
     before, after = steps.before, steps.versions[-1].after
-    if before is None or after is None or before.mode == after.mode:
+    if before is None or after is None or before.kind != after.kind or before.mode == after.mode:
         return None
-    for n in steps.own:
-        one = steps.versions[n]
-        if one.before and one.after and one.before.mode != one.after.mode:
-            return before.mode, after.mode
-    return None
+    mode, by = before.mode, -1
+    for n in range(steps.begin + 1, len(steps.versions)):
+        state = steps.versions[n].after
+        if state is not None and state.mode != mode:
+            mode, by = state.mode, n
+    return (before.mode, after.mode) if by in steps.own else None

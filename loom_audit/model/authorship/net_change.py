@@ -43,10 +43,11 @@ def net_change(
 ) -> NetChange:
     """Return the changes of these files, with hunks as far as so many lines go."""
     changed = [one for one in files if one.is_changed]
+    listed = {one.path for one in changed}
     return NetChange(
         calls=calls,
         files=tuple(_within_budget(changed, paths, max_lines, max_file_lines)),
-        cancelled=tuple(one.path for one in files if not one.is_changed),
+        cancelled=tuple(dict.fromkeys(one.path for one in files if one.path not in listed)),
         added=sum(one.added for one in changed),
         removed=sum(one.removed for one in changed),
         folders=_folders(changed),

@@ -58,6 +58,12 @@ class TakenBack(Struct, frozen=True):
             return self.point < seq
         return any(number <= seq for number in self.numbers)
 
+    def reaches_back_to(self, seq: int) -> bool:
+        """Whether an event is not older than all that was taken back."""
+        if self.point is not None:
+            return self.point < seq
+        return seq >= min(self.numbers, default=seq + 1)
+
 
 class Version(Struct, frozen=True):
     """One recorded step of a file: what it was, maybe at another path, and what it became.
@@ -93,13 +99,13 @@ class BroughtBack(Struct, frozen=True):
 def brought_back(versions: Sequence[Version], n: int) -> BroughtBack | None:
     """Return where what the version `n` brought back had stood; None where it brought nothing."""
     one = versions[n]
-    if one.taken_back is None or one.after is None or _same(one.after, one.before):
+    if one.taken_back is None or one.after is None or has_same_content(one.after, one.before):
         return None
     side = _before_taken(versions, n, one.taken_back)
-    if side is not None and _same(one.after, _state(versions, side)):
+    if side is not None and has_same_content(one.after, _state(versions, side)):
         return BroughtBack(side, same=True)
     for index in range(n - 1, -2, -1):
-        if _same(one.after, _state(versions, index)):
+        if has_same_content(one.after, _state(versions, index)):
             return BroughtBack(index, same=True)
     return None if side is None else BroughtBack(side, same=False)
 
@@ -119,7 +125,7 @@ def _state(versions: Sequence[Version], index: int) -> FileState | None:
     return versions[index].after if index >= 0 else versions[0].before
 
 
-def _same(one: FileState | None, other: FileState | None) -> bool:
+def has_same_content(one: FileState | None, other: FileState | None) -> bool:
     """Whether two states have the same content."""
     if one is None or other is None:
         return False

@@ -14,7 +14,7 @@ from loom_audit.history.read.lines.descent import RELISTED, moved_from
 from loom_audit.history.read.lines.recorded_steps import RecordedSteps
 from loom_audit.model.authorship.call_set import CallSet
 from loom_audit.model.authorship.net import FileSteps
-from loom_audit.model.authorship.versions import Version, Writer
+from loom_audit.model.authorship.versions import Version, Writer, has_same_content
 from loom_audit.model.continuity import leaving
 from loom_audit.model.events import (
     CallFinished,
@@ -50,14 +50,15 @@ def files_changed_by(
 ) -> tuple[CallSet, list[FileSteps]]:
     """Return the files that the calls changed, or may have, with the set of calls itself.
 
-    To the sessions of the set those within them are added that began between the points. Corrupt.
+    To the sessions of the set those within them are added that began between the points. Of calls
+    of a session that began before, what they changed between the points counts. Corrupt.
     """
     between = _read(proven, steps, calls)
     if calls.sessions is not None:
         calls = replace(calls, sessions=frozenset(between.sessions))
-    meant = {key for key, request in between.calls.items() if calls.has(request, key[0])}
-    requests = {between.calls[key] for key in meant}
-    names = _names(between, calls, meant, requests)
+    requests = {seq for (session, _), seq in between.calls.items() if calls.has(seq, session)}
+    requests |= _begun_before(between, steps, calls)
+    names = _names(between, calls, requests)
     chains = _Chains(steps, names)
     for event in sorted(between.events, key=lambda one: one.seq):
         chains.follow(event)
@@ -97,14 +98,23 @@ def _read(proven: ProvenLog, steps: RecordedSteps, calls: CallSet) -> _Between:
     return between
 
 
-def _names(
-    between: _Between, calls: CallSet, meant: set[tuple[str, str]], requests: set[int]
-) -> set[str]:
+def _begun_before(between: _Between, steps: RecordedSteps, calls: CallSet) -> set[int]:
+    """The requests before the points of the calls that may have changed something between them."""
+    if calls.requests is not None:
+        return set()
+    causes = {one for _, fact in between.changed for one in fact.causes if isinstance(one, int)}
+    named = causes.union(told.call for told in between.told)
+    earlier = (seq for seq in named if 0 < seq <= calls.after)
+    return {seq for seq in earlier if calls.has(seq, steps.event(seq).session)}
+
+
+def _names(between: _Between, calls: CallSet, requests: set[int]) -> set[str]:
     """The paths that these calls changed or may have changed, over the moves of their files."""
     anybody = calls.everyone or (calls.requests is None and calls.sessions is None)
     names: set[str] = set()
     for event, fact in between.changed:
-        own = fact.call_id is not None and (event.session, fact.call_id) in meant
+        request = between.calls.get((event.session, fact.call_id or ""), 0)
+        own = fact.call_id is not None and calls.has(request, event.session)
         if own or anybody or not requests.isdisjoint(one for one in fact.causes if one):
             names.update(change.path for change in fact.changes)
     for told in between.told:
@@ -149,21 +159,38 @@ class _Chains:
         whose = self._steps.whose(event, fact)
         moved = {source.path for source in sources.values()}
         now: dict[str, list[Version]] = {}
+        replaced = {*sources}
         for change in changes:
             path = change.path
             source = sources.get(path, change)
             if source is change and path in moved and change.after is None:
                 continue  # the file goes on at another path
             version = self._steps.version(whose, change, source.path, source.before)
+            revived = self._revived(version) if source is change else None
+            if revived or (source is change and path in moved):  # the file here is another one
+                now[path] = [*(revived or ()), replace(version, before=None)]
+                replaced.add(path)
+                continue
             now[path] = [*self._at.get(source.path, ()), version]
             _join(now[path])
-        for path in moved | sources.keys():
-            gone = self._at.pop(path, None)
-            if gone and path not in moved:
-                change = next(change for change in changes if change.path == path)
+        for path in moved | replaced:
+            gone = self._at.pop(path, [])
+            if path in moved:
+                continue
+            # what was at the path to which another file came
+            change = next(change for change in changes if change.path == path)
+            if gone or change.before is not None:
                 last = self._steps.version(whose, change, path, change.before)
                 self._ended.append([*gone, replace(last, after=None)])
         self._at.update(now)
+
+    def _revived(self, version: Version) -> list[Version] | None:
+        """The steps of the file that an undo brought back to where another had come."""
+        for n, steps in enumerate(self._ended) if version.taken_back else ():
+            last = steps[-1]
+            if last.path == version.path and has_same_content(last.before, version.after):
+                return self._ended.pop(n)
+        return None
 
     def _lose(self, event: Event) -> None:
         fact = event.fact

@@ -13,7 +13,7 @@ from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.read.call_lookup import Whose
 from loom_audit.history.read.lines.recorded_steps import RecordedSteps
 from loom_audit.history.read.verified import listed_error
-from loom_audit.model.authorship.versions import Version, Writer
+from loom_audit.model.authorship.versions import Version, Writer, has_same_content
 from loom_audit.model.events import Event, Fact, FilesChanged, TreeRelisted
 from loom_audit.model.files import FileChange, FileState, Move, is_directory
 from loom_audit.model.records import RecordedChange
@@ -48,7 +48,18 @@ class Descent:
                 self._close(newest_first, name, whose.event.seq, change, (before, then))
             source = moved_from(whose.fact.changes, whose.fact.moves, change)
             old_path, old = (source.path, source.before) if source else (name, change.before)
-            newest_first.append(self._steps.version(whose, change, old_path, old))
+            version = self._steps.version(whose, change, old_path, old)
+            replaced = None if source else self._replaced(version)
+            if replaced is not None:
+                newest_first += replace(version, before=None), replaced
+                then, before = replaced.before, replaced.seq
+                changes = self._changes(name, before)
+                continue
+            if source is None and _moved_away(whose.fact, change):
+                newest_first.append(replace(version, before=None))
+                then = None
+                break
+            newest_first.append(version)
             then, before = old, whose.event.seq
             if old_path != name:
                 name = old_path
@@ -56,6 +67,30 @@ class Descent:
         if then is not None:
             self._close(newest_first, name, 0, None, (before, then))
         return tuple(reversed(newest_first))
+
+    def brought_back(self, version: Version) -> tuple[Version, ...]:
+        """The versions of the file that an undo brought back to where another had come, up to the
+        one by which it was gone; none for another version. Corrupt.
+        """
+        last = self._replaced(version)
+        if last is None:
+            return ()
+        return *self.versions(version.path, last.seq - 1, last.before), last
+
+    def _replaced(self, version: Version) -> Version | None:
+        """The step by which the file was gone that a version brought back: another one came to its
+        path. None for another version.
+        """
+        taken, path = version.taken_back, version.path
+        if taken is None or version.after is None:
+            return None
+        for whose, change in self._changes(path, version.seq):
+            if not taken.reaches_back_to(max(whose.event.seq, whose.number or 0)):
+                return None
+            source = moved_from(whose.fact.changes, whose.fact.moves, change)
+            if source and has_same_content(change.before, version.after):
+                return replace(self._steps.version(whose, change, path, change.before), after=None)
+        return None
 
     def _changes(self, name: str, before: int) -> Iterator[tuple[Whose, FileChange]]:
         """The changes of a path before an event, the newest first, each with whose it is."""
@@ -120,6 +155,15 @@ class Descent:
 def _change_of(fact: Fact, path: str) -> FileChange | None:
     changes: Iterable[FileChange] = fact.changes if isinstance(fact, FilesChanged) else ()
     return next((one for one in changes if one.path == path), None)
+
+
+def _moved_away(fact: FilesChanged, change: FileChange) -> bool:
+    """Whether the file that was at the path of a change is at another since, so that what is at the
+    path now is a new one.
+    """
+    targets = {move.target for move in fact.moves if move.source == change.path}
+    others = (one for one in fact.changes if one.path in targets)
+    return any(moved_from(fact.changes, fact.moves, one) is change for one in others)
 
 
 def moved_from(

@@ -26,6 +26,7 @@ from loom_audit.model.authorship.part_names import with_names
 from loom_audit.model.authorship.versions import Version, brought_back
 from loom_audit.model.authorship.walk import Read
 from loom_audit.model.conversation import PromptSubmitted
+from loom_audit.model.events import SessionStarted
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import visible_path
@@ -157,13 +158,22 @@ class Lines(Struct, frozen=True):
         """The calls from one prompt to the next, by the event of the first. NotFound, Corrupt."""
         for turn in self.turns(session):
             if turn.seq == seq:
-                return CallSet(turn.seq, turn.until, sessions=frozenset({session}))
+                return CallSet(turn.seq, turn.until, sessions=self._running(session, turn.seq))
         raise NotFound(f"no turn of session {session} begins with event {seq}")
 
     def between(self, after: int, until: int, *, session: str | None = None) -> CallSet:
         """The calls between two points, of all sessions or of one with those within it."""
-        sessions = None if session is None else frozenset({session})
+        sessions = None if session is None else self._running(session, after)
         return CallSet(after, until, sessions=sessions)
+
+    def _running(self, session: str, after: int) -> frozenset[str]:
+        """A session with those within it that began up to an event. Corrupt."""
+        found = {session}
+        kinds = EventFilter(before=after + 1, kinds=(SessionStarted.kind,))
+        for event in self.timeline.log.read(kinds):
+            if isinstance(event.fact, SessionStarted) and event.fact.parent in found:
+                found.add(event.session)
+        return frozenset(found)
 
     def _head(self) -> int:
         return self.timeline.proven.head()
@@ -186,9 +196,10 @@ class Lines(Struct, frozen=True):
         `max_file_lines`. Corrupt.
         """
         meant, steps = self._steps(calls)
+        own = [one for one in steps if one.own or one.shared]
         files: list[NetFile] = []
-        for start in range(0, len(steps), _TOGETHER):
-            some = steps[start : start + _TOGETHER]
+        for start in range(0, len(own), _TOGETHER):
+            some = own[start : start + _TOGETHER]
             read = self.contents.together(state for one in some for state in one.states)
             files += (self._net_file(one, meant, read, context) for one in some)
         files.sort(key=lambda one: one.path)
@@ -203,11 +214,14 @@ class Lines(Struct, frozen=True):
         changes = self.timeline.diff(calls.after, calls.until)
         if calls.everyone:
             return changes
+        _, found = self._steps(calls)
         paths: set[str] = set()
-        for one in self._steps(calls)[1]:
-            paths.update(path for step in one.versions for path in (step.old_path, step.path))
+        for one in found:
+            if one.own or one.shared:
+                paths.update(path for step in one.versions for path in (step.old_path, step.path))
+        for one in found:  # also of other files that came to where one of these was
             for n, step in enumerate(one.versions):
-                if n not in one.own:
+                if n not in one.own and not paths.isdisjoint((step.old_path, step.path)):
                     raise _not_alone_error(step)
         return tuple(change for change in changes if change.path in paths)
 
@@ -229,14 +243,15 @@ class Lines(Struct, frozen=True):
     def _steps(self, calls: CallSet) -> tuple[CallSet, list[FileSteps]]:
         proven = self.timeline.proven
         steps = RecordedSteps(proven, self.timeline.projections)
-        meant, found = files_changed_by(proven, steps, calls)
-        return meant, [one for one in found if one.own or one.shared]
+        return files_changed_by(proven, steps, calls)
 
     def _net_file(self, steps: FileSteps, calls: CallSet, read: Read, context: int) -> NetFile:
         versions = steps.versions
         if any(one.taken_back and one.taken_back.reaches(calls.after) for one in versions):
-            first = versions[0]
-            earlier = self._descent().versions(first.old_path, calls.after, first.before)
+            first, descent = versions[0], self._descent()
+            earlier = descent.brought_back(first) if first.before is None else ()
+            if not earlier:
+                earlier = descent.versions(first.old_path, calls.after, first.before)
             steps = replace(
                 steps,
                 versions=(*earlier, *versions),
