@@ -31,6 +31,12 @@ from loom_audit.model.shell.checks import PROGRAMS, Check, check_in, network_pro
         ("if pytest; then echo; fi", "test", "pytest", False),
         ("(pytest)", "test", "pytest", False),
         ("echo $(pytest)", "test", "pytest", False),
+        ("exit 0 && pytest", "test", "pytest", False),
+        ("trap 'exit 0' EXIT && pytest", "test", "pytest", False),
+        ("set -n && pytest", "test", "pytest", False),
+        ("setsid -f pytest", "test", "pytest", False),
+        ("ruff check --exit-zero", "lint", "ruff", False),
+        ("make -i test", "test", "make test", False),
     ],
 )
 def test_a_command_that_checks_is_known_by_its_program(
@@ -43,10 +49,41 @@ def test_a_command_that_checks_is_known_by_its_program(
 
 @pytest.mark.parametrize(
     "text",
-    ["echo pytest", "cat pytest.ini", "pip install pytest", "git commit -m 'run pytest'", "", "go"],
+    [
+        "echo pytest",
+        "cat pytest.ini",
+        "pip install pytest",
+        "git commit -m 'run pytest'",
+        "",
+        "go",
+        "command -v pytest",
+        "pytest --version",
+        "pytest --collect-only -q",
+        "cargo test --no-run",
+        "make -n test",
+        "uv run --with pytest python x.py",
+        "npx -p jest other",
+    ],
 )
 def test_what_only_names_such_a_program_is_no_check(text: str) -> None:
     assert check_in(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "tells"),
+    [
+        ("pytest", [True, True]),
+        ("cd api && pytest", [True, True]),
+        ("ruff check && pytest", [True, False]),
+        ("false && pytest", [True, False]),
+        ("pytest | tail", [False, False]),
+    ],
+)
+def test_a_line_that_failed_before_its_test_is_not_the_test_s_failure(
+    text: str, tells: list[bool]
+) -> None:
+    found = check_in(text)
+    assert found is not None and [found.tells(code) for code in (0, 1)] == tells
 
 
 def test_every_program_of_the_table_is_one() -> None:
@@ -64,6 +101,8 @@ def test_every_program_of_the_table_is_one() -> None:
         ("git -q push origin main", "git push"),
         ("python -m pip install x", "pip install"),
         ("npm ci", "npm ci"),
+        ("git -C there -c a.b=c push", "git push"),
+        ("bash -lc 'cd x && curl y'", "curl"),
         ("git status && npm test", ""),
         ("echo curl", ""),
         ("", ""),

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.history.read.review import (
     MASS,
+    MOST_OUTSIDE,
     Evidence,
     SessionReview,
     events_at,
@@ -17,6 +18,7 @@ from loom_audit.model.records import Call
 
 __all__ = [
     "MASS",
+    "MOST_OUTSIDE",
     "Evidence",
     "Reviews",
     "SessionReview",

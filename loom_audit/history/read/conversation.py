@@ -9,6 +9,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from loom_audit.errors import NotFound
+from loom_audit.history.read.verified import listed_error
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted, Role
 from loom_audit.model.records import Call, Session, Spoken
 from loom_audit.ports import EventFilter, EventLog, Projections
@@ -44,23 +45,25 @@ class Conversation(Struct, frozen=True):
 
     def first_asked(self, session: str) -> Said | None:
         """The first prompt of a session. Corrupt."""
-        return self._one(self.projections.spoken(session, roles=("prompt",), limit=1))
+        return self._one(session, self.projections.spoken(session, roles=("prompt",), limit=1))
 
     def prompts(self, session: str, *, limit: int) -> Sequence[Said]:
         """The first prompts of a session, oldest first. Corrupt."""
-        return self.read(self.projections.spoken(session, roles=("prompt",), limit=limit))
+        return self._read(session, self.projections.spoken(session, roles=("prompt",), limit=limit))
 
     def asked(self, session: str, *, before: int | None = None) -> Said | None:
         """The last prompt of a session before an event, or its last of all. Corrupt."""
         return self._one(
+            session,
             self.projections.spoken(
                 session, roles=("prompt",), before=before, newest_first=True, limit=1
-            )
+            ),
         )
 
     def last_words(self, session: str, *, after: int = 0, before: int | None = None) -> Said | None:
         """What the agent of a session said last, between two events. Corrupt."""
         return self._one(
+            session,
             self.projections.spoken(
                 session,
                 roles=("assistant",),
@@ -68,7 +71,7 @@ class Conversation(Struct, frozen=True):
                 before=before,
                 newest_first=True,
                 limit=1,
-            )
+            ),
         )
 
     def why(self, call: Call) -> Why:
@@ -88,20 +91,23 @@ class Conversation(Struct, frozen=True):
             if prompt is not None or not asked:
                 break
             try:
-                asked = self.projections.session(asked).parent or ""
+                within = self.projections.session(asked)
             except NotFound:  # what contains it may be in another workspace's log
                 break
-            prompt = self.asked(asked, before=seq) if asked else None
+            asked = within.parent or ""
+            # what was asked of it later is no reason for a session that it had begun
+            prompt = self.asked(asked, before=within.started) if asked else None
         return prompt
 
     def some(
         self, session: str, *, after: int, before: int | None, newest_first: bool, limit: int
     ) -> Sequence[Said]:
         """At most so many prompts and messages of a session between two events. Corrupt."""
-        return self.read(
+        return self._read(
+            session,
             self.projections.spoken(
                 session, after=after, before=before, newest_first=newest_first, limit=limit
-            )
+            ),
         )
 
     def sessions_within(self, session: str) -> Sequence[Session]:
@@ -110,25 +116,32 @@ class Conversation(Struct, frozen=True):
 
     def at(self, seq: int) -> Said:
         """The prompt or message that an event tells. NotFound for another event; Corrupt."""
-        found = self.read([Spoken(seq, "prompt")])
-        if not found:
+        found = self._said(seq)
+        if found is None:
             raise NotFound(
                 f"event {seq} is neither a prompt nor a message",
                 hint="Run `loom-audit log --events` to list the events.",
             )
-        return found[0]
-
-    def read(self, places: Sequence[Spoken]) -> list[Said]:
-        """The texts of these events, without those that tell none. Corrupt."""
-        found: list[Said] = []
-        for place in places:
-            for event in self.log.read(EventFilter.only(place.seq)):
-                fact = event.fact
-                if isinstance(fact, PromptSubmitted):
-                    found.append(Said(event.seq, event.at, event.session, "prompt", fact.text))
-                elif isinstance(fact, MessageReceived):
-                    found.append(Said(event.seq, event.at, event.session, fact.role, fact.text))
         return found
 
-    def _one(self, places: Sequence[Spoken]) -> Said | None:
-        return next(iter(self.read(places)), None)
+    def _read(self, session: str, places: Sequence[Spoken]) -> list[Said]:
+        """The texts of these events, each of which must be what is listed of the session."""
+        found: list[Said] = []
+        for place in places:
+            said = self._said(place.seq)
+            if said is None or (said.session, said.role) != (session, place.role):
+                raise listed_error(place.seq)
+            found.append(said)
+        return found
+
+    def _said(self, seq: int) -> Said | None:
+        for event in self.log.read(EventFilter.only(seq)):
+            fact = event.fact
+            if isinstance(fact, PromptSubmitted):
+                return Said(event.seq, event.at, event.session, "prompt", fact.text)
+            if isinstance(fact, MessageReceived):
+                return Said(event.seq, event.at, event.session, fact.role, fact.text)
+        return None
+
+    def _one(self, session: str, places: Sequence[Spoken]) -> Said | None:
+        return next(iter(self._read(session, places)), None)

@@ -13,7 +13,13 @@ from msgspec.structs import replace
 from loom_audit.history.ground.questions import last_decisions
 from loom_audit.history.read.conversation import Conversation, Said
 from loom_audit.model.coverage import NOT_FAILED
-from loom_audit.model.events import CallDecided, CallFinished, CallRequested, Event
+from loom_audit.model.events import (
+    CallDecided,
+    CallFinished,
+    CallRequested,
+    Event,
+    FilesChanged,
+)
 from loom_audit.model.records import Call, OutsideChange, RecordedChange, Session
 from loom_audit.model.shell.checks import Check, check_in, network_program
 from loom_audit.ports import CallFilter, EventFilter, EventLog, Projections
@@ -25,6 +31,7 @@ MOST_CALLS = 10_000
 """A session of more calls is not gathered."""
 
 MOST_OUTSIDE = 500
+"""So many changes from outside are counted; one more is given where there are more."""
 MOST_PROMPTS = 31
 _MOST_SESSIONS = 200
 _GAP = 50
@@ -104,10 +111,15 @@ def review_session(log: EventLog, projections: Projections, id: str) -> SessionR
         calls=tuple(calls),
         changes=changes,
         outside=tuple(
-            projections.outside(after=session.started, before=heard.until + 1, limit=MOST_OUTSIDE)
+            projections.outside(
+                after=session.started, before=heard.until + 1, limit=MOST_OUTSIDE + 1
+            )
         ),
         decided=decided,
-        flagged=flags_of(calls, changes, decided, commands),
+        flagged={
+            **flags_of(calls, changes, decided, commands),
+            "deletions": deleting(log, changes),
+        },
         commands=commands,
         evidence=tuple(evidence_of(log, projections, calls, commands)),
     )
@@ -131,20 +143,17 @@ def flags_of(
     commands: Mapping[int, str],
 ) -> dict[str, frozenset[int]]:
     """The requests of the calls that stand out, by what they stand out for."""
-    deleted, modes = dict[int, int](), set[int]()
+    modes = set[int]()
     for one in changes:
         before, after = one.change.before, one.change.after
-        if one.requested is None or before is None or before.kind != "file":
+        if one.requested is None or before is None or after is None:
             continue
-        if after is None:
-            deleted[one.requested] = deleted.get(one.requested, 0) + 1
-        elif after.kind == "file" and after.mode != before.mode:
+        if before.kind == after.kind == "file" and after.mode != before.mode:
             modes.add(one.requested)
     found: dict[str, set[int]] = {
         "failed": {c.requested for c in calls if _has_failed(c)},
         "denied": {c.requested for c in calls if c.status == "denied"},
         "allowed": {requested for requested, fact in decided.items() if fact.is_allowed_by_person},
-        "deletions": {requested for requested, count in deleted.items() if count >= MASS},
         "modes": modes,
         "network": {c.requested for c in calls if c.effect == "network" or c.sandbox == _PLAIN},
         "programs": {requested for requested, text in commands.items() if network_program(text)},
@@ -152,6 +161,25 @@ def flags_of(
     }
     own = {call.requested for call in calls}
     return {name: frozenset(requests & own) for name, requests in found.items()}
+
+
+def deleting(log: EventLog, changes: Iterable[RecordedChange]) -> frozenset[int]:
+    """The requests of the calls that deleted many files; one that is at another path since is not
+    deleted.
+    """
+    gone: dict[int, set[tuple[int, str]]] = {}
+    for one in changes:
+        before = one.change.before
+        if one.requested and before and before.kind == "file" and one.change.after is None:
+            gone.setdefault(one.requested, set()).add((one.seq, one.change.path))
+    gone = {requested: paths for requested, paths in gone.items() if len(paths) >= MASS}
+    seqs = {seq for paths in gone.values() for seq, _ in paths}
+    moved = {
+        (event.seq, move.source)
+        for event in events_at(log, seqs, FilesChanged.kind)
+        for move in (event.fact.moves if isinstance(event.fact, FilesChanged) else ())
+    }
+    return frozenset(one for one, paths in gone.items() if len(paths - moved) >= MASS)
 
 
 def _has_failed(call: Call) -> bool:

@@ -104,6 +104,10 @@ _RUNNERS: Mapping[str, tuple[str, ...]] = {
 }
 """Programs that run another one, which follows these operands."""
 
+_SHELLS = frozenset(("sh", "bash", "dash", "zsh"))
+_TEXT_FOLLOWS = re.compile("-[a-z]*c")
+_DEEPEST = 3
+_VALUED_OF_GIT = frozenset(("-C", "-c", "--git-dir", "--work-tree"))
 _SCRIPTS = frozenset(("npm", "yarn", "pnpm", "bun"))
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _NETWORK = frozenset(
@@ -153,7 +157,58 @@ _REACHING = re.compile(rf"\b({'|'.join(map(re.escape, [*_NETWORK, *_NETWORK_OF])
 
 _JOINED = re.compile(r"[0-9]*>&[0-9]+|&>>?|[0-9]*>\|")
 _OTHERWISE = re.compile(r"[|;&\n(){}`!#]")
-_WORD = re.compile(r"(if|while|until|for|case|select|exec|coproc)\b")
+_WORD = re.compile(
+    r"(if|while|until|for|case|select|exec|coproc|exit|return|trap|set|alias|eval|enable)\b"
+)
+"""Words after which the rest of a line may not run, or not as it reads, or not decide its end."""
+_PREPARING = frozenset(("cd", "export", "source", ".", "mkdir", "pushd"))
+"""What is done before a check and seldom fails."""
+_NO_RUN = frozenset(
+    [
+        "--version",
+        "--help",
+        "-h",
+        "--collect-only",
+        "--co",
+        "--dry-run",
+        "--just-print",
+        "--no-run",
+        "--listTests",
+        "--setup-plan",
+        "--showconfig",
+    ]
+)
+"""Options with which nothing is checked."""
+_NO_RUN_OF: Mapping[str, frozenset[str]] = {
+    "make": frozenset(("-n", "-q", "-t", "--recon", "--question", "--touch", "-p")),
+    "tox": frozenset(("-l", "list", "config")),
+    "nox": frozenset(("-l", "--list")),
+}
+_FORGIVING = frozenset(("--exit-zero", "--ignore-errors"))
+"""Options with which a check that fails may end with 0."""
+_APART = re.compile(r"\bsetsid\b|\bsudo +-b\b")
+"""What runs a program apart from itself, and ends before that."""
+_VALUED = frozenset(
+    [
+        "--with",
+        "--with-editable",
+        "--with-requirements",
+        "--from",
+        "-p",
+        "--package",
+        "--python",
+        "--extra",
+        "--group",
+        "--project",
+        "--directory",
+        "--env-file",
+        "--source",
+        "--include",
+        "--omit",
+        "--rcfile",
+    ]
+)
+"""Options of what runs another program that have a value."""
 _LONGEST = 100_000
 """Characters of a command that are read for this."""
 
@@ -161,12 +216,18 @@ _LONGEST = 100_000
 class Check(Struct, frozen=True):
     """A command that checks something: the `program` that does, as the table names it.
 
-    `exits`: the exit code of the whole line is that of the check.
+    `exits`: the exit code of the whole line is that of the check. After other commands that may
+    fail it is so `alone` for 0; else one of those may have ended the line.
     """
 
     kind: CheckKind
     program: str
     exits: bool
+    alone: bool = True
+
+    def tells(self, exit_code: int) -> bool:
+        """Whether an exit code of the line is that of the check."""
+        return self.exits and (self.alone or exit_code == 0)
 
 
 def check_in(text: str) -> Check | None:
@@ -183,13 +244,18 @@ def check_in(text: str) -> Check | None:
     for kind in kinds:
         if kind in found:
             program, is_last = found[kind]
-            return Check(kind, program, is_last and _is_chain(text, len(programs)))
+            exits = is_last and _is_chain(text, len(programs)) and not _may_end_well(programs[-1])
+            return Check(kind, program, exits, {one[0] for one in programs[:-1]} <= _PREPARING)
     return None
 
 
 def network_program(text: str) -> str:
     """Return the first program of the network that a shell text names; "" for none."""
-    if not _REACHING.search(text):
+    return _reaching(text, 0)
+
+
+def _reaching(text: str, depth: int) -> str:
+    if depth > _DEEPEST or not _REACHING.search(text):
         return ""
     for words in _programs(text):
         name, operand = words[0], _operand(words)
@@ -197,6 +263,10 @@ def network_program(text: str) -> str:
             return name
         if operand in _NETWORK_OF.get(name, ()):
             return f"{name} {operand}"
+        if name in _SHELLS:  # bash -lc TEXT
+            inner = next((n for n, word in enumerate(words) if _TEXT_FOLLOWS.fullmatch(word)), None)
+            if inner and (found := _reaching(" ".join(words[inner + 1 : inner + 2]), depth + 1)):
+                return found
     return ""
 
 
@@ -204,8 +274,14 @@ def _programs(text: str) -> Iterator[list[str]]:
     """The words of each command of a text, with the program's name first."""
     script = parse(text[:_LONGEST].translate(CLEAN), Budget(8 * _LONGEST))
     for command in script.commands:
-        if words := _inner(unwrapped(command.words)):
+        asks = command.words[:1] == ["command"] and command.words[1:2] in (["-v"], ["-V"])
+        if words := _inner([] if asks else unwrapped(command.words)):
             yield [word.translate(LITERAL) for word in words]
+
+
+def _may_end_well(words: list[str]) -> bool:
+    """Whether a check may end with 0 that failed."""
+    return not _FORGIVING.isdisjoint(words) or (words[0] == "make" and "-i" in words)
 
 
 def _inner(words: list[str]) -> list[str]:
@@ -219,7 +295,7 @@ def _inner(words: list[str]) -> list[str]:
         elif name in _RUNNERS and tuple(rest[: len(_RUNNERS[name])]) == _RUNNERS[name]:
             rest = rest[len(_RUNNERS[name]) :]
             while rest and rest[0].startswith("-"):
-                rest = rest[1:]
+                rest = rest[2:] if rest[0] in _VALUED and rest[1:2] != ["-m"] else rest[1:]
             words = unwrapped(rest)
         else:
             break
@@ -230,7 +306,7 @@ def _kind_of(words: list[str]) -> tuple[CheckKind | None, str]:
     """What a command checks, and its program as the table names it."""
     name, operand = words[0], _operand(words)
     known = PROGRAMS.get(name)
-    if known is None:
+    if known is None or not (_NO_RUN | _NO_RUN_OF.get(name, frozenset())).isdisjoint(words):
         return None, ""
     if operand in known:
         return known[operand], f"{name} {operand}" if operand else name
@@ -245,7 +321,11 @@ def _kind_of(words: list[str]) -> tuple[CheckKind | None, str]:
 
 def _operand(words: list[str]) -> str:
     """The first operand of a command; `npm run test` has `test`."""
-    operands = [word for word in words[1:] if not word.startswith("-")]
+    options = _VALUED_OF_GIT if words[0] == "git" else frozenset[str]()
+    pairs = zip(words[1:], words, strict=False)
+    operands = [
+        word for word, before in pairs if not word.startswith("-") and before not in options
+    ]
     if words[0] in _SCRIPTS and operands[:1] in (["run"], ["run-script"]):
         operands = operands[1:]
     return operands[0] if operands else ""
@@ -257,6 +337,8 @@ def _is_chain(text: str, count: int) -> bool:
     A sign in quotes that would join commands elsewhere makes it doubtful, and so none.
     """
     parts = _JOINED.sub(" ", text.strip()).split("&&")
-    return len(parts) == count and not any(
-        _OTHERWISE.search(part) or _WORD.match(part.strip()) for part in parts
+    return (
+        len(parts) == count
+        and not _APART.search(text)
+        and not any(_OTHERWISE.search(part) or _WORD.match(part.strip()) for part in parts)
     )

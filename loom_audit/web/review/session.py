@@ -12,7 +12,12 @@ from loom_audit.api.control.approvals import decisions
 from loom_audit.api.control.holding import still_running
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.review.aftermath import changed_later
-from loom_audit.api.review.sessions import MASS, Evidence, SessionReview
+from loom_audit.api.review.sessions import (
+    MASS,
+    MOST_OUTSIDE,
+    Evidence,
+    SessionReview,
+)
 from loom_audit.errors import NotFound
 from loom_audit.model.records import Call, OutsideChange, Session
 from loom_audit.web.review.marks import marking_of
@@ -66,7 +71,7 @@ HEADING = 3_000
 class Mark(Struct, frozen=True):
     """A number of the strip, with its words and the list that it leads to."""
 
-    count: int
+    count: str
     words: str
     where: str
 
@@ -211,8 +216,9 @@ def strip_of(reviewed: SessionReview, base: str) -> list[Mark]:
     """The numbers of what stands out, each with the address of its list; none that is zero."""
     counts = {name: len(requests) for name, requests in reviewed.flagged.items()}
     counts["outside"] = len(reviewed.outside)
+    many = {"outside": f"{MOST_OUTSIDE:,}+"} if len(reviewed.outside) > MOST_OUTSIDE else {}
     return [
-        Mark(counts[name], words[counts[name] != 1], f"{base}/only/{name}")
+        Mark(many.get(name, f"{counts[name]:,}"), words[counts[name] != 1], f"{base}/only/{name}")
         for name, words in STANDS_OUT.items()
         if counts.get(name)
     ]
