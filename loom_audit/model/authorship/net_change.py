@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.model.authorship.call_set import CallSet
-from loom_audit.model.authorship.net import NetFile
+from loom_audit.model.authorship.net import NetFile, NetHunk
 from loom_audit.model.files import parents
 
 
@@ -42,7 +42,7 @@ def net_change(
     max_file_lines: int,
 ) -> NetChange:
     """Return the changes of these files, with hunks as far as so many lines go."""
-    changed = [one for one in files if one.is_changed]
+    changed = _one_by_path([one for one in files if one.is_changed])
     listed = {one.path for one in changed}
     return NetChange(
         calls=calls,
@@ -52,6 +52,44 @@ def net_change(
         removed=sum(one.removed for one in changed),
         folders=_folders(changed),
     )
+
+
+def _one_by_path(files: Sequence[NetFile]) -> list[NetFile]:
+    """The files, with one for each path: what was at it before goes with what came there."""
+    found: dict[str, NetFile] = {}
+    for one in files:
+        gone = found.get(one.path)
+        found[one.path] = one if gone is None else _in_place_of(gone, one)
+    return [*found.values()]
+
+
+def _in_place_of(gone: NetFile, one: NetFile) -> NetFile:
+    """A file with the lines of another that was at its path before."""
+    count = len(gone.writers)
+    moved = one.before is not None
+    return NetFile(
+        path=one.path,
+        old_path=one.old_path if moved else gone.old_path,
+        before=one.before if moved else gone.before,
+        after=one.after,
+        calls=tuple(sorted({*gone.calls, *one.calls})),
+        others=tuple(dict.fromkeys((*gone.others, *one.others))),
+        added=gone.added + one.added,
+        removed=gone.removed + one.removed,
+        removed_again=gone.removed_again + one.removed_again,
+        brought_back=gone.brought_back + one.brought_back,
+        shared=gone.shared + one.shared,
+        reason=gone.reason or one.reason,
+        mode=one.mode,
+        writers=(*gone.writers, *one.writers),
+        hunks=(*gone.hunks, *(_shifted(hunk, count) for hunk in one.hunks)),
+    )
+
+
+def _shifted(hunk: NetHunk, count: int) -> NetHunk:
+    """A hunk whose writers come after so many others."""
+    lines = (replace(one, by=one.by + count) if one.by >= 0 else one for one in hunk.lines)
+    return replace(hunk, lines=tuple(lines))
 
 
 def _within_budget(

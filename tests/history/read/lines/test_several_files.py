@@ -110,15 +110,14 @@ def test_the_lines_over_which_another_file_moved_are_removed(
     workspace: AuditedWorkspace, root: Path
 ) -> None:
     with workspace.session("one") as one:
-        run(one, "write_file", path="new", content="new\n")
+        made = run(one, "write_file", path="new", content="new\n")
         number = run(one, "shell_execute", command="mv new src/main.py; mv a.txt new")
         asked = lines_of(workspace)
         calls = asked.of_session(one.id)
         assert (asked.net(calls).added, asked.net(calls).removed) == (1, 1)
-        gone = [one for one in asked.net(calls).files if one.after is None]
-        assert [(one.path, lines(one)) for one in gone] == [
-            ("src/main.py", [f"-print('hello') #{number}"])
-        ]
+        [main] = [one for one in asked.net(calls).files if one.path == "src/main.py"]
+        assert lines(main) == [f"-print('hello') #{number}", f"+new #{made}"]
+        assert main.before and main.after and main.calls == (made, number)
         whole = asked.net(everyone(calls))
         assert (whole.added, whole.removed) == (1, 1)
         undone = workspace.carry_out(workspace.plan_undo(session=one.id)).call
