@@ -5,12 +5,12 @@ logs. It listens on loopback only and answers no web page, as no page can send w
 (a JSON body without an Origin).
 """
 
+import asyncio
 import logging
 import os
 import re
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -122,15 +122,10 @@ class Question(BaseModel):
 def create_proxy(keys: Keys, *, port: int = PORT) -> FastAPI:
     """The proxy as an ASGI application that answers with these keys."""
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # it logs the whole of each URL, and Google's key is in one
-        logging.getLogger("httpx").setLevel(logging.WARNING)
-        async with httpx.AsyncClient(timeout=_SECONDS, follow_redirects=False) as client:
-            app.state.client = client
-            yield
-
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    # it logs the whole of each URL, and Google's key is in one
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.client = httpx.AsyncClient(timeout=_SECONDS, follow_redirects=False)
     names = ("127.0.0.1", "localhost", "[::1]")
     hosts = {f"{name}:{port}" for name in names} | ({*names} if port == 80 else set())
 
@@ -141,7 +136,10 @@ def create_proxy(keys: Keys, *, port: int = PORT) -> FastAPI:
             return _refusal_response(Refusal(421, "MISDIRECTED", "No server of that name is here."))
         if "origin" in request.headers or (request.method == "POST" and kind != "application/json"):
             return _refusal_response(Refusal(403, "CROSS_SITE", "Web pages are not answered."))
-        answer: Response = await call_next(request)
+        try:
+            answer: Response = await call_next(request)
+        except asyncio.CancelledError:  # told a second time to end, the server waits for nothing
+            return _refusal_response(Refusal(503, "ENDING", "The proxy was told to end."))
         return answer
 
     @app.post("/proxy/cse")
@@ -187,6 +185,7 @@ def serve_proxy(
         server = uvicorn.Server(
             uvicorn.Config(
                 create_proxy(keys, port=port),
+                lifespan="off",  # nothing begins with it, and a second signal would cut it off
                 log_level="warning",
                 access_log=False,
                 server_header=False,

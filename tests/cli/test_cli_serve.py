@@ -57,6 +57,39 @@ def test_the_address_that_is_given_answers_until_told_to_end(audited: Shell, ser
     assert b"Traceback" not in errors
 
 
+def test_a_proxy_told_a_second_time_waits_for_no_provider_and_prints_no_traceback(
+    audited: Shell,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as provider:
+        provider.settimeout(60)
+        keys = {"URL": f"http://127.0.0.1:{provider.getsockname()[1]}", "MODEL": "m"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "loom_audit", "proxy", "--port", str(port), "--json"],
+            env=audited.environment | {f"LOOM_PROXY_ORACLE_{k}": v for k, v in keys.items()},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        asking = http.client.HTTPConnection("127.0.0.1", port)
+        question = json.dumps({"messages": [{"role": "user", "content": "x"}]})
+        asking.request("POST", "/proxy/oracle", question, {"Content-Type": "application/json"})
+        with provider.accept()[0]:
+            process.send_signal(signal.SIGINT)
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port)).close()
+                except ConnectionError:
+                    break  # it has been told
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        asking.close()
+    assert process.returncode == 128 + signal.SIGINT
+    assert b"Traceback" not in errors, errors.decode()
+
+
 BROWSER = """#!{python}
 import json, os, sys
 from urllib.parse import unquote, urlsplit
