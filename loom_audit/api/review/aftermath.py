@@ -16,8 +16,7 @@ MOST = 200
 
 def aftermath_of(workspace: AuditedWorkspace, detail: CallDetail) -> list[Aftermath]:
     """Whether the first `MOST` paths that a call changed are as it left them."""
-    last = max((one.seq for one in detail.recorded), default=0)
-    return aftermath(workspace.timeline.projections, detail.changes[:MOST], last)
+    return aftermath(workspace.timeline.projections, detail.changes[:MOST], detail.recorded)
 
 
 class LaterChanges(Mapping[str, RecordedChange]):
