@@ -3,7 +3,7 @@
 Every event between the points is read and checked; nothing is taken from the tables.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -25,12 +25,16 @@ from loom_audit.model.events import (
     SessionStarted,
     TreeRelisted,
 )
-from loom_audit.model.files import FileChange, is_within
+from loom_audit.model.files import FileChange, FileState, is_within
 
 UNTRACKED = "it was not recorded for a while"
 UNLIKE = "what was there before is not what was on record"
 
 _KINDS = frozenset({ChangesAttributed.kind, SessionStarted.kind})
+
+
+Before = Callable[[str], FileState | None]
+"""Gives the state of a path at the point before."""
 
 
 class _Between(Struct):
@@ -46,7 +50,7 @@ class _Between(Struct):
 
 
 def files_changed_by(
-    proven: ProvenLog, steps: RecordedSteps, calls: CallSet
+    proven: ProvenLog, steps: RecordedSteps, calls: CallSet, before: Before
 ) -> tuple[CallSet, list[FileSteps]]:
     """Return the files that the calls changed, or may have, with the set of calls itself.
 
@@ -59,7 +63,7 @@ def files_changed_by(
     requests = {seq for (session, _), seq in between.calls.items() if calls.has(seq, session)}
     requests |= _begun_before(between, steps, calls)
     names = _names(between, calls, requests)
-    chains = _Chains(steps, names)
+    chains = _Chains(steps, names, before)
     for event in sorted(between.events, key=lambda one: one.seq):
         chains.follow(event)
     return calls, [_file_steps(chain, calls, requests) for chain in chains.all() if chain]
@@ -131,12 +135,14 @@ def _names(between: _Between, calls: CallSet, requests: set[int]) -> set[str]:
 class _Chains:
     """The steps of the files at some paths, as events follow each other."""
 
-    def __init__(self, steps: RecordedSteps, names: set[str]) -> None:
+    def __init__(self, steps: RecordedSteps, names: set[str], before: Before) -> None:
         self._steps = steps
         self._names = names
+        self._before = before
         self._at: dict[str, list[Version]] = {}
         self._ended: list[list[Version]] = []
         self._listed: set[str] = set()
+        self._changed: set[str] = set()
 
     def all(self) -> Iterable[list[Version]]:
         """The steps of each file."""
@@ -156,6 +162,7 @@ class _Chains:
         }
         if not changes:
             return
+        self._changed.update(change.path for change in changes)
         whose = self._steps.whose(event, fact)
         moved = {source.path for source in sources.values()}
         now: dict[str, list[Version]] = {}
@@ -197,23 +204,27 @@ class _Chains:
         if isinstance(fact, TreeRelisted):
             self._listed |= {change.path for change in fact.changes}
             for change in fact.changes:
-                if change.path in self._at:
+                if change.path in self._names:
                     self._gap(event, change, RELISTED)
             if fact.last:
                 for path in self._at.keys() - self._listed:
                     self._gap(event, FileChange(path, None, None), RELISTED)
                 self._listed.clear()
         lost = leaving(fact)
-        for path in [*self._at] if lost else ():
+        for path in sorted(self._names) if lost else ():
             if is_within(path, lost):
                 self._gap(event, FileChange(path, None, None), UNTRACKED)
 
     def _gap(self, event: Event, change: FileChange, why: str) -> None:
-        steps = self._at[change.path]
-        writer = Writer("unknown", event.seq, event.at, reason=why)
-        was = steps[-1].after
         path = change.path
-        steps.append(Version(event.seq, path, change.after, path, was, writer, gap=why))
+        steps = self._at.get(path, [])
+        known = steps or path in self._changed  # what was there may be at another path since
+        was = steps[-1].after if steps else None if known else self._before(path)
+        if not steps and was is None:
+            return
+        writer = Writer("unknown", event.seq, event.at, reason=why)
+        version = Version(event.seq, path, change.after, path, was, writer, gap=why)
+        self._at[path] = [*steps, version]
 
 
 def _join(steps: list[Version]) -> None:

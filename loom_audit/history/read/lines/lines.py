@@ -243,7 +243,11 @@ class Lines(Struct, frozen=True):
     def _steps(self, calls: CallSet) -> tuple[CallSet, list[FileSteps]]:
         proven = self.timeline.proven
         steps = RecordedSteps(proven, self.timeline.projections)
-        return files_changed_by(proven, steps, calls)
+
+        def before(path: str) -> FileState | None:
+            return self.timeline.state(path, calls.after) if calls.after else None
+
+        return files_changed_by(proven, steps, calls, before)
 
     def _net_file(self, steps: FileSteps, calls: CallSet, read: Read, context: int) -> NetFile:
         versions = steps.versions

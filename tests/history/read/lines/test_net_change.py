@@ -181,6 +181,23 @@ def test_a_file_that_was_not_recorded_for_a_while_is_told_as_far_as_it_is_known(
     )
 
 
+def test_a_file_that_was_left_out_before_a_session_wrote_it_had_been_there(
+    workspace: AuditedWorkspace, session: Session, root: Path
+) -> None:
+    run(session, "shell_execute", command="true")
+    for rules in ("a.txt\n", ""):
+        (root / ".loomignore").write_text(rules)
+        workspace.accept_scope()
+        run(session, "shell_execute", command="echo more >> a.txt")
+    run(session, "write_file", path="a.txt", content="one\n")
+    calls = lines_of(workspace).of_session(session.id)
+    for asked in (calls, everyone(calls)):
+        own = files(workspace, asked)["a.txt"]
+        assert own.before is not None and own.reason == "it was not recorded for a while"
+    with pytest.raises(Conflict, match=r"a\.txt"):
+        lines_of(workspace).difference(calls)
+
+
 def test_a_binary_content_has_no_lines_and_says_so(
     workspace: AuditedWorkspace, session: Session
 ) -> None:
