@@ -11,6 +11,7 @@ from msgspec import Struct
 from loom_audit.errors import NotFound
 from loom_audit.history.read.verified import listed_error
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted, Role
+from loom_audit.model.events import SessionStarted
 from loom_audit.model.records import Call, Session, Spoken
 from loom_audit.ports import EventFilter, EventLog, Projections
 
@@ -82,22 +83,28 @@ class Conversation(Struct, frozen=True):
         return Why(prompt, self.last_words(call.session, after=after, before=call.requested))
 
     def prompt_before(self, session: str, seq: int) -> Said | None:
-        """The last prompt before an event of a session: to it, else to one that contains it.
+        """The last prompt before an event of a session: to it, else to one that contains it, before
+        that had begun it.
 
         Corrupt.
         """
-        prompt, asked = self.asked(session, before=seq), session
+        prompt = self.asked(session, before=seq)
         for _ in range(_DEEPEST):
-            if prompt is not None or not asked:
+            if prompt is not None or not session:
                 break
-            try:
-                within = self.projections.session(asked)
-            except NotFound:  # what contains it may be in another workspace's log
-                break
-            asked = within.parent or ""
+            started, session = self._begun(session)
             # what was asked of it later is no reason for a session that it had begun
-            prompt = self.asked(asked, before=within.started) if asked else None
+            prompt = self.asked(session, before=started) if session else None
         return prompt
+
+    def _begun(self, session: str) -> tuple[int, str]:
+        """Where a session began, and which session contains it: "" for none that is known."""
+        started, parent = 0, ""
+        kinds = EventFilter(kinds=(SessionStarted.kind,), session=session)
+        for event in self.log.read(kinds):
+            if isinstance(event.fact, SessionStarted):
+                started, parent = started or event.seq, event.fact.parent or ""
+        return started, parent
 
     def some(
         self, session: str, *, after: int, before: int | None, newest_first: bool, limit: int

@@ -43,6 +43,17 @@ def test_a_row_that_gives_a_session_what_another_was_told_is_corrupt(
         why(workspace)
 
 
+def test_a_row_that_puts_a_session_into_another_gives_it_no_reason(
+    workspace: AuditedWorkspace, session: Session
+) -> None:
+    with workspace.session("other") as other:
+        other.writer.record(PromptSubmitted("the other's"))
+    with workspace.session("alone") as alone:
+        run(alone, "write_file", path="new", content="new\n")
+    forge(workspace, f"UPDATE session SET parent = '{other.id}' WHERE id = '{alone.id}'")
+    assert why(workspace).prompt is None
+
+
 def test_files_that_were_moved_are_not_deleted(
     workspace: AuditedWorkspace, session: Session, root: Path
 ) -> None:
