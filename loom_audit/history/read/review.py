@@ -155,7 +155,7 @@ def flags_of(
         "denied": {c.requested for c in calls if c.status == "denied"},
         "allowed": {requested for requested, fact in decided.items() if fact.is_allowed_by_person},
         "modes": modes,
-        "network": {c.requested for c in calls if c.effect == "network" or c.sandbox == _PLAIN},
+        "network": {c.requested for c in calls if _had_network(c)},
         "programs": {requested for requested, text in commands.items() if network_program(text)},
         "coverage": {c.requested for c in calls if c.coverage.level != "full"},
     }
@@ -180,6 +180,11 @@ def deleting(log: EventLog, changes: Iterable[RecordedChange]) -> frozenset[int]
         for move in (event.fact.moves if isinstance(event.fact, FilesChanged) else ())
     }
     return frozenset(one for one, paths in gone.items() if len(paths - moved) >= MASS)
+
+
+def _had_network(call: Call) -> bool:
+    ran = call.status != "denied"
+    return ran and (call.effect == "network" or call.sandbox == _PLAIN)
 
 
 def _has_failed(call: Call) -> bool:

@@ -1,13 +1,14 @@
-"""Why a call was made: what its session was asked, and no other session."""
+"""Why a call was made, by what its own session was asked, and what stands out in a session."""
 
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.api.review.conversation import Why, conversation_of
 from loom_audit.errors import Corrupt
-from loom_audit.history.read.review import review_session
+from loom_audit.history.read.review import flags_of, review_session
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from tests.history.read.lines.test_net_change import run
 from tests.integrity.test_verified_reads import forge
@@ -64,3 +65,12 @@ def test_files_that_were_moved_are_not_deleted(
     timeline = workspace.timeline
     flagged = review_session(timeline.log, timeline.projections, session.id).flagged["deletions"]
     assert {call.seq for call in timeline.calls() if call.requested in flagged} == {deleting}
+
+
+def test_a_call_that_was_denied_was_not_allowed_the_network(
+    workspace: AuditedWorkspace, session: Session
+) -> None:
+    run(session, "write_file", path="new", content="new\n")
+    call = replace(workspace.timeline.calls()[0], effect="network")
+    for status, found in (("ok", {call.requested}), ("denied", set())):
+        assert flags_of([replace(call, status=status)], (), {}, {})["network"] == found
