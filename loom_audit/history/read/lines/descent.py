@@ -49,7 +49,8 @@ class Descent:
             source = moved_from(whose.fact.changes, whose.fact.moves, change)
             old_path, old = (source.path, source.before) if source else (name, change.before)
             version = self._steps.version(whose, change, old_path, old)
-            replaced = None if source else self._replaced(version)
+            left = source is None and (old is None or _moved_away(whose.fact, change))
+            replaced = self._replaced(version) if left else None
             if replaced is not None:
                 newest_first += replace(version, before=None), replaced
                 then, before = replaced.before, replaced.seq
@@ -84,13 +85,32 @@ class Descent:
         taken, path = version.taken_back, version.path
         if taken is None or version.after is None:
             return None
-        for whose, change in self._changes(path, version.seq):
-            if not taken.reaches_back_to(max(whose.event.seq, whose.number or 0)):
+        for seq, number, before in self._earlier(path, version.seq):
+            if not taken.reaches_back_to(max(seq, number or 0)):
                 return None
-            source = moved_from(whose.fact.changes, whose.fact.moves, change)
-            if source and has_same_content(change.before, version.after):
+            event = self._steps.event(seq) if has_same_content(before, version.after) else None
+            fact = event.fact if event else None
+            if event is None or not isinstance(fact, FilesChanged):
+                continue
+            change = _change_of(fact, path)
+            if change is None or not has_same_content(change.before, version.after):
+                continue
+            if moved_from(fact.changes, fact.moves, change):
+                whose = self._steps.whose(event, fact)
                 return replace(self._steps.version(whose, change, path, change.before), after=None)
         return None
+
+    def _earlier(
+        self, path: str, before: int
+    ) -> Iterator[tuple[int, int | None, FileState | None]]:
+        """Where a path was changed before an event, by which call, and from which state."""
+        if self._suggest is None:
+            for whose, change in self._all_changes(path, before):
+                yield whose.event.seq, whose.number, change.before
+            return
+        for page in self._suggest(path, before):
+            for listed in page:
+                yield listed.seq, listed.number, listed.change.before
 
     def _changes(self, name: str, before: int) -> Iterator[tuple[Whose, FileChange]]:
         """The changes of a path before an event, the newest first, each with whose it is."""
