@@ -239,6 +239,17 @@ def test_each_line_of_the_changes_names_its_call_and_others_lines_are_none(
     assert re.search(rf"changed later</span> by <a[^>]+>#{later}<", text)
 
 
+@pytest.mark.parametrize(("prompts", "more"), [(30, False), (31, True)])
+def test_that_there_are_more_turns_than_are_listed_is_said(
+    prompts: int, more: bool, recorded: Recorded, client: TestClient
+) -> None:
+    with session(recorded) as made:
+        for n in range(prompts):
+            say(recorded.workspace, made.id, PromptSubmitted(f"prompt {n}"))
+    text = text_of(client, f"{recorded.url}/s/{made.id}")
+    assert text.count("?turn=") == 30 and ("later ones among the steps" in text) == more
+
+
 def test_a_long_change_comes_in_parts(recorded: Recorded, client: TestClient) -> None:
     with session(recorded) as made:
         long = "".join(f"line {n}\n" for n in range(4_000))

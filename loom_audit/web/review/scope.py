@@ -83,6 +83,7 @@ def chosen_turn(turns: Sequence[Turn], query: Fields) -> Turn | None:
     found = next((turn for turn in turns if turn.seq == wanted), None)
     if found is None:
         raise InvalidArguments(
-            f"no turn begins at {wanted}", hint="A turn begins with a prompt of the session."
+            f"no turn that is shown begins at {wanted}",
+            hint=f"A turn begins with a prompt of the session; the first {TURNS} are shown.",
         )
     return found
