@@ -396,12 +396,13 @@ class ContentChecker(Struct):
         references = self._references
         try:
             manifest = decode_manifest(stored, keys, salt_bytes=salt_bytes_of(envelope))
-            for path, side, size, digest, proven in contents_of(manifest, keys):
+            for content in contents_of(manifest, keys):
                 self.files_checked += 1
-                if proven and digest is not None:
-                    references.setdefault(digest, (seq, size))
+                digest = content.digest
+                if content.proven and digest is not None:
+                    references.setdefault(digest, (seq, content.size))
                     continue
-                shown = f"event {seq}: the content of {path!a} {side} the change"
+                shown = f"event {seq}: the content of {content.path!a} {content.side} the change"
                 if digest is None:
                     self.findings.add(seq, "keys.erased", f"{shown} was erased")
                 else:

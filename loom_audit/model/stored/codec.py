@@ -9,6 +9,7 @@ it is encoded.
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -282,8 +283,12 @@ def format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
+@lru_cache(maxsize=256)
 def parse_time(text: str) -> datetime:
-    """Return the time that `format_time` was given, in UTC. ValueError for another text."""
+    """Return the time that `format_time` was given, in UTC. ValueError for another text.
+
+    Lately read ones are kept: the events of a commit have the same, and checks read it again.
+    """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"the time {text} is without a zone")

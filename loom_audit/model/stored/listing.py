@@ -20,18 +20,23 @@ def listing_hash(tree: Tree, untracked: Collection[str] = ()) -> str:
     paths = [*tree, *untracked]
     text = "".join(paths)
     # such paths stand in JSON as they are; nearly all do, and that is told quickly
-    plain = text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
-    lines = [
-        _line(path, tree.get(path), plain)
-        for path in sorted(paths, key=None if plain else _bytes_of)
-    ]
+    plain = text.isascii() and not text.encode("ascii").translate(None, _AS_THEY_ARE)
+    lines = []
+    for path in sorted(paths, key=None if plain else _bytes_of):
+        state = tree.get(path)
+        if plain and state is not None and not state.acl and state.group is None:
+            blob = f'"{state.blob}"' if state.blob else "null"
+            lines.append(f'["{path}","{state.kind}",{state.mode},{state.size},{blob}]\n')
+        else:
+            lines.append(_line(path, state))
     return sha256("".join(lines).encode("ascii")).hexdigest()
 
 
-def _line(path: str, state: FileState | None, plain: bool) -> str:
-    if plain and state is not None and not state.acl and state.group is None:
-        blob = f'"{state.blob}"' if state.blob else "null"
-        return f'["{path}","{state.kind}",{state.mode},{state.size},{blob}]\n'
+_AS_THEY_ARE = bytes(byte for byte in range(0x20, 0x7F) if byte not in b'"\\')
+"""The characters that stand in a text of JSON as they are."""
+
+
+def _line(path: str, state: FileState | None) -> str:
     line: list[object] = [wrap(path)]
     if state is not None:
         line += [state.kind, state.mode, state.size, state.blob]

@@ -18,7 +18,7 @@ from binascii import b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from types import NoneType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -141,7 +141,7 @@ def _with_more(state: FileState, more: Mapping[str, Any]) -> FileState:
     return replace(state, group=group, acl=bool(more.get("a")), identity=identity)
 
 
-class Content(NamedTuple):
+class Content(Struct, frozen=True, gc=False):
     """A content that a manifest names: `digest` is its SHA-256, None when it was erased."""
 
     path: str

@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import MsgspecError, Struct
+from msgspec.json import Decoder as JsonDecoder
 
 from loom_audit.errors import NotSerializable
 from loom_audit.model.files import BlobId
@@ -47,6 +48,8 @@ _ENCODER = json.JSONEncoder(
 )
 
 _READ = json.JSONDecoder().raw_decode
+_DECODE = JsonDecoder().decode
+_SPACE = 0x20
 
 
 class Payload(Struct, frozen=True):
@@ -175,6 +178,11 @@ def parse_json(data: bytes) -> Any:
 
     ValueError for anything else.
     """
+    try:
+        if data[0] > _SPACE < data[-1]:  # what we write neither begins nor ends with space
+            return _DECODE(data)
+    except (IndexError, MsgspecError):
+        pass  # malformed, or numbers and lone surrogates that only `json` takes
     text = data.decode()
     value, end = _READ(text)
     if end != len(text):

@@ -18,7 +18,7 @@ from binascii import a2b_base64, b2a_base64, hexlify, unhexlify
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from loom_audit.errors import Corrupt
@@ -135,6 +135,7 @@ def _base64url(raw: bytes) -> bytes:
     return b2a_base64(raw, newline=False)[:43].translate(_TO_URL)
 
 
+@lru_cache(maxsize=64)  # the events of a commit have the same
 def _time(raw: bytes) -> bytes:
     moment = _START + timedelta(microseconds=int.from_bytes(raw, "big"))
     return b"%bZ" % moment.isoformat(timespec="microseconds").encode("ascii")

@@ -39,17 +39,19 @@ TABLES = ("call",)
 FACTS = (CallRequested, CallFinished)
 
 
-def _columns(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of fields of `Call` as columns hold them."""
-    columns = dict(said)
-    if "call_id" in columns:
-        columns["call_id"] = pack_id(columns["call_id"])
-    if "coverage" in columns:
-        coverage = columns["coverage"]
-        columns["coverage"] = None if coverage.level == "full" else coverage.level
-        columns["reasons"] = json_array(coverage.reasons)
-    if "reverts" in columns:
-        columns["reverts"] = json_array(columns["reverts"])
+def _asked(fact: CallRequested) -> dict[str, Any]:
+    """What a request says, as columns hold it."""
+    columns = asked(fact)
+    columns["call_id"] = pack_id(fact.call_id)
+    return columns
+
+
+def _ended(fact: CallFinished) -> dict[str, Any]:
+    """What a finish says, as columns hold it."""
+    columns, coverage = ended(fact), fact.coverage
+    columns["coverage"] = None if coverage.level == "full" else coverage.level
+    columns["reasons"] = json_array(coverage.reasons)
+    columns["reverts"] = json_array(columns["reverts"])
     return columns
 
 
@@ -140,7 +142,7 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
                 session=event.session,
                 at=event.at,
                 actor=event.actor,
-                **_columns(asked(request)),
+                **_asked(request),
             )
         case CallFinished() as finish:
             rows.add(
@@ -148,7 +150,7 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
                 session=event.session,
                 call_id=pack_id(finish.call_id),
                 finished=event.seq,
-                **_columns(ended(finish)),
+                **_ended(finish),
             )
 
 

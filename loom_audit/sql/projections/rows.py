@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.statements import Prepared
 
 
-class FollowedEvent(NamedTuple):
+class FollowedEvent(Struct, frozen=True, gc=False):
     """An event as projections take it: `at` in microseconds, the actor as a column holds it.
 
     The fact may be None where no projection is made from it.
