@@ -370,10 +370,17 @@ class AuditedWorkspace:
         return self.plan(PlanRequest("redo", session=session, choices=choices or {}))
 
     def plan_revert(
-        self, targets: Sequence[int | str], *, choices: Mapping[str, Choice] | None = None
+        self,
+        targets: Sequence[int | str],
+        *,
+        paths: Sequence[str] = (),
+        choices: Mapping[str, Choice] | None = None,
     ) -> "Plan":
-        """A plan to take back named calls and events, and to keep later ones. Errors as `plan`."""
-        return self.plan(PlanRequest("revert", tuple(targets), choices=choices or {}))
+        """A plan to take back named calls and events, or what they did at the paths, and to keep
+        later ones. Errors as `plan`.
+        """
+        request = PlanRequest("revert", tuple(targets), paths=tuple(paths), choices=choices or {})
+        return self.plan(request)
 
     def plan_rollback(
         self,

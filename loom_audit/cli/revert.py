@@ -1,5 +1,6 @@
 """`loom-audit revert`: take back named calls, keep the later ones."""
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated
 
 from loom_audit.cli.shared.command import command
@@ -10,6 +11,7 @@ from loom_audit.cli.shared.options import (
     PatchOption,
     YesOption,
     read_choices,
+    workspace_path,
 )
 from loom_audit.cli.shared.parameters import argument
 from loom_audit.cli.shared.plan_patch import check_patch
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 @command(
     examples=(
         "loom-audit revert 42 45",
+        "loom-audit revert 42 src/app.py",
         "loom-audit revert session:ID --choose src/app.py=merge",
     ),
     codes=CODES,
@@ -32,14 +35,18 @@ def revert(
     invocation: Invocation,
     targets: Annotated[
         list[str],
-        argument("TARGET", help="Numbers of calls or events, or session:ID."),
+        argument(
+            "TARGET",
+            help="Numbers of calls or events, or session:ID; after these paths: only what the "
+            "calls did there and below. ./42 is a path.",
+        ),
     ],
     choose: ChooseOption = None,
     dry_run: DryRunOption = False,
     patch: PatchOption = False,
     yes: YesOption = False,
 ) -> int:
-    """Take back the named calls, keep the later ones.
+    """Take back the named calls, or what they did at the paths, keep the later ones.
 
     Where a later call changed the same text, both are merged.
     """
@@ -47,9 +54,16 @@ def revert(
     with invocation.workspace() as workspace:
         close_interrupted(workspace, dry_run=dry_run)
         choices = read_choices(workspace.root, choose)
-        named = dict.fromkeys(_target(workspace, text) for text in targets)
-        request = PlanRequest("revert", tuple(named), choices=choices)
+        named = dict.fromkeys(_target(workspace, text) for text in _calls(targets))
+        paths = [workspace_path(workspace.root, text) for text in targets[len(_calls(targets)) :]]
+        request = PlanRequest("revert", tuple(named), paths=tuple(paths), choices=choices)
         return take_back(invocation, workspace, request, dry_run=dry_run, yes=yes, patch=patch)
+
+
+def _calls(targets: list[str]) -> list[str]:
+    """The targets before the first that is a path; the first of all is none."""
+    rest = takewhile(lambda text: text.isdecimal() or text.startswith(SESSION), targets[1:])
+    return [targets[0], *rest]
 
 
 def _target(workspace: "AuditedWorkspace", text: str) -> int | str:

@@ -136,6 +136,7 @@ def _detail_record(
         "changes": plain(detail.changes),
         "moves": plain(detail.moves),
         "as_before": list(detail.as_before),
+        "taken_back_in_part": detail.taken_back_in_part,
         "shared": [{"path": path, "with": list(others)} for path, others in detail.shared.items()],
         "may_have_changed": [history_record(one, one.number) for one in detail.maybe],
         "may_have_been": plain(detail.told_later),
@@ -182,6 +183,8 @@ def _print_header(
     if call.undone_by is not None:
         by_agent = bool(workspace.timeline.taken_back_by_agents([call]))
         output.line(taken_back_text(call.undone_by, by_agent))
+    for path, by in detail.taken_back_in_part.items():
+        output.line("in part    ", f"{visible_path(path)} is taken back by {by}")
 
 
 def _show_event(

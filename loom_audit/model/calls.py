@@ -1,6 +1,7 @@
 """Calls as lists show them, made of the events of a log."""
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -59,6 +60,23 @@ ENDED = tuple(ended(CallFinished("", "", "read", "ok", None)))
 def took_back(fact: CallFinished) -> Sequence[int]:
     """The calls and events that a call took back, each once."""
     return [*dict.fromkeys(fact.reverts)] if fact.status == "ok" else []
+
+
+IN_PART = "in_part"
+"""Where the result of an undo, revert or rollback has the paths that it took back of calls which it
+did not take back as a whole: by the numbers of the calls, as texts."""
+
+
+def took_back_in_part(fact: CallFinished) -> Mapping[int, Sequence[str]]:
+    """The paths that a call took back of calls which it did not take back as a whole."""
+    said = fact.result.get(IN_PART) if isinstance(fact.result, dict) else None
+    if fact.status != "ok" or not isinstance(said, dict):
+        return {}
+    return {
+        int(number): [path for path in paths if isinstance(path, str)]
+        for number, paths in said.items()
+        if re.fullmatch("[0-9]{1,18}", number) and isinstance(paths, list | tuple)
+    }
 
 
 def reported(seq: int, fact: CallReported) -> tuple[int, dict[str, Any]] | None:

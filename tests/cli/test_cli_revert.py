@@ -99,3 +99,31 @@ def test_a_choice_for_a_folder_decides_every_conflict_in_it_and_nothing_else(
         "docs/deep/b.txt": "current",
         "other.txt": "merge",
     }
+
+
+def test_a_dry_run_of_what_would_be_refused_says_why(audited: Shell) -> None:
+    audited.call("edit_file", path="a.txt", old_str="two", new_str="2")
+    (number,) = audited.numbers()
+    (audited.workspace / "a.txt").rename(audited.workspace / "moved.txt")
+    told = audited("revert", str(number), "--dry-run", code=5)
+    assert "not carried out as it stands (exit 5): nothing was taken back: a.txt" in told.errors
+    (plan,) = audited.records("revert", str(number), "--dry-run", code=5)
+    assert "would be kept as it is" in plan["refused"]
+    (other,) = audited.records("revert", str(number), "--choose", "moved.txt=old", "--dry-run")
+    assert other["refused"] is None
+
+
+def test_one_file_of_a_call_is_taken_back_and_the_call_says_so(audited: Shell) -> None:
+    audited.sh("echo A > a.txt; echo new > 7; mkdir d; echo new > d/f")
+    (number,) = audited.numbers()
+    planned = audited("revert", str(number), "d", "./7", "--dry-run")
+    assert f"takes back in part: {number}  7, d, d/f" in planned.text
+    audited("revert", str(number), "d", "./7")
+    assert (audited.workspace / "a.txt").read_text() == "A\n"
+    assert not (audited.workspace / "d").exists() and not (audited.workspace / "7").exists()
+    by = max(audited.numbers())
+    assert f"in part    d/f is taken back by {by}" in audited("show", str(number)).text
+    (shown,) = audited.records("show", str(number))
+    assert shown["taken_back_in_part"] == {"7": by, "d": by, "d/f": by}
+    audited("revert", str(number), "not-there", code=4)
+    audited("revert", "d", code=2)

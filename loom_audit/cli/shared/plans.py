@@ -62,8 +62,10 @@ def take_back(
     output, held = invocation.output, request.running
     plan = workspace.plan(request)
     _refuse_unknown(plan)
+    refused = _refusal(plan)
     record = plan_record(plan) | {
         "marked": marked(plan),
+        "refused": refused.message if refused else None,
         "carried_out": False,
         "call": None,
         "changed": [],
@@ -74,13 +76,12 @@ def take_back(
     if not patch:
         _note_choices(output, plan)
     done = exits.IN_PART if plan.in_part else exits.OK
-    refused = plan.blocked or plan.keeps_all
     if output.json and (dry_run or refused):
         output.record(record)
     if dry_run:
-        return exits.CONFLICT if refused else done
+        return _end_dry_run(output, refused) or done
     if refused:
-        raise _blocked(plan) if plan.blocked else _all_kept(plan)
+        raise refused
     if plan.is_empty:
         _refuse_open_calls(workspace, held=held)
         if output.json:
@@ -99,8 +100,7 @@ def take_back(
     except KeyboardInterrupt:  # kept back until a step is whole, and the last one may be
         _tell_complete(output, workspace, plan, before)
         raise
-    if result.in_use:
-        done = exits.IN_PART
+    done = exits.IN_PART if result.in_use else done
     record |= {
         "carried_out": True,
         "call": result.call.seq,
@@ -211,6 +211,19 @@ def _confirmed(invocation: Invocation, plan: Plan) -> bool:
         raise
 
 
+def _refusal(plan: Plan) -> Conflict | None:
+    """Why a plan is not carried out as it stands; None where it is."""
+    return _blocked(plan) if plan.blocked else _all_kept(plan) if plan.keeps_all else None
+
+
+def _end_dry_run(output: Output, refused: Conflict | None) -> int:
+    """Say why the plan would be refused, which the exit code tells too."""
+    if refused is None:
+        return exits.OK
+    output.note(f"not carried out as it stands (exit {exits.CONFLICT}): {refused.message}")
+    return exits.CONFLICT
+
+
 def _blocked(plan: Plan) -> Conflict:
     from loom_audit.model.plans.left_out import is_left_out_block
 
@@ -275,6 +288,8 @@ def plan_lines(
         yield (("provisional: what is on disk is not on record yet", "yellow"),)
     for session, taken in (sessions or {}).items():
         yield ("takes back: ", numbers(taken), (f"  of {one_line(session, 60)}", "dim"))
+    for number, paths in plan.partly.items():
+        yield ("takes back in part: ", str(number), f"  {first_few(paths, 5, visible_path)}")
     merged = {note.path for note in plan.merged}
     gone = {change.path for change in plan.changes if change.after is None}
     merged |= {move.source for move in plan.moves if move.target in merged} & gone

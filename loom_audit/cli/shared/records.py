@@ -158,6 +158,7 @@ def plan_record(plan: Plan) -> Record:
         "head": plan.head,
         "target": plan.target,
         "reverts": list(plan.reverts),
+        "partly": {str(number): list(paths) for number, paths in plan.partly.items()},
         "changes": plain(plan.changes),
         "moves": plain(plan.moves),
         "already": list(plan.already),

@@ -28,6 +28,8 @@ class CallDetail(Struct, frozen=True):
     events: tuple[Event, ...]
     recorded: tuple[RecordedChange, ...] = ()
     maybe: tuple[RecordedChange, ...] = ()
+    taken_back_in_part: Mapping[str, int] = {}
+    """The paths that were taken back though the call as a whole was not, and by which call each."""
 
     @property
     def shared(self) -> Mapping[str, tuple[int, ...]]:

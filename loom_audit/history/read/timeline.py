@@ -16,6 +16,7 @@ from loom_audit.history.ground.kept_contents import KeptContents
 from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.ground.session_state import hold_of, session_state
 from loom_audit.history.read.call_detail import CallDetail, net_changes
+from loom_audit.history.read.in_part import paths_taken_back
 from loom_audit.history.read.verified import VerifiedReading
 from loom_audit.model.backgrounds import BackgroundFinished
 from loom_audit.model.events import (
@@ -259,6 +260,7 @@ class Timeline(Struct, frozen=True):
             events=tuple(events),
             recorded=found.changes,
             maybe=found.maybe,
+            taken_back_in_part=paths_taken_back(self.log, self.projections, call),
         )
 
     def changes_of(self, call: Call) -> tuple[FileChange, ...]:

@@ -1,15 +1,17 @@
-"""The changes that a revert names, and the paths that it is limited to."""
+"""The paths that a request is limited to, and what moved from there or to there."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from loom_audit.errors import NotFound
-from loom_audit.history.ground.attachment import StoredLog
-from loom_audit.history.read.timeline import Timeline
-from loom_audit.model.files import Move, is_within
-from loom_audit.model.plans.lineage import PathStep, events_with_moves
-from loom_audit.model.plans.request import PlanRequest
+from loom_audit.history.ground.attachment import Attachment, StoredLog
+from loom_audit.model.events import FilesChanged
 from loom_audit.model.records import Call, RecordedChange
-from loom_audit.model.text.display import visible_path
+from loom_audit.ports import EventFilter
+
+
+def is_below_any(paths: Sequence[str], path: str) -> bool:
+    """Whether a path is one of some, or below one; True where there are none."""
+    return not paths or any(not p or path == p or path.startswith(p + "/") for p in paths)
 
 
 def changes_of(
@@ -22,38 +24,41 @@ def changes_of(
     return found
 
 
-def limited_paths(
-    request: PlanRequest,
-    stored: StoredLog,
-    calls: Iterable[Call],
-    events: Iterable[int],
-    timeline: Timeline,
+def paths_with_moves(
+    asked: tuple[str, ...], attachment: Attachment, calls: Iterable[Call], events: Sequence[int]
 ) -> tuple[str, ...]:
-    """The paths that a request for these calls and events is limited to; none without a limit.
+    """The paths that a revert is limited to, with the other end of each move of what is there.
 
-    With each comes where the calls moved what is at it from or to. NotFound for a path at and below
-    which they changed nothing.
+    NotFound for one at and below which the named calls and events changed nothing.
     """
-    if not request.paths or "" in request.paths:
+    if not asked:
         return ()
-    changes = changes_of(stored, calls, events)
-    for path in request.paths:
-        if not any(is_within(one.change.path, [path]) for one in changes):
+    changes = changes_of(attachment.stored, calls, events)
+    for path in asked:
+        if not any(is_below_any((path,), one.change.path) for one in changes):
             raise NotFound(
-                f"nothing that is to be reverted changed {visible_path(path)}",
-                hint="Name a file or folder that is on the call's page, or in `loom-audit show`.",
+                f"what is named changed nothing at {path}",
+                hint="`loom-audit show CALL` lists what a call changed.",
             )
-    steps = [PathStep(one.seq, one.change, True, one.number) for one in changes]
-    facts = timeline.verified.files_changed(events_with_moves(steps))
-    moves = [move for fact in facts.values() for move in fact.moves]
-    found = {*request.paths}
-    while more := {end for move in moves for end in _ends(move, found)} - found:
-        found |= more
-    return tuple(sorted(found))
+    moves = [move for fact in _facts(attachment, changes) for move in fact.moves]
+    found = dict.fromkeys(asked)
+    for path in (queue := [*found]):
+        for source, target in [(m.source, m.target) for m in moves]:
+            for here, there in ((source, target), (target, source)):
+                if is_below_any((here,), path):
+                    other = there + path[len(here) :]
+                elif is_below_any((path,), here):
+                    other = there
+                else:
+                    continue
+                if other not in found:
+                    found[other] = None
+                    queue.append(other)
+    return tuple(found)
 
 
-def _ends(move: Move, paths: Iterable[str]) -> tuple[str, ...]:
-    """Both ends of a move of which one is at the paths."""
-    if is_within(move.source, paths) or is_within(move.target, paths):
-        return move.source, move.target
-    return ()
+def _facts(attachment: Attachment, changes: Iterable[RecordedChange]) -> Iterator[FilesChanged]:
+    for seq in sorted({one.seq for one in changes}):
+        for event in attachment.stored.log.read(EventFilter.only(seq)):
+            if isinstance(event.fact, FilesChanged):
+                yield event.fact

@@ -22,18 +22,20 @@ from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.history.undo.arrived_folders import with_arrived_folders
 from loom_audit.history.undo.contents_on_disk import ContentsOnDisk
+from loom_audit.history.undo.counting import reverts, taken_in_part
 from loom_audit.history.undo.limits import changes_of
+from loom_audit.history.undo.notes import (
+    shared_note,
+    taken_back_notes,
+    uncaptured_notes,
+)
 from loom_audit.history.undo.scope_moves import FolderPlan, events_with_arrivals, plan_folders
 from loom_audit.history.undo.selection import (
-    UNDO_AND_REDO,
     Selection,
     as_recorded,
     is_in_paths,
     may_be_changing,
     select,
-    shared_note,
-    taken_back_notes,
-    uncaptured_notes,
 )
 from loom_audit.model.events import FilesChanged, SessionStarted
 from loom_audit.model.files import (
@@ -158,7 +160,7 @@ class Planner:
             request=request,
             head=(head := self.attachment.stored.log.head()),
             target=selection.target,
-            reverts=self._reverts(request, selection, candidates, selected, steps),
+            reverts=reverts(self.attachment, request, selection, candidates, selected, steps),
             steps=folders.steps,
             tree=folders.tree,
             blobs=contents,
@@ -187,7 +189,8 @@ class Planner:
             blocked=(*plan.blocked, *self._unnamed_notes(plan, drift)),
             kept=(*plan.kept, *self._displaced_notes(plan)),
         )
-        return plan if self._takes_anything_back(plan, steps) else replace(plan, reverts=())
+        partly = taken_in_part(self.attachment, plan, candidates, selected, selection.since)
+        return replace(plan, partly=partly, reverts=self._whole(plan, steps))
 
     def _unnamed_notes(self, plan: Plan, drift: FilesChanged) -> Iterator[Note]:
         """Notes on paths that a plan would change and does not list, unless something blocks it."""
@@ -195,14 +198,15 @@ class Planner:
             on_disk = apply(self.attachment.stored.reading.tree(), drift.changes)
             yield from (Note(path, UNNAMED) for path in unnamed_changes(plan, on_disk))
 
-    def _takes_anything_back(self, plan: Plan, steps: Iterable[PathStep]) -> bool:
-        """Whether the plan takes back a call that is not taken back already.
+    def _whole(self, plan: Plan, steps: Iterable[PathStep]) -> tuple[int, ...]:
+        """What the plan takes back as a whole; () where all that is taken back already.
 
         A revert does not where later calls hide all changes: it can be made again later.
         """
         if plan.verb == "revert" and not (plan.changes or set(plan.already) - hidden_paths(steps)):
-            return False
-        return takes_anything_back(plan.reverts, self.attachment.stored.tables.reverted())
+            return ()
+        already = self.attachment.stored.tables.reverted()
+        return plan.reverts if takes_anything_back(plan.reverts, already) else ()
 
     def _with_whole_choices(
         self, request: PlanRequest, changes: Iterable[FileChange]
@@ -306,49 +310,6 @@ class Planner:
             if not selection.rollback or is_in_paths(request, step.change.path)
         ]
         return steps, moves, tuple(shared.values())
-
-    def _reverts(
-        self,
-        request: PlanRequest,
-        selection: Selection,
-        candidates: Sequence[RecordedChange],
-        selected: Sequence[RecordedChange],
-        steps: Sequence[PathStep],
-    ) -> tuple[int, ...]:
-        """The numbers of calls and seqs of events that count as taken back once this is done."""
-        if not selection.rollback:
-            kept = {path for path, choice in request.choices.items() if choice == "current"}
-            events = {one.seq for one in selected if one.change.path in kept}
-            # a call of which no change is taken back is not taken back (its changes are shared, or
-            # undone already), unless a person chose to keep all of them
-            selected_calls = {one.number for one in selected}
-            by_choice = kept.issuperset(one.change.path for one in candidates)
-            if request.verb in UNDO_AND_REDO and by_choice:
-                selected_calls |= {call.seq for call in selection.calls}
-            events |= (partly := selection.taken_in_part(candidates))
-            calls = sorted(
-                c.seq
-                for c in selection.calls
-                if c.seq and c.seq not in partly and (c.seq in selected_calls or not c.changed)
-            )
-            return (*calls, *(seq for seq in selection.events if seq not in events))
-        partly = {step.call for step in steps if step.call and not step.taken}
-        whole = {one.number for one in selected if one.number} - partly
-        # of a call requested before the point only what it did since is taken back
-        begun = CallFilter(after=selection.since, changed_only=True, limit=None)
-        whole &= {call.seq for call in self.attachment.stored.reading.calls(begun)}
-        return tuple(sorted(whole | self._undos_without_changes(request, selection, steps)))
-
-    def _undos_without_changes(
-        self, request: PlanRequest, selection: Selection, steps: Sequence[PathStep]
-    ) -> set[int]:
-        """Undos after the point that changed no file: what they took back is in effect again."""
-        if request.paths:
-            return set()
-        undos = {
-            by for by in self.attachment.stored.tables.reverted().values() if by > selection.since
-        }
-        return undos - {step.call for step in steps}
 
     # --- what disk says -------------------------------------------------------------------
 

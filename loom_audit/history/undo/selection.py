@@ -13,14 +13,15 @@ from loom_audit.history.look.doers import UNKNOWN, Candidate, by_doers
 from loom_audit.history.look.survivor_changes import SurvivorChanges
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.look.timing import look_between
+from loom_audit.history.read.in_part import taken_back_in_part
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
 from loom_audit.history.undo.interrupted_since import check_interrupted_since
-from loom_audit.history.undo.limits import limited_paths
+from loom_audit.history.undo.limits import is_below_any, paths_with_moves
 from loom_audit.model.events import OUTSIDE, ChangesAttributed, FilesChanged
-from loom_audit.model.files import FileChange, is_within
-from loom_audit.model.plans.planning import TAKEN_BACK, Note, how_to_choose
+from loom_audit.model.files import FileChange
+from loom_audit.model.plans.planning import Note, how_to_choose
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.ports import CallFilter, EventFilter
@@ -33,8 +34,7 @@ class Selection(Struct, frozen=True):
     the seq of the point. `taken_back_by` has the numbers of the selected calls and events that are
     taken back already, each with the number of the call that did it, and `taken_back_paths` the
     number and the path of each of their changes that was taken back then. `running` are the seqs of
-    the requests of open calls whose shared changes a rollback takes back too. `paths` limit a
-    revert; none without a limit.
+    the requests of open calls whose shared changes a rollback takes back too.
     """
 
     target: str
@@ -45,9 +45,14 @@ class Selection(Struct, frozen=True):
     running: frozenset[int] = frozenset()
     taken_back_by: Mapping[int, int] = field(default_factory=dict)
     taken_back_paths: frozenset[tuple[int, str]] = frozenset()
+    paths: tuple[str, ...] = ()
+    """What a request is limited to, with what moved from or to there; () without a limit."""
     passed_over: tuple[Note, ...] = ()
     """Notes on what later calls may have done than the one that an undo takes back."""
-    paths: tuple[str, ...] = ()
+
+    def is_asked_for(self, path: str) -> bool:
+        """Whether a path is one that the request is limited to, or below one; True without."""
+        return is_below_any(self.paths, path)
 
     def predicate(
         self, request: PlanRequest, survivor_changes: SurvivorChanges
@@ -93,9 +98,9 @@ class Selection(Struct, frozen=True):
         state of its path is chosen.
         """
         path = one.change.path
-        if self.paths and not is_within(path, self.paths):
-            return False
         old = request.choices.get(path) == "old"
+        if not self.is_asked_for(path):
+            return False
         if not old and {(one.seq, path), (one.number, path)} & self.taken_back_paths:
             return False
         if one.seq in self.events:
@@ -109,17 +114,6 @@ class Selection(Struct, frozen=True):
             owners = _owners(one, survivor_changes)
             return bool(owners) and calls.issuperset(owners)
         return one.requested in calls
-
-    def taken_in_part(self, changes: Iterable[RecordedChange]) -> set[int]:
-        """The numbers of the calls and events that the limit of paths takes back in part, or not.
-
-        `changes` are all of theirs. A call that changed nothing is among them.
-        """
-        if not self.paths:
-            return set()
-        outside = (one for one in changes if not is_within(one.change.path, self.paths))
-        idle = {call.seq for call in self.calls if call.seq and not call.changed}
-        return idle | {one.number or one.seq for one in outside}
 
 
 def _owners(one: RecordedChange, survivor_changes: SurvivorChanges) -> Collection[int]:
@@ -144,7 +138,8 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
         passed_over = may_have_done(attachment.stored, request.session, call.requested)
         if not request.targets:
             check_interrupted_since(attachment, request.session, call, passed_over)
-        return Selection(_label(call), (call,), passed_over=passed_over)
+        paths = frozenset(_taken_in_part(attachment, call.requested))
+        return Selection(_label(call), (call,), passed_over=passed_over, taken_back_paths=paths)
     if request.verb == "redo":
         call = newest_undo(attachment, request.session)
         return Selection(_label(call), (call, *_begun_redos(attachment.stored, call)))
@@ -168,6 +163,9 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
     listed = ", ".join(str(target) for target in request.targets)
     numbers = {*events, *(call.seq for call in calls.values() if call.seq)}
     taken_back_by = _find_taken_back(numbers, attachment)
+    asked = tuple(calls.values())
+    first = min((call.requested for call in asked), default=attachment.stored.log.head())
+    in_part = _taken_in_part(attachment, first)
     paths = frozenset(
         (number, one.change.path)
         for by in {*taken_back_by.values()}
@@ -175,16 +173,22 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
             calls=[attachment.stored.reading.call_at(by).requested]
         )
         for number in taken_back_by
-        if taken_back_by[number] == by == one.number
+        if taken_back_by[number] == by == one.number and (by, one.change.path) not in in_part
     )
+    named = {path for path in in_part if in_part[path] not in numbers}
     return Selection(
         listed,
-        tuple(calls.values()),
+        asked,
         tuple(events),
         taken_back_by=taken_back_by,
-        taken_back_paths=paths,
-        paths=limited_paths(request, attachment.stored, calls.values(), events, timeline),
+        taken_back_paths=paths | named,
+        paths=paths_with_moves(request.paths, attachment, asked, events),
     )
+
+
+def _taken_in_part(attachment: Attachment, after: int) -> Mapping[tuple[int, str], int]:
+    """By which call a path of a call was taken back, of calls requested from an event on."""
+    return taken_back_in_part(attachment.stored.log, attachment.stored.tables, after)
 
 
 def _find_taken_back(numbers: Collection[int], attachment: Attachment) -> dict[int, int]:
@@ -244,7 +248,16 @@ def _select_after_point(
             raise NotFound(f"{path} is not on disk and was never on record", hint=hint)
     calls = attachment.stored.tables.open_calls() if request.running else ()
     running = frozenset(call.requested for call in calls)
-    return Selection(f"point {point}", since=point, rollback=True, running=running)
+    return Selection(
+        f"point {point}",
+        since=point,
+        rollback=True,
+        running=running,
+        taken_back_paths=frozenset(_taken_in_part(attachment, point))
+        if request.paths
+        else frozenset(),
+        paths=request.paths,
+    )
 
 
 def takes_back_outside(request: PlanRequest, path: str) -> bool:
@@ -288,9 +301,7 @@ def may_be_changing(attachment: Attachment) -> Sequence[Candidate]:
 
 def is_in_paths(request: PlanRequest, path: str) -> bool:
     """Whether a path is one that a request is limited to, or below one; True without a limit."""
-    return not request.paths or any(
-        not p or path == p or path.startswith(p + "/") for p in request.paths
-    )
+    return is_below_any(request.paths, path)
 
 
 def _label(call: Call) -> str:
@@ -444,52 +455,3 @@ def _is_undo_by(call: Call, *verbs: str) -> bool:
 def _is_whole(call: Call) -> bool:
     """Whether an undo or redo came to its end; else it took back no call as a whole."""
     return call.status == "ok"
-
-
-def taken_back_notes(
-    taken_back_by: Mapping[int, int], selected: Sequence[RecordedChange]
-) -> Iterator[Note]:
-    """Notes on calls and events of which everything is taken back already."""
-    left = {one.seq for one in selected} | {one.number for one in selected}
-    for number, by in sorted(taken_back_by.items()):
-        if number not in left:
-            yield Note("", f"{number} {TAKEN_BACK}, by call {by}", (number,))
-
-
-def uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
-    """Notes on effects of these calls that were not captured, so that nothing takes them back."""
-    notes = []
-    for call in calls:
-        number = call.seq or call.requested
-        if call.coverage.level != "full":
-            why = "; ".join(call.coverage.reasons) or "no reason is on record"
-            notes.append(
-                Note("", f"what call {number} did that was not captured: {why}", (number,))
-            )
-        if call.effect == "network":
-            notes.append(Note("", f"call {number} reached the network", (number,)))
-    return tuple(notes)
-
-
-def shared_note(one: RecordedChange, calls: Collection[int], number: Callable[[int], int]) -> Note:
-    """A note on why a shared change stays, with the numbers of the calls that may have made it.
-
-    `calls` are those taken back, by the seqs of their requests; none in a rollback. `number` gives
-    the number of a call by the seq of its request.
-    """
-    path = one.change.path
-    if one.told_later:
-        maybe = (*one.causes, *one.told_later)
-        who = [requested for requested in maybe if requested in calls or not calls]
-        how = "from outside" if one.origin == "outside" else "as shared"
-        reason = f"it is on record {how}, and was told later to be maybe a call's"
-    elif UNKNOWN in one.causes:
-        who = [requested for requested in one.causes if requested in calls or not calls]
-        reason = "nobody saw who did it: it may have been a call, or a person"
-    elif one.origin == "outside":
-        who = [requested for requested in one.causes if requested in calls or not calls]
-        reason = "it came from outside, or from what the call left running"
-    else:
-        who = [requested for requested in one.causes if requested not in calls]
-        reason = "something else ran at the same time and may have done it"
-    return Note(path, reason, tuple(map(number, filter(None, who))))

@@ -22,6 +22,7 @@ from loom_audit.history.record.recovery import RecoveredCall, decision_needed, r
 from loom_audit.history.undo.finishing import finish
 from loom_audit.history.undo.kept_when_finished import would_be_kept
 from loom_audit.history.undo.planner import Planner
+from loom_audit.model.calls import IN_PART
 from loom_audit.model.files import moves_among
 from loom_audit.model.plans.planning import Note, Plan, is_equivalent
 from loom_audit.model.records import Call
@@ -150,6 +151,8 @@ class Undo:
             with OpenCall(writer, plan.verb, arguments, "write", call_id=call_id) as call:
                 self._apply(plan, call, progress)
                 call.result["output"] = _summary(plan, left_open)
+                if plan.partly:
+                    call.result[IN_PART] = {str(n): [*paths] for n, paths in plan.partly.items()}
         except AuditError as error:
             if call.files_changed and call.finish_event is not None:
                 way = f"`loom-audit revert {call.finish_event.seq}` takes that back"

@@ -82,6 +82,8 @@ class Plan(Struct, frozen=True):
     contents: Mapping[BlobId, bytes] = field(default_factory=dict)
     """Merged texts that the changes need and the blob store does not have yet."""
     calls: tuple[int, ...] = ()
+    partly: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """The paths that are taken back of calls which are not taken back as a whole."""
     drifted: bool = False
     passed_over: tuple[Note, ...] = ()
     """What later calls may have done, which an undo passes over: only a choice takes it back."""

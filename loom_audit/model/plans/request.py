@@ -14,10 +14,10 @@ class PlanRequest(Struct, frozen=True):
     """What a person asked for, kept with the plan so that it can be made again.
 
     `targets` are call numbers, seqs, a point or `session:ID`; `session` is where an undo or a redo
-    looks for its call. `paths` limit a rollback and a revert, which then takes back as a whole only
-    the calls that changed nothing else; `outside` also takes back what came from outside,
-    and `running` what calls that are open now may have done until now. A choice for a folder counts
-    for the conflicts below it for which nothing nearer is chosen; "" is the whole workspace.
+    looks for its call. `paths` limit a rollback or a revert; `outside` also takes back what came
+    from outside, and `running` what calls that are open now may have done until now. A choice for a
+    folder counts for the conflicts below it for which nothing nearer is chosen; "" is the whole
+    workspace.
     """
 
     verb: Verb

@@ -1,0 +1,56 @@
+"""Notes of plans on whole calls, and on changes that several may have made."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+from loom_audit.history.look.doers import UNKNOWN
+from loom_audit.model.plans.planning import TAKEN_BACK, Note
+from loom_audit.model.records import Call, RecordedChange
+
+
+def taken_back_notes(
+    taken_back_by: Mapping[int, int], selected: Sequence[RecordedChange]
+) -> Iterator[Note]:
+    """Notes on calls and events of which everything is taken back already."""
+    left = {one.seq for one in selected} | {one.number for one in selected}
+    for number, by in sorted(taken_back_by.items()):
+        if number not in left:
+            yield Note("", f"{number} {TAKEN_BACK}, by call {by}", (number,))
+
+
+def uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
+    """Notes on effects of these calls that were not captured, so that nothing takes them back."""
+    notes = []
+    for call in calls:
+        number = call.seq or call.requested
+        if call.coverage.level != "full":
+            why = "; ".join(call.coverage.reasons) or "no reason is on record"
+            notes.append(
+                Note("", f"what call {number} did that was not captured: {why}", (number,))
+            )
+        if call.effect == "network":
+            notes.append(Note("", f"call {number} reached the network", (number,)))
+    return tuple(notes)
+
+
+def shared_note(one: RecordedChange, calls: Collection[int], number: Callable[[int], int]) -> Note:
+    """A note on why a shared change stays, with the numbers of the calls that may have made it.
+
+    `calls` are those taken back, by the seqs of their requests; none in a rollback. `number` gives
+    the number of a call by the seq of its request.
+    """
+    path = one.change.path
+    if one.told_later:
+        maybe = (*one.causes, *one.told_later)
+        who = [requested for requested in maybe if requested in calls or not calls]
+        how = "from outside" if one.origin == "outside" else "as shared"
+        reason = f"it is on record {how}, and was told later to be maybe a call's"
+    elif UNKNOWN in one.causes:
+        who = [requested for requested in one.causes if requested in calls or not calls]
+        reason = "nobody saw who did it: it may have been a call, or a person"
+    elif one.origin == "outside":
+        who = [requested for requested in one.causes if requested in calls or not calls]
+        reason = "it came from outside, or from what the call left running"
+    else:
+        who = [requested for requested in one.causes if requested not in calls]
+        reason = "something else ran at the same time and may have done it"
+    return Note(path, reason, tuple(map(number, filter(None, who))))
