@@ -12,7 +12,7 @@ from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.output import Line
 from loom_audit.cli.shared.parameters import argument, most_rows, option
 from loom_audit.cli.shared.records import history_record, time_text
-from loom_audit.errors import FileNotFound
+from loom_audit.errors import Corrupt, FileNotFound
 from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import one_line, visible_path
 
@@ -38,8 +38,14 @@ def history(
                 f"nothing is on record for {visible_path(name) or 'the workspace'}",
                 hint="`loom-audit ls -r` lists what is; --below includes a folder's content.",
             )
+        try:
+            moves = _moves(workspace, found)
+        except Corrupt as error:  # the list itself is of the tables
+            moves = {}
+            output.note(f"what was moved cannot be read: {one_line(error.message, 300)}")
         for recorded in found:
             call = _call(workspace, recorded)
+            moved = moves.get((recorded.seq, recorded.change.path), "")
             told = workspace.timeline.told_at(recorded.seq)
             observed = (
                 workspace.timeline.observed_at(recorded.seq)
@@ -48,12 +54,13 @@ def history(
             )
             if output.json:
                 output.record(
-                    history_record(recorded, call) | {"occurred_at": time_text(told or observed)}
+                    history_record(recorded, call)
+                    | {"occurred_at": time_text(told or observed), "moved": moved or None}
                 )
             else:
                 others = _others(workspace, recorded, call)
                 line = history_line(recorded, call, others, told, observed, path=inside)
-                output.line(*line)
+                output.line(*line, _moved_text(recorded, moved))
         note_verified(invocation, workspace)
 
 
@@ -62,6 +69,28 @@ def _call(workspace: "AuditedWorkspace", recorded: "RecordedChange") -> int | No
     if recorded.call_id is None:
         return None
     return workspace.timeline.call_of(recorded).seq
+
+
+def _moves(
+    workspace: "AuditedWorkspace", changes: Sequence[RecordedChange]
+) -> dict[tuple[int, str], str]:
+    """The other end of the move by which a path came or went, by the event and the path."""
+    seqs = {
+        one.seq
+        for one in changes
+        if None in (one.change.before, one.change.after) and one.origin != "baseline"
+    }
+    facts = workspace.timeline.verified.files_changed(seqs)
+    ends = [(seq, move) for seq, fact in facts.items() for move in fact.moves]
+    return {(seq, move.target): move.source for seq, move in ends} | {
+        (seq, move.source): move.target for seq, move in ends
+    }
+
+
+def _moved_text(recorded: RecordedChange, other: str) -> str:
+    if not other:
+        return ""
+    return f"  moved {'to' if recorded.change.after is None else 'from'} {visible_path(other)}"
 
 
 def _others(

@@ -38,3 +38,12 @@ def test_a_history_names_all_calls_that_may_have_made_a_change(audited: Shell) -
     outside, during = audited("history", "log").text.splitlines()
     assert outside.endswith(f"outside  or call {kept}")
     assert during.endswith(f"command, call {shared}, or call {kept}")
+
+
+def test_a_moved_file_says_where_it_came_from_and_went(audited: Shell) -> None:
+    audited.sh("mv a.txt moved.txt")
+    assert "moved from a.txt" in audited("history", "moved.txt").text.splitlines()[-1]
+    assert "moved to moved.txt" in audited("history", "a.txt").text.splitlines()[0]
+    (came,) = audited.records("history", "moved.txt")
+    assert came["moved"] == "a.txt"
+    assert audited.records("history", "a.txt")[-1]["moved"] is None
