@@ -424,13 +424,16 @@ def is_done_together(steps: Sequence[Replacement]) -> bool:
 
 
 def _moves_something(steps: Sequence[Replacement]) -> bool:
-    """Whether content is both deleted and written, as a move does.
+    """Whether content is both deleted and written, as a move does, or a file that is replaced gives
+    another its attributes.
 
     All is written before any is deleted then: what cannot be written, as on a full disk, is known
     while everything is still in place.
     """
     goes = any(step.change.after is None and step.change.before is not None for step in steps)
-    return goes and any(step.content for step in steps)
+    given = {step.attributes_of for step in steps}
+    gives = any(step.change.path in given for step in steps)
+    return gives or (goes and any(step.content for step in steps))
 
 
 def _closes_a_folder(steps: Sequence[Replacement]) -> bool:

@@ -242,7 +242,7 @@ class Planner:
         stuck = tuple(Note(path, hold.reason, hold.calls) for path, hold in found.items())
         own = replace(own, blocked=(*own.blocked, *stuck))
         own = with_broken_links(
-            without_lost_lists(own, whole_renames(plan)),
+            without_lost_lists(own, folders.tree, whole_renames(plan)),
             folders.tree,
             self.attachment.on_disk.workspace.links,
         )

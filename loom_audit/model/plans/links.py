@@ -91,7 +91,8 @@ def is_same_file(one: FileState | None, other: FileState | None) -> bool:
 def sources(changes: Iterable[FileChange], tree: Tree) -> Mapping[str, str]:
     """What need not be written: by path the name of which it becomes another, itself if it stays.
 
-    Of the files on disk that have the right content each is kept for one group at most.
+    Of the files on disk that have the right content each is kept for one group at most. Where none
+    has it, the first name that has an access control list is written, if the file is to have one.
     """
     listed = sorted(changes, key=lambda change: change.path)
     groups = groups_in(listed)
@@ -112,13 +113,18 @@ def sources(changes: Iterable[FileChange], tree: Tree) -> Mapping[str, str]:
                 and homes.setdefault(then, (now, change.path))[0] == now
             ):
                 found[change.path] = change.path
-    for change in listed:
+    for change in sorted(listed, key=_loses_its_list):
         then = _inode(change.path, change.after)
         if change.path not in found and then[0] is not None:
             home = homes.setdefault(then, (then, change.path))[1]
             if home != change.path:
                 found[change.path] = home
     return found
+
+
+def _loses_its_list(change: FileChange) -> bool:
+    before, after = change.before, change.after
+    return not (before and before.acl and after and after.acl)
 
 
 def _inode(path: str, state: FileState | None) -> Inode:

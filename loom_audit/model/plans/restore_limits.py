@@ -30,22 +30,29 @@ def with_broken_links(plan: Plan, tree: Tree, links: Callable[[str], int]) -> Pl
     return replace(plan, inexact=(*plan.inexact, *notes)) if notes else plan
 
 
-def without_lost_lists(plan: Plan, renamed: Iterable[Move] = ()) -> Plan:
+def without_lost_lists(plan: Plan, tree: Tree, renamed: Iterable[Move] = ()) -> Plan:
     """The plan without access control lists that nothing on disk has any more, with notes.
 
     That a list was there is on record, its entries are not: only what has one, or is moved with
-    one, can keep it, by itself or in a folder that is `renamed`.
+    one, can keep it, by itself or in a folder that is `renamed`. The names of one file have the
+    list of the name that it is made of. `tree` is that of the disk.
     """
-    sources = {move.target: move.source for move in plan.moves}
+    origins = {move.target: move.source for move in plan.moves}
     for move in renamed:
         below = (c.path for c in plan.changes if is_within(c.path, [move.target]))
-        sources |= {path: move.source + path.removeprefix(move.target) for path in below}
+        origins |= {path: move.source + path.removeprefix(move.target) for path in below}
+    homes = sources(plan.changes, tree)
     before = {change.path: change.before for change in plan.changes}
+
+    def has_list(path: str) -> bool:
+        home = homes.get(path, path)
+        file = before.get(origins.get(home, "")) or before.get(home, tree.get(home))
+        return file is not None and file.acl
+
     changes: list[FileChange] = []
     notes: list[Note] = []
     for change in plan.changes:
-        source = before.get(sources.get(change.path, "")) or change.before
-        if change.after is not None and change.after.acl and not (source and source.acl):
+        if change.after is not None and change.after.acl and not has_list(change.path):
             change = replace(change, after=replace(change.after, acl=False))
             notes.append(Note(change.path, "its access control list is not brought back"))
         if change.after != change.before:

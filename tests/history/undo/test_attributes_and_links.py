@@ -186,6 +186,57 @@ def test_every_tree_of_long_histories_is_brought_back(
         play(tmp_path / str(n), monkeypatch, f"{seed}-long-{n}", 60)
 
 
+@pytest.mark.parametrize("kept", ["a", "d/b", None])
+def test_names_that_become_one_file_again_have_the_list_that_one_of_them_still_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str | None
+) -> None:
+    root = tmp_path / "root"
+    (root / "d").mkdir(parents=True)
+    needs_acl(root)
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
+    one, other = root / "a", root / "d" / "b"
+    one.write_text("first\n")
+    os.setxattr(one, ACL, acl_bytes(*LISTS[0]))
+    os.link(one, other)
+    with open_store() as store:
+        workspace = store.attach(root)
+        point, wanted = workspace.log.head(), look(root)
+        with workspace.session("player") as session, session.recording("divide"):
+            for path in (one, other):
+                path.unlink()
+                path.write_text(f"second of {path.name}\n")
+                if path == root / (kept or ""):
+                    os.setxattr(path, ACL, acl_bytes(*LISTS[0]))
+        plan = workspace.plan_rollback(point)
+        workspace.carry_out(plan)
+        assert without_lists(look(root)) == without_lists(wanted)
+        listed = {path for path, entry in look(root).items() if entry[2]}
+        assert listed == ({"a", "d/b"} if kept else set())
+        assert {note.path for note in plan.inexact} == {"a", "d/b"} - listed
+        assert (workspace.status().drift, workspace.verify().findings) == ((), ())
+
+
+def test_a_file_moved_over_another_comes_back_with_its_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    needs_acl(root)
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
+    (root / "one").write_text("first\n")
+    (root / "other").write_text("second\n")
+    os.setxattr(root / "one", ACL, acl_bytes(*LISTS[0]))
+    with open_store() as store:
+        workspace = store.attach(root)
+        wanted = look(root)
+        with workspace.session("player") as session:
+            anyio.run(session.call, "move_file", {"from": "one", "to": "other", "overwrite": True})
+        plan = workspace.plan_undo()
+        workspace.carry_out(plan)
+        assert (look(root), plan.inexact) == (wanted, ())
+        assert (workspace.status().drift, workspace.verify().findings) == ((), ())
+
+
 def play(folder: Path, monkeypatch: pytest.MonkeyPatch, seed: str, steps: int) -> None:
     root = folder / "root"
     (root / "d" / "e").mkdir(parents=True)
