@@ -1,5 +1,6 @@
 """What every test shares: no settings of this machine, no timing, and honest skips."""
 
+import gc
 import os
 import shutil
 import signal
@@ -28,6 +29,21 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if hasattr(config, "workerinput"):
         os.setsid()
+
+
+def pytest_collection_finish() -> None:
+    """The tests and the libraries stay to the end: the garbage collector leaves them out.
+
+    They are half a million objects, through which every full collection would go, and which a
+    process that is forked would copy at its first one.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Nor does Python look through what the tests made before it ends."""
+    gc.freeze()
 
 
 def _fail_what_ci_must_have(report: Any) -> None:

@@ -97,6 +97,7 @@ def words(name: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", name)]
 
 
+@cache
 def holds(name: str, phrase: str) -> bool:
     wanted, found = words(phrase), words(name)
     return any(found[n : n + len(wanted)] == wanted for n in range(len(found)))
@@ -125,7 +126,7 @@ def misplaced(table: dict[str, list[str]]) -> set[tuple[str, str]]:
     return {
         (module, name)
         for module in MODULES
-        for name in names(module)
+        for name in set(names(module))
         for word, places in table.items()
         if holds(name, word) and not is_allowed(name, module, places)
     }

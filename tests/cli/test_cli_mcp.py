@@ -23,6 +23,7 @@ from loom_audit.api.agents.clients import Hooks
 from loom_audit.mcp_server.server import _answer
 from tests.cli.shells import ROOT, Shell
 from tests.given.pictures import PNG
+from tests.processes.forked import begun_by
 from tests.processes.hooked import HookedClaude
 
 NAMED = types.Implementation(name="tester", version="1")
@@ -31,11 +32,13 @@ ERAS = ("legacy", "auto")
 
 @asynccontextmanager
 async def client(
-    shell: Shell, *words: str, mode: str = "auto", **more: Any
+    shell: Shell, *words: str, mode: str = "auto", child: bool = False, **more: Any
 ) -> AsyncIterator[Client]:
+    """A client and its server, which is a child of this process where it has to be."""
+    command, *arguments = [sys.executable, "-m", "loom_audit"] if child else begun_by()
     server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "loom_audit", "mcp", *words],
+        command=command,
+        args=[*arguments, "mcp", *words],
         cwd=str(shell.workspace),
         env=shell.environment | {"PYTHONPATH": str(ROOT)},
     )
@@ -68,7 +71,7 @@ def test_calls_are_on_record_under_the_clients_name_and_it_is_told_that_they_go_
 
             waiting = {"command": "sleep 1.5"}
             await asked.call_tool("shell_execute", waiting, progress_callback=note)
-            assert told == [1.0]
+            assert told and told == [n + 1.0 for n in range(len(told))]
             many = [{"path": f"p{n}", "content": str(n)} for n in range(4)]
             async with anyio.create_task_group() as together:
                 for arguments in many:
@@ -249,7 +252,7 @@ def test_a_call_seen_by_hooks_and_by_the_server_is_one_within_the_clients_sessio
     tool, arguments = "mcp__loom-audit__write_file", {"path": "m.txt", "content": "1"}
 
     async def serve(claude: HookedClaude) -> None:
-        async with client(audited) as asked:
+        async with client(audited, child=True) as asked:
             for id in ("t1", "t2"):
                 claude.asks(id, tool, arguments)
                 assert claude.before(id, tool, arguments) == b""
@@ -283,7 +286,7 @@ def test_a_held_session_is_denied_also_what_goes_to_the_server(
     tool, arguments = "mcp__loom-audit__write_file", {"path": "m.txt", "content": "1"}
 
     async def serve(claude: HookedClaude) -> None:
-        async with client(audited) as asked:
+        async with client(audited, child=True) as asked:
             assert not (await asked.call_tool("read_file", {"path": "a.txt"})).is_error
             audited("hold", "s1")
             assert b"deny" in claude.before("t1", tool, arguments)
@@ -414,7 +417,10 @@ def test_an_answer_to_no_question_is_refused_and_nothing_is_done(audited: Shell)
 
 def test_a_server_that_is_killed_leaves_one_finish_for_its_call(audited: Shell) -> None:
     async def work() -> None:
-        async with client(audited, mode="legacy") as asked, anyio.create_task_group() as group:
+        async with (
+            client(audited, mode="legacy", child=True) as asked,
+            anyio.create_task_group() as group,
+        ):
             group.start_soon(_shell, asked)
             with anyio.fail_after(20):
                 while not (audited.workspace / "begun").exists():

@@ -17,6 +17,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from tests.cli.shells import Shell
+from tests.processes.forked import begun_by
 
 SERVERS = ("serve", "proxy")
 
@@ -37,7 +38,7 @@ def test_the_address_that_is_given_answers_until_told_to_end(audited: Shell, ser
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, "-m", "loom_audit", server, "--port", str(port), "--json"],
+        [*begun_by(), server, "--port", str(port), "--json"],
         cwd=audited.workspace,
         env=audited.environment,
         stdin=subprocess.DEVNULL,
@@ -106,7 +107,7 @@ def serving(shell: Shell, *words: str, **environment: str) -> Iterator[IO[str]]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, "-m", "loom_audit", "serve", "--port", str(port), *words],
+        [*begun_by(), "serve", "--port", str(port), *words],
         cwd=shell.workspace,
         env={**shell.environment, **environment},
         stdin=subprocess.DEVNULL,

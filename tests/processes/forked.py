@@ -6,7 +6,7 @@ commands. What must begin with an executable (signals that are ignored, a locale
 starts) runs `python -m loom_audit` instead.
 
 Run as a module this is the one they are forked from; it takes orders on the socket whose
-descriptor it is given.
+descriptor it is given, and from whoever connects to the other one.
 """
 
 import atexit
@@ -18,6 +18,7 @@ import json
 import os
 import pkgutil
 import runpy
+import secrets
 import select
 import signal
 import socket
@@ -106,14 +107,17 @@ class _Stem:
 
     def __init__(self) -> None:
         self._orders, theirs = socket.socketpair()
+        self.door = f"loom-audit-tests-{os.getpid()}-{secrets.token_hex(8)}"
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("LOOM_AUDIT_", "COV_"))}
-        with theirs:
-            theirs.set_inheritable(True)
+        with theirs, socket.socket(socket.AF_UNIX) as door:
+            door.bind("\0" + self.door)
+            door.listen(64)
+            given = [theirs.fileno(), door.fileno()]
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.processes.forked", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.processes.forked", *map(str, given)],
                 cwd=ROOT,
                 env=kept | {"LC_ALL": "C.UTF-8"},
-                pass_fds=[theirs.fileno()],
+                pass_fds=given,
                 stdin=subprocess.DEVNULL,
             )
 
@@ -133,6 +137,15 @@ def _stem() -> _Stem:
     return stem
 
 
+def begun_by() -> list[str]:
+    """The words of a command that begins such a process, for what starts programs itself.
+
+    What it starts is a small program, of which the process is no child: `relay`.
+    """
+    program = Path(__file__).with_name("relay.py")
+    return [sys.executable, "-I", "-S", str(program), _stem().door]
+
+
 def _load() -> None:
     import loom_audit
 
@@ -143,7 +156,7 @@ def _load() -> None:
             importlib.import_module(module.name)
 
 
-def _obey(orders: socket.socket) -> dict[str, Any]:
+def _obey(orders: socket.socket, door: socket.socket) -> dict[str, Any]:
     """Fork for every order. Returns in the forked ones only."""
     told: dict[int, int] = {}
     ends, wakes = os.pipe()
@@ -151,15 +164,21 @@ def _obey(orders: socket.socket) -> dict[str, Any]:
     signal.set_wakeup_fd(wakes)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     while True:
-        readable, _, _ = select.select([orders.fileno(), ends], [], [])
+        readable, _, _ = select.select([orders.fileno(), door.fileno(), ends], [], [])
         if ends in readable:
             os.read(ends, 4096)
             while told and (found := os.waitpid(-1, os.WNOHANG))[0]:
                 with socket.socket(fileno=told.pop(found[0])) as to, suppress(BrokenPipeError):
                     to.send(NUMBER.pack(os.waitstatus_to_exitcode(found[1])))
-        if orders.fileno() not in readable:
+        if orders.fileno() in readable:
+            asked, descriptors, _, _ = socket.recv_fds(orders, 1, 5)
+        elif door.fileno() in readable:
+            with door.accept()[0] as caller:
+                asked, descriptors, _, _ = socket.recv_fds(caller, 1, 5)
+            if len(descriptors) < 5:
+                continue
+        else:
             continue
-        asked, descriptors, _, _ = socket.recv_fds(orders, 1, 5)
         if not asked:
             for pid in told:
                 os.kill(pid, signal.SIGKILL)
@@ -172,6 +191,7 @@ def _obey(orders: socket.socket) -> dict[str, Any]:
             for n, stream in enumerate(descriptors[2:]):
                 os.dup2(stream, n)
             orders.detach()
+            door.detach()
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))
             return dict(json.loads(order))
         told[pid] = descriptors[1]
@@ -203,7 +223,8 @@ def _become(order: dict[str, Any]) -> None:
 def main() -> None:
     _load()
     gc.freeze()
-    _become(_obey(socket.socket(fileno=int(sys.argv[1]))))
+    orders, door = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    _become(_obey(orders, door))
     runpy.run_module("loom_audit", run_name="__main__", alter_sys=True)
 
 
