@@ -40,7 +40,7 @@ def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
     pytester.makeconftest(CONFTEST)
     pytester.makeini(
         f"[pytest]\npythonpath = {ROOT}\nmarkers =\n    deep\n    drawn\n"
-        "addopts = -p no:playwright -p no:cacheprovider -m 'not deep'"
+        "addopts = -p no:playwright -p no:langsmith_plugin -p no:cacheprovider -m 'not deep'"
     )
     return pytester.runpytest_subprocess(*options)
 
@@ -260,7 +260,8 @@ def places(pytester: pytest.Pytester, *options: str) -> list[Path]:
         (folder / "conftest.py").write_text(text)
     pytester.makeini(
         f"[pytest]\npythonpath = {ROOT}\ntmp_path_retention_policy = failed\n"
-        "addopts = -p no:playwright -p no:cacheprovider --import-mode=importlib"
+        "addopts = -p no:playwright -p no:langsmith_plugin -p no:cacheprovider"
+        " --import-mode=importlib"
     )
     done = pytester.run(sys.executable, "-m", "pytest", "-s", *options)
     assert done.ret == 0
