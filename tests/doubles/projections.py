@@ -393,8 +393,10 @@ class MemoryProjections:
         return listed[:limit]
 
     def _reading(self, text: str) -> Typed:
+        said = [plain_text(call.summary) for call in self._calls()]
+
         def named(typed: Typed) -> bool:
-            return any(typed.finds_in(plain_text(call.summary)) for call in self._calls())
+            return any(map(typed.finds_in, said))
 
         paths = {one.change.path for one in self._changes()}
         return choose_reading(read_typed(text), paths, named)

@@ -49,7 +49,7 @@ DERIVED = ("search", "searched", "sqlite_", "alembic_version", *MARKS)
 no content.
 """
 
-SAMPLE = 2
+SAMPLE = 1
 """So many mutations are tried by the ordinary test; each asks all readers, some 2 seconds."""
 
 EACH = 12
@@ -287,10 +287,22 @@ def found_by_verify(opened: Opened) -> bool:
         return True
 
 
+@pytest.fixture(scope="module")
+def asked(made: Made, dashboard: TestClient, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """All readers, with what they answer of the store as it was made."""
+    return Sweep(made, dashboard, tmp_path_factory.mktemp("sweep"))
+
+
+@pytest.fixture
+def sweep(asked: Sweep) -> Sweep:
+    """The same, with nothing counted yet."""
+    asked.counts, asked.wrong = Counter(), []
+    return asked
+
+
 def test_what_is_read_from_a_changed_store_is_right_or_refused(
-    made: Made, dashboard: TestClient, tmp_path: Path, seed: str
+    made: Made, sweep: Sweep, seed: str
 ) -> None:
-    sweep = Sweep(made, dashboard, tmp_path)
     chance, tries = random.Random(seed), 0
     while sweep.counts["mutations"] < SAMPLE:
         sweep.run(*chance.choice(columns(made)), f"{seed} {tries}")
@@ -301,9 +313,8 @@ def test_what_is_read_from_a_changed_store_is_right_or_refused(
 
 @pytest.mark.parametrize("how", ["deleted", "of another log"])
 def test_what_is_read_of_a_log_without_its_last_event_is_right_or_refused(
-    made: Made, dashboard: TestClient, tmp_path: Path, how: str
+    sweep: Sweep, how: str
 ) -> None:
-    sweep = Sweep(made, dashboard, tmp_path)
     last = "WHERE seq = (SELECT max(seq) FROM event)"
     sql = {
         "deleted": f"DELETE FROM event {last}",
@@ -318,13 +329,8 @@ def test_what_is_read_of_a_log_without_its_last_event_is_right_or_refused(
 @pytest.mark.deep
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_column_of_every_table(
-    made: Made,
-    dashboard: TestClient,
-    tmp_path: Path,
-    part: int,
-    record_property: Callable[[str, object], None],
+    made: Made, sweep: Sweep, part: int, record_property: Callable[[str, object], None]
 ) -> None:
-    sweep = Sweep(made, dashboard, tmp_path)
     for table, column in columns(made)[part::PARTS]:
         for n in range(EACH):
             sweep.run(table, column, f"{table}.{column} {n}")
@@ -333,9 +339,8 @@ def test_every_column_of_every_table(
 
 
 def test_what_is_recorded_on_a_changed_store_is_right_or_refused(
-    made: Made, dashboard: TestClient, tmp_path: Path, seed: str
+    made: Made, sweep: Sweep, seed: str
 ) -> None:
-    sweep = Sweep(made, dashboard, tmp_path)
     assert len(sweep.stable) > 20
     chance, tries = random.Random(f"recorded {seed}"), 0
     while sweep.counts["mutations"] < SAMPLE:
@@ -349,13 +354,8 @@ def test_what_is_recorded_on_a_changed_store_is_right_or_refused(
 @pytest.mark.deep
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_column_of_every_table_before_a_recording(
-    made: Made,
-    dashboard: TestClient,
-    tmp_path: Path,
-    part: int,
-    record_property: Callable[[str, object], None],
+    made: Made, sweep: Sweep, part: int, record_property: Callable[[str, object], None]
 ) -> None:
-    sweep = Sweep(made, dashboard, tmp_path)
     for table, column in columns(made)[part::PARTS]:
         for n in range(EACH):
             sweep.run_recorded(table, column, f"recorded {table}.{column} {n}")

@@ -172,10 +172,17 @@ def pages(made: Recorded) -> dict[str, str]:
     }
 
 
-def test_the_first_view_of_every_page_is_small(hostile: Recorded, asker: TestClient) -> None:
+@pytest.fixture(scope="module")
+def first_views(hostile: Recorded, asker: TestClient) -> dict[str, Any]:
+    """What is answered to who asks for a page, by what makes it hostile."""
+    return {name: asker.get(path) for name, path in pages(hostile).items()}
+
+
+def test_the_first_view_of_every_page_is_small(
+    first_views: dict[str, Any], asker: TestClient
+) -> None:
     sizes = dict[str, int]()
-    for name, path in pages(hostile).items():
-        answer = asker.get(path)
+    for name, answer in first_views.items():
         assert answer.status_code == 200, (name, answer.text[:300])
         shape = Shape(answer.text)
         for load in shape.loads - set(sizes):
@@ -189,11 +196,11 @@ def test_the_first_view_of_every_page_is_small(hostile: Recorded, asker: TestCli
 
 
 def test_every_part_that_a_page_goes_on_with_is_bounded(
-    hostile: Recorded, asker: TestClient
+    first_views: dict[str, Any], asker: TestClient
 ) -> None:
-    for name, path in pages(hostile).items():
+    for name, first in first_views.items():
         seen = set[str]()
-        waiting = Shape(asker.get(path).text).parts
+        waiting = Shape(first.text).parts
         while waiting and len(seen) < 2:
             part = waiting.pop()
             if part in seen:
