@@ -102,6 +102,7 @@ class MemoryEventLog:
         self._payloads: list[dict[tuple[str, int], bytes]] = []
         self._seqs: dict[str, int] = {}
         self._finished: dict[tuple[str, str], bool] = {}
+        self._decoded: dict[int, Event] = {}
 
     @property
     def id(self) -> str:
@@ -160,11 +161,14 @@ class MemoryEventLog:
         return changed
 
     def _event(self, seq: int) -> Event:
-        leaf, payloads = self._leaves[seq - 1], self._payloads[seq - 1]
-        intention = intention_of(leaf)
-        if intention is not None:
-            payloads = self._payloads[intention - 1] | payloads
-        return decode(leaf, payloads)
+        """The event as its leaf and payloads say, which stay as they were appended."""
+        if seq not in self._decoded:
+            leaf, payloads = self._leaves[seq - 1], self._payloads[seq - 1]
+            intention = intention_of(leaf)
+            if intention is not None:
+                payloads = self._payloads[intention - 1] | payloads
+            self._decoded[seq] = decode(leaf, payloads)
+        return self._decoded[seq]
 
     def read(self, filter: EventFilter = EventFilter()) -> Iterator[Event]:
         seqs = range(1, len(self._leaves) + 1)
