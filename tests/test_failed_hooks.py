@@ -29,6 +29,7 @@ from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.events import HookFailed
 from tests.places.made_store import lay_store
 from tests.places.small_disks import fill_up, mounting
+from tests.processes.forked import Forked
 from tests.processes.hooked import HookedClaude
 from tests.test_daemon import client_of, pre_tool_use, run_hook
 
@@ -390,9 +391,8 @@ def test_log_status_and_doctor_show_what_waits_and_record_nothing(
     head = workspace.log.head()
 
     def said(*words: str) -> str:
-        argv = [sys.executable, "-m", "loom_audit", *words]
-        done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False)
-        return done.stdout + done.stderr
+        out, errs = Forked(words, cwd=root, env=os.environ).printed()
+        return (out + errs).decode()
 
     for command in ("log", "status", "doctor"):
         assert "2 hooks of claude-code failed" in said(command), command
@@ -507,9 +507,8 @@ def test_while_nothing_can_be_recorded_hooks_note_it_and_strict_denies(
         assert len(waiting_lines(home)) == 2, errors
         assert other.workspace(root).log.head() == head
     for command, said in (("status", "NOTHING IS RECORDED"), ("doctor", "nothing is recorded")):
-        argv = [sys.executable, "-m", "loom_audit", command]
-        done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False)
-        told = (done.stderr + done.stdout).splitlines()
+        out, errs = Forked([command], cwd=root, env=os.environ).printed()
+        told = (errs + out).decode().splitlines()
         assert said in told[0], told
 
 
