@@ -79,6 +79,7 @@ def test_ticked_files_of_a_review_are_taken_back_and_what_else_its_calls_did_sta
     files = [("path.q", "notes.txt"), ("path.q", "build/out.o")]
     text = plan(client, recorded, urlencode([*sent, *files]))
     assert "Only <code>notes.txt</code> <code>build/out.o</code>" in text
+    assert "Takes back in part (1)" in text
     assert carry_out(client, recorded, fields(text)).status_code == 303
     assert (recorded.root / "notes.txt").read_text() == "one\ntwo\nthree\n"
     assert (recorded.root / "build/out.o").exists()
@@ -86,6 +87,10 @@ def test_ticked_files_of_a_review_are_taken_back_and_what_else_its_calls_did_sta
     newest = recorded.workspace.timeline.calls()[0]
     # the command that deleted the object made a folder, too, which is still there
     assert newest.reverts == (recorded.numbers["notes"],)
+    part = newest.seq and recorded.workspace.timeline.call(newest.seq).result["in_part"]
+    (number,) = part or ()
+    told = client.get(f"{recorded.url}/c/{number}").text
+    assert "Taken back in part: <code>build/out.o</code>" in told
     assert (recorded.root / "empty").is_dir()
 
 

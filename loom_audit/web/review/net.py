@@ -135,7 +135,7 @@ def show_net(
 
     def in_full(file: NetFile) -> tuple[FileView, int]:
         view = show(file, content, space=space if count > 1 else budget.remaining, whole=count > 1)
-        return view, view.weight + 2 * link + weight(6 + MARKED + len(file.calls[:6]))
+        return view, view.weight + 2 * link + weight(8 + MARKED + len(file.calls[:6]))
 
     files = NO_TREE
     if count > FEW and budget.wanted in ("", FILES):
