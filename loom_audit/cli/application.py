@@ -42,7 +42,11 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("status", "Look", "Compare the disk with the log, naming every drift."),
     ("undo", "Take back", "Take back the newest call not yet taken back."),
     ("redo", "Take back", "Bring back what the newest undo took back."),
-    ("revert", "Take back", "Take back the named calls, keep the later ones."),
+    (
+        "revert",
+        "Take back",
+        "Take back the named calls, or paths of them, and keep the later ones.",
+    ),
     ("rollback", "Take back", "Bring the workspace, or the paths, back to a point."),
     ("recover", "Take back", "Close the calls of processes that are gone."),
     ("checkpoint", "Take back", "Give a point a name, or list the names."),

@@ -1,4 +1,4 @@
-"""`loom-audit revert`: take back named calls, keep the later ones."""
+"""`loom-audit revert`: take back named calls, or paths of them, and keep the later ones."""
 
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated
@@ -46,7 +46,7 @@ def revert(
     patch: PatchOption = False,
     yes: YesOption = False,
 ) -> int:
-    """Take back the named calls, or what they did at the paths, keep the later ones.
+    """Take back the named calls, or paths of them, and keep the later ones.
 
     Where a later call changed the same text, both are merged.
     """

@@ -87,8 +87,8 @@ def test_ticked_files_of_a_review_are_taken_back_and_what_else_its_calls_did_sta
     newest = recorded.workspace.timeline.calls()[0]
     # the command that deleted the object made a folder, too, which is still there
     assert newest.reverts == (recorded.numbers["notes"],)
-    part = newest.seq and recorded.workspace.timeline.call(newest.seq).result["in_part"]
-    (number,) = part or ()
+    assert newest.seq
+    (number,) = recorded.workspace.timeline.call(newest.seq).result["in_part"]
     told = client.get(f"{recorded.url}/c/{number}").text
     assert "Taken back in part: <code>build/out.o</code>" in told
     assert (recorded.root / "empty").is_dir()

@@ -6,6 +6,7 @@ from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.model.events import FilesChanged
 from loom_audit.model.records import Call, RecordedChange
+from loom_audit.model.text.display import visible_path
 from loom_audit.ports import EventFilter
 
 
@@ -37,8 +38,8 @@ def paths_with_moves(
     for path in asked:
         if not any(is_below_any((path,), one.change.path) for one in changes):
             raise NotFound(
-                f"what is named changed nothing at {path}",
-                hint="`loom-audit show CALL` lists what a call changed.",
+                f"nothing that is to be reverted changed {visible_path(path)}",
+                hint="`loom-audit show CALL`, and the call's page, list what a call changed.",
             )
     moves = [move for fact in _facts(attachment, changes) for move in fact.moves]
     found = dict.fromkeys(asked)

@@ -113,7 +113,7 @@ def sources(changes: Iterable[FileChange], tree: Tree) -> Mapping[str, str]:
                 and homes.setdefault(then, (now, change.path))[0] == now
             ):
                 found[change.path] = change.path
-    for change in sorted(listed, key=_loses_its_list):
+    for change in sorted(listed, key=_loses_its_acl):
         then = _inode(change.path, change.after)
         if change.path not in found and then[0] is not None:
             home = homes.setdefault(then, (then, change.path))[1]
@@ -122,7 +122,7 @@ def sources(changes: Iterable[FileChange], tree: Tree) -> Mapping[str, str]:
     return found
 
 
-def _loses_its_list(change: FileChange) -> bool:
+def _loses_its_acl(change: FileChange) -> bool:
     before, after = change.before, change.after
     return not (before and before.acl and after and after.acl)
 

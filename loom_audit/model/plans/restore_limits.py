@@ -44,7 +44,7 @@ def without_lost_lists(plan: Plan, tree: Tree, renamed: Iterable[Move] = ()) -> 
     homes = sources(plan.changes, tree)
     before = {change.path: change.before for change in plan.changes}
 
-    def has_list(path: str) -> bool:
+    def has_acl(path: str) -> bool:
         home = homes.get(path, path)
         file = before.get(origins.get(home, "")) or before.get(home, tree.get(home))
         return file is not None and file.acl
@@ -52,7 +52,7 @@ def without_lost_lists(plan: Plan, tree: Tree, renamed: Iterable[Move] = ()) -> 
     changes: list[FileChange] = []
     notes: list[Note] = []
     for change in plan.changes:
-        if change.after is not None and change.after.acl and not has_list(change.path):
+        if change.after is not None and change.after.acl and not has_acl(change.path):
             change = replace(change, after=replace(change.after, acl=False))
             notes.append(Note(change.path, "its access control list is not brought back"))
         if change.after != change.before:

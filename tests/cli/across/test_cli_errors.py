@@ -71,7 +71,6 @@ def test_a_group_named_alone_asks_for_a_command(shell: Shell) -> None:
         ("replay", "head", "--to", ""),
         ("salvage", "--to", ""),
         ("undo", "--choose", "=old"),
-        ("undo", "--choose", ".=old"),
         ("log", "--since", ""),
         ("log", "--until", ""),
         ("log", "--from", ""),
