@@ -42,13 +42,9 @@ def press(page: Page, *keys: str) -> list[object]:
     return found
 
 
-def part_number(page: Page) -> int:
-    """Which of the parts of a page has the focus, from 0."""
-    found: int = page.evaluate(
-        """() => [...document.querySelectorAll('.diff .add, .diff .remove')].filter(
-            row => !row.previousElementSibling?.matches('.add, .remove')
-        ).indexOf(document.activeElement)"""
-    )
+def parts_of(page: Page) -> list[str]:
+    """The names of the parts of a page, from the top."""
+    found: list[str] = page.locator("[data-part]").evaluate_all("all => all.map(one => one.id)")
     return found
 
 
@@ -61,11 +57,9 @@ def test_parts_and_files_are_gone_through_in_both_directions(
     assert press(page, "n", "n") == ["SECTION", files[2], True]
     assert press(page, "p") == ["SECTION", files[1], True]
     assert press(page, "p", "p", "p")[1] == files[0], "there is none before the first"
-    numbers = []
-    for key in "jjjk":
-        assert press(page, key)[2]
-        numbers.append(part_number(page))
-    assert numbers == [0, 1, 2, 1]
+    parts = parts_of(page)
+    passed = [press(page, key) for key in "jjjk"]
+    assert [(name, seen) for _, name, seen in passed] == [(parts[n], True) for n in (0, 1, 2, 1)]
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
@@ -87,39 +81,19 @@ def test_a_part_leads_to_its_call_and_to_the_plan_that_takes_it_back(
     page.wait_for_url("**/c/*")
 
 
-def test_viewed_is_pressed_where_the_part_has_such_a_button(
-    standing: Recorded, watch: Watch
-) -> None:
-    page = read(watch, f"{standing.url}/s/{standing.session}?diff=notes.txt")
-    press(page, "j", "v")
-    page.evaluate(
-        """() => { const button = document.createElement('button')
-            button.className = 'viewed-toggle'; button.type = 'button'
-            button.addEventListener('click', () => { document.title = 'pressed' })
-            document.querySelector('.diff .add .code').append(button) }"""
-    )
-    press(page, "v")
-    assert page.title() == "pressed"
-
-
-def test_parts_that_say_so_are_gone_through_and_keep_their_place_when_they_are_made_anew(
+def test_viewed_is_pressed_and_the_next_part_follows_the_one_that_was_made_anew(
     standing: Recorded, watch: Watch
 ) -> None:
     page = read(watch, f"{standing.url}/s/{standing.session}")
-    page.evaluate(
-        """() => document.querySelectorAll('.diff tbody').forEach((one, n) => {
-            one.dataset.part = one.id = 'p' + n
-            const button = document.createElement('button')
-            button.className = 'viewed-toggle'; button.type = 'button'
-            button.addEventListener('click', () => {
-                const again = one.cloneNode(true)
-                again.removeAttribute('tabindex'); one.replaceWith(again) })
-            one.querySelector('.code').append(button) })"""
-    )
-    assert press(page, "j") == ["TBODY", "p0", True]
-    assert press(page, "j") == ["TBODY", "p1", True]
-    assert press(page, "v")[0] == "BODY"
-    assert press(page, "j") == ["TBODY", "p2", True]
+    parts = parts_of(page)
+    pressed = page.locator(f"#v-{parts[1].removeprefix('p-')}[aria-pressed=true]")
+    assert press(page, "j", "j")[1] == parts[1]
+    press(page, "v")
+    pressed.wait_for()
+    assert press(page, "j")[1] == parts[2]
+    assert press(page, "k")[1] == parts[1]
+    press(page, "v")
+    pressed.wait_for(state="detached")
 
 
 def test_find_and_the_list_of_keys(standing: Recorded, watch: Watch) -> None:
