@@ -127,7 +127,7 @@ def _folder_to_take(invocation: Invocation, error: NoWorkspace, program: str, *,
     is_lost = "moved" in error.details or lost_store_hint(invocation.settings)
     if invocation.shared.workspace or is_lost or not (init or invocation.output.interactive):
         if not is_lost:
-            error.hint = f"{error.hint} `loom-audit run --init` puts this folder under audit."
+            error.hint = f"{error.hint} Or `loom-audit run --init -- COMMAND` does so here first."
         raise error
     if shutil.which(program) is None:
         raise ExecutionFailed(

@@ -117,8 +117,8 @@ def _check_lasting(what: str, path: str) -> None:
         if (real + os.sep).startswith(os.path.realpath(folder) + os.sep):
             raise InvalidArguments(
                 f"{what} is in a temporary folder: {real}",
-                hint="Install loom-audit where it stays (`uv tool install loom-audit`, `pipx "
-                "install loom-audit`), and keep its data there.",
+                hint="Install loom-audit where it stays (`uv tool install .` or `pipx install .` "
+                "in a clone of it), and keep its data there.",
             )
 
 
