@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 )
 def connect(
     invocation: Invocation,
-    client: Annotated[str, argument("CLIENT", help=f"{NAMED}; else those found.")] = "",
+    client: Annotated[
+        str,
+        argument("CLIENT", help=f"{NAMED}, or what starts it (claude); else those found."),
+    ] = "",
     user: Annotated[
         bool, option("--user", help="For all of your projects, not this folder alone.")
     ] = False,

@@ -92,7 +92,7 @@ def upgrade(invocation: Invocation) -> None:
 
 @command(examples=("loom-audit db rebuild",))
 def rebuild(invocation: Invocation) -> None:
-    """Make the projections anew from the log, for the current workspace.
+    """Make this workspace's projections anew from the log.
 
     Lists, trees and counts are derived from events; this drops and derives them again, and says
     what was different.
@@ -118,9 +118,10 @@ def caches(
         bool, option("--empty", help="Delete them first; each is made again when it is needed.")
     ] = False,
 ) -> None:
-    """List the caches of the current workspace on this machine, and what losing each costs.
+    """List this workspace's caches, and what losing each costs.
 
-    No cache is evidence: what is read from one is compared with the log, or is only where to look.
+    They are on this machine only. None is evidence: what is read from one is compared with the
+    log, or is only where to look.
     """
     output = invocation.output
     with invocation.workspace() as workspace:

@@ -53,7 +53,7 @@ def workspaces(
         str, option(metavar="TEXT", help="Why it is forgotten, which stays on record.")
     ] = "",
 ) -> int:
-    """List the workspaces of the store, or say where one is now.
+    """List the workspaces, say where one is now, or forget one.
 
     A workspace whose folder was moved is known by the folder's identity, and its log goes on at
     the new place.
