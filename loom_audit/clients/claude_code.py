@@ -382,7 +382,7 @@ CLIENT = Client(
         transcripts=("projects/**/*.jsonl",),
         personal=True,
     ),
-    untold="which files a command changed (we look), and an edit that it refuses itself: that is "
-    "taken from its transcript",
+    untold="which files a command changed (we look at the files), nor of an edit that it refuses "
+    "itself (its transcript does)",
     hooked_by="settings",
 )
