@@ -23,9 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     import click
 
     from loom_audit.cli.application import app
-    from loom_audit.cli.shared.command import usage_error
+    from loom_audit.cli.shared.command import leave_quietly, usage_error
     from loom_audit.cli.shared.exits import (
-        BROKEN_PIPE,
         INTERRUPTED,
         keep_from_interrupting,
         told_to_end,
@@ -36,11 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         try:
             code = app.main(given, prog_name=PROGRAM, standalone_mode=False)
         except click.ClickException as error:
-            code = usage_error(error, given)
+            try:
+                code = usage_error(error, given)
+            except BrokenPipeError:
+                code = leave_quietly(sys.stdout, sys.stderr)
         except (click.Abort, KeyboardInterrupt):
             code = INTERRUPTED
-        except BrokenPipeError:
-            code = BROKEN_PIPE
     if arguments is None:
         keep_from_interrupting()  # it has ended, and how is known
     if signals and code == INTERRUPTED:

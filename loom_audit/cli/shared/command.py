@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from msgspec import Struct
@@ -106,6 +106,19 @@ def carry_out(
     """Run a command's body and give its exit code; errors are printed, never raised."""
     output = open_output(json=shared.json)
     try:
+        return _carry_out(shared, output, body, values, failure)
+    except BrokenPipeError:
+        return leave_quietly(output.stdout, output.stderr)
+
+
+def _carry_out(
+    shared: SharedOptions,
+    output: Output,
+    body: Body,
+    values: Mapping[str, Any],
+    failure: int | None,
+) -> int:
+    try:
         shared.check()
         code = body(Invocation(shared, output), **values) or exits.OK
         output.stdout.flush()
@@ -115,7 +128,7 @@ def carry_out(
         code = exits.exit_code(error.code) if failure is None else failure
         _print_error(output, error)
     except BrokenPipeError:
-        code = _leave_quietly(output)
+        raise
     except KeyboardInterrupt:
         output.note("interrupted")
         code = exits.INTERRUPTED
@@ -162,10 +175,16 @@ def _unexpected(error: Exception) -> AuditError:
     )
 
 
-def _leave_quietly(output: Output) -> int:
-    """The reader has gone (`| head`): say nothing, also not when Python flushes at its end."""
+def leave_quietly(*streams: TextIO) -> int:
+    """Say nothing more where the reader has gone (`| head`), also not when Python flushes at its
+    end; the exit code.
+    """
     silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, output.stdout.fileno())
+    for stream in streams:
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(silence, stream.fileno())
     os.close(silence)
     return exits.BROKEN_PIPE
 

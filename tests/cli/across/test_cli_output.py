@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -319,6 +320,28 @@ def test_a_reader_that_leaves_is_no_error(audited: Shell) -> None:
     assert process.stderr.read() == b""
     assert process.wait(30) == 141
     process.stderr.close()
+
+
+def test_a_reader_of_output_and_errors_that_leaves_is_no_error(audited: Shell) -> None:
+    """`loom-audit … 2>&1 | head`: what both are written to has gone."""
+    audited.call("write_file", path="b.txt", content="x")
+    import subprocess
+    import sys
+
+    reading, writing = os.pipe()
+    os.close(reading)
+    for command in ("undo", "show 99", "no-such", "log --no-such", "--json show 99"):
+        done = subprocess.run(
+            [sys.executable, "-m", "loom_audit", *command.split()],
+            cwd=audited.workspace,
+            env=audited.environment,
+            stdout=writing,
+            stderr=writing,
+        )
+        assert done.returncode == 141
+    os.close(writing)
+    # what could not be shown was not done
+    assert (audited.workspace / "b.txt").read_text() == "x"
 
 
 def test_output_works_in_a_locale_that_is_not_utf8(audited: Shell) -> None:
