@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 import pytest
 from fastapi.testclient import TestClient
 
+from loom_audit.api.upkeep.drift import accept_drift
 from tests.web.conftest import Recorded
 from tests.web.test_web_undo import HX, carry_out, fields, plan
 
@@ -56,6 +57,25 @@ def test_each_conflict_shows_what_stood_before_what_the_call_left_and_what_stand
     assert "will be merged" in text and "What stands now, and merged" in text
     # of what is merged there is one difference, in the list of it
     assert rows(text, "add").count("line 3") == 1
+
+
+def test_what_is_kept_between_two_calls_that_are_taken_back_came_later(
+    recorded: Recorded, client: TestClient
+) -> None:
+    point = recorded.workspace.log.head()
+    for number, text in enumerate(("agent\n", "agent\nperson\n", "agent\nperson\nagain\n")):
+        if number == 1:
+            (recorded.root / "new.txt").write_text(text)
+            accept_drift(recorded.workspace)
+            continue
+        with recorded.workspace.session("a") as session, session.recording("work"):
+            (recorded.root / "new.txt").write_text(text)
+    sent = [("verb", "rollback"), ("target", point)]
+    text = plan(client, recorded, urlencode(sent))
+    assert "Needs a decision" in text
+    taken = text[text.index('aria-label="What is to be taken back: new.txt"') :]
+    taken, later = taken.split('aria-label="What came later: new.txt"')
+    assert (rows(taken, "add"), rows(later, "add")) == (["agent"], ["person", "again"])
 
 
 def test_what_is_on_disk_only_stands_on_the_page_as_what_came_later(

@@ -6,7 +6,7 @@ before that is what is wanted again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import dropwhile, groupby, pairwise, takewhile
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -110,9 +110,12 @@ class Lineage(Struct, eq=False):
         return call_numbers(step for step in self.steps if step.taken == taken)
 
     def sides(self) -> ThreeWay | None:
-        """What a conflict here is between; None where no step is to be taken back."""
-        taken = [step for step in self.steps if step.taken]
-        return ThreeWay(self.start, taken[-1].after, self.current) if taken else None
+        """What a conflict here is between; None where no step is to be taken back.
+
+        What is to be taken back too, after a step that is kept, came later as that did.
+        """
+        taken = [*takewhile(_is_taken, dropwhile(_is_kept, self.steps))]
+        return ThreeWay(taken[0].before, taken[-1].after, self.current) if taken else None
 
     def split_off_older(self) -> "Lineage | None":
         """Keep the steps of the last file at this path, and return those of the file before it.
@@ -136,6 +139,14 @@ class Lineage(Struct, eq=False):
             older.steps.append(replace(first, after=nothing))
             self.steps[0] = replace(first, before=nothing)
         return older
+
+
+def _is_taken(step: LineageStep) -> bool:
+    return step.taken
+
+
+def _is_kept(step: LineageStep) -> bool:
+    return not step.taken
 
 
 def call_numbers(steps: Iterable[LineageStep]) -> tuple[int, ...]:
