@@ -178,20 +178,23 @@ def _print_calls(invocation: Invocation, workspace: "AuditedWorkspace", query: C
             name = one_line(call.session, 80)
             output.line((f"session {name}  {one_line(call.actor, 60)}", "dim"))
         output.line(*line)
+    everything = query == CallFilter(newest_first=query.newest_first, limit=query.limit)
     if shown is None:
-        output.note("no calls match")
-    everything = CallFilter(newest_first=query.newest_first, limit=query.limit)
-    if first is not None and query == everything:
+        output.note("no calls are on record" if everything else "no calls match")
+    if everything:
         _note_outside(output, workspace, first)
 
 
-def _note_outside(output: Output, workspace: "AuditedWorkspace", first: Call) -> None:
-    """Count what came from outside since the first call of a list, which shows calls only."""
-    found = workspace.timeline.outside(after=first.requested, limit=MOST_OUTSIDE)
+def _note_outside(output: Output, workspace: "AuditedWorkspace", first: Call | None) -> None:
+    """Count what came from outside since the first call of a list, which shows calls only; since
+    the beginning, where there is none.
+    """
+    since = 0 if first is None else first.requested
+    found = workspace.timeline.outside(after=since, limit=MOST_OUTSIDE)
     if changed := sum(one.changed for one in found):
         least = "at least " if len(found) == MOST_OUTSIDE else ""
         said = f"{least}{count_text(changed, 'change')} from outside"
-        said += f" since call {first.seq or first.requested}"
+        said += "" if first is None else f" since call {first.seq or first.requested}"
         how = "`loom-audit history PATH`, `loom-audit log --events`"
         output.note((f"{said}: {how}", "dim"))
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from loom_audit import open_store
+from loom_audit.api.upkeep.drift import accept_drift
 from tests.cli.shells import Shell
 from tests.given.traced import traced as traced
 
@@ -126,3 +128,14 @@ def test_the_list_of_calls_counts_what_came_from_outside_among_them(audited: She
     assert f"1 change from outside since call {oldest}: `loom-audit history PATH`" in said
     assert "from outside" not in audited("log", "--tool", "read_file").errors
     assert "from outside" not in audited("log", "-n", "1").errors
+
+
+def test_a_log_without_calls_says_so_and_counts_what_came_from_outside(audited: Shell) -> None:
+    assert "no calls are on record" in audited("log").errors
+    (audited.workspace / "a.txt").write_text("by a person\n")
+    with open_store(str(audited.database)) as store:
+        accept_drift(store.workspace(audited.workspace))
+    said = audited("log")
+    assert "no calls are on record" in said.errors
+    assert "1 change from outside: `loom-audit history PATH`" in said.errors
+    assert "no calls match" in audited("log", "--tool", "bash").errors
