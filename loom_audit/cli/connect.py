@@ -34,7 +34,10 @@ def connect(
     invocation: Invocation,
     client: Annotated[
         str,
-        argument("CLIENT", help=f"{NAMED}, or what starts it (claude); else those found."),
+        argument(
+            "CLIENT",
+            help=f"{NAMED}, or what starts it (claude); else those found, with --remove all.",
+        ),
     ] = "",
     user: Annotated[
         bool, option("--user", help="For all of your projects, not this folder alone.")
@@ -56,7 +59,7 @@ def connect(
     folder, which are not committed. Comments and everything else in them stay. Done twice is done
     once; --remove takes out our part only.
     """
-    clients = _clients(client)
+    clients = _clients(client, remove=remove)
     flags = ["--strict"] * strict + ["--no-prompts"] * no_prompts
     if show or remove:
         root = None if user else _root(invocation)
@@ -73,8 +76,10 @@ def connect(
             _connect(invocation.output, store, one, root, flags)
 
 
-def _clients(named: str) -> list[str]:
-    """The client that is named, else those that are found. InvalidArguments, NotFound."""
+def _clients(named: str, *, remove: bool) -> list[str]:
+    """The client that is named, else those that are found, and to remove all: one whose program is
+    gone may be connected. InvalidArguments, NotFound.
+    """
     from loom_audit.api.agents.connect import installed_clients
 
     if named and not client_named(named):
@@ -82,6 +87,8 @@ def _clients(named: str) -> list[str]:
             f"{visible(named[:50])} is not a client that can be connected",
             hint=f"There are: {', '.join(PROGRAMS)}.",
         )
+    if not named and remove:
+        return list(PROGRAMS)
     clients = [client_named(named)] if named else list(installed_clients())
     if not clients:
         raise NotFound("no client was found", hint=f"Name one: {', '.join(PROGRAMS)}.")

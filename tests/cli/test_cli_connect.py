@@ -201,3 +201,13 @@ def test_a_line_of_ones_own_that_hides_it_from_git_stays(person: Shell) -> None:
     person("connect", "--remove", "claude-code")
     assert left_out.read_text() == f"# mine\n/{LOCAL['codex']}\n"
     assert left_out.stat().st_mode & 0o777 == 0o600
+
+
+def test_removing_without_a_name_takes_out_every_client_whatever_is_installed(
+    person: Shell,
+) -> None:
+    before = written(person)
+    for client in LOCAL:
+        person("connect", client)
+    person("connect", "--remove")
+    assert written(person) == before
