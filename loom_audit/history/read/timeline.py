@@ -8,6 +8,7 @@ from io import BytesIO
 from typing import Any, BinaryIO
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.ground.attachment import OBSERVED
@@ -250,8 +251,9 @@ class Timeline(Struct, frozen=True):
                 result = fact.result
             elif isinstance(fact, FilesChanged):
                 moves += fact.moves
+        in_part = paths_taken_back(self.log, self.projections, call)
         return CallDetail(
-            call=call,
+            call=call if in_part is None else replace(call, undone_by=None),
             arguments=arguments,
             result=result,
             decision=decision,
@@ -260,7 +262,7 @@ class Timeline(Struct, frozen=True):
             events=tuple(events),
             recorded=found.changes,
             maybe=found.maybe,
-            taken_back_in_part=paths_taken_back(self.log, self.projections, call),
+            taken_back_in_part=in_part or {},
         )
 
     def changes_of(self, call: Call) -> tuple[FileChange, ...]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.undo.selection import UNDO_AND_REDO, Selection
 from loom_audit.model.plans.planning import PathStep, Plan
@@ -75,26 +77,48 @@ def _undos_without_changes(
 def taken_in_part(
     attachment: Attachment,
     plan: Plan,
+    selection: Selection,
     candidates: Iterable[RecordedChange],
     selected: Collection[RecordedChange],
-    since: int,
 ) -> Mapping[int, tuple[str, ...]]:
     """The paths that a plan takes back of calls which it does not take back as a whole.
 
-    By the numbers of the calls, of those requested after the event `since`. A path is left out of
-    which a change stays, and where something else than the change decides what will be there.
+    By the numbers of the calls, in a rollback of those requested after the point. A path is left
+    out of which a change stays, and where something else than the change decides what will be
+    there.
     """
-    if plan.verb == "redo":
-        return {}
     done = {change.path for change in plan.changes} | {*plan.already}
-    whole = {*plan.reverts, *attachment.stored.tables.reverted()}
+    numbers = {one.number for one in selected}
+    reverted = attachment.stored.tables.reverted()
+    # one whose taking back is taken back, too, would be in effect again otherwise
+    dealt_with = {n for n, by in reverted.items() if by not in numbers} - selection.again
+    whole = {*plan.reverts, *dealt_with}
     taken = {id(one) for one in selected}
     stays = {(one.number, one.change.path) for one in candidates if id(one) not in taken}
     found: dict[int, dict[str, None]] = {}
     for one in selected:
         number, path = one.number, one.change.path
-        if not number or number in whole or (one.requested or 0) <= since:
+        if not number or number in whole or (one.requested or 0) <= selection.since:
             continue
         if path in done and (number, path) not in stays:
             found.setdefault(number, {})[path] = None
     return {number: tuple(paths) for number, paths in sorted(found.items())}
+
+
+def with_rest(plan: Plan, selection: Selection, candidates: Iterable[RecordedChange]) -> Plan:
+    """The plan with the paths that were left of calls which it takes back as a whole.
+
+    Of such calls of which others were taken back before. What took those back can itself be taken
+    back later: then they are in effect again, though the call was taken back.
+    """
+    left: dict[int, dict[str, None]] = {}
+    before: set[int] = set()
+    for one in candidates:
+        if one.number is None or one.number not in plan.reverts:
+            continue
+        if (one.number, one.change.path) in selection.taken_back_paths:
+            before.add(one.number)
+        else:
+            left.setdefault(one.number, {})[one.change.path] = None
+    rest = {number: tuple(paths) for number, paths in sorted(left.items()) if number in before}
+    return replace(plan, rest=rest)

@@ -22,6 +22,7 @@ from loom_audit.history.record.interrupted import (
 from loom_audit.history.record.recovery import RecoveredCall, close_calls
 from loom_audit.history.record.temporaries import remove_temporaries
 from loom_audit.history.undo.kept_when_finished import kept_when_finished
+from loom_audit.model.calls import IN_PART
 from loom_audit.model.files import FileChange, Move, is_directory, moves_among
 from loom_audit.model.plans.lineage import PathStep, events_with_moves, trace_lineages
 from loom_audit.model.plans.planning import Note
@@ -73,7 +74,8 @@ def _do_rest(
     _, moves = intended(attachment.stored, call)
     *_, last = begun = [*intentions(attachment.stored, call, first=True)]
     said = [f"continued by {actor} after an interruption"]
-    stages = _stages(request_event(attachment.stored, call)[1].arguments)
+    arguments = request_event(attachment.stored, call)[1].arguments
+    stages = _stages(arguments)
     if len(begun) < stages:
         said.append(f"{len(begun)} of {stages} stages are done, plan again for the rest")
     with OpenCall.resumed(writer, call) as resumed:
@@ -87,6 +89,8 @@ def _do_rest(
             error = {"code": "CONFLICT", "message": message, "hint": "Plan again."}
             resumed.finish("error", {**resumed.result, "success": False, "error": error})
             return kept
+        if len(begun) == stages and (parts := _in_part(arguments, kept_paths)):
+            resumed.result[IN_PART] = parts
         # only the last stage takes calls back: before it no call is taken back as a whole
         reverts = last.reverts
         if kept_paths:
@@ -98,6 +102,12 @@ def _do_rest(
 def _stages(arguments: object) -> int:
     """The number of stages in which an undo of these arguments is done, each with an intention."""
     return arguments.get("stages", 1) if isinstance(arguments, dict) else 1
+
+
+def _in_part(arguments: object, kept_paths: Collection[str]) -> dict[str, list[str]]:
+    """The paths of calls taken back in part, as an undo of these arguments was to: without kept."""
+    parts = arguments.get(IN_PART) if isinstance(arguments, dict) else None
+    return {n: [p for p in paths if p not in kept_paths] for n, paths in (parts or {}).items()}
 
 
 def _taken_away(

@@ -22,7 +22,7 @@ from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.history.undo.arrived_folders import with_arrived_folders
 from loom_audit.history.undo.contents_on_disk import ContentsOnDisk
-from loom_audit.history.undo.counting import reverts, taken_in_part
+from loom_audit.history.undo.counting import reverts, taken_in_part, with_rest
 from loom_audit.history.undo.limits import changes_of
 from loom_audit.history.undo.notes import (
     shared_note,
@@ -179,18 +179,21 @@ class Planner:
             # the point as a number, since `head` is another event once one was appended
             request=replace(asked, targets=(selection.since,)) if selection.rollback else asked,
             calls=tuple(sorted(call.seq for call in selection.calls if call.seq)),
-            irreversible=(
-                *plan.irreversible,
-                *uncaptured_notes(self._calls_of(selection)),
-                *taken_back_notes(selection.taken_back_by, selected),
-            ),
+            irreversible=(*plan.irreversible, *self._notes_on_calls(selection, selected)),
             drifted=bool(drift.changes),
             passed_over=selection.passed_over,
             blocked=(*plan.blocked, *self._unnamed_notes(plan, drift)),
             kept=(*plan.kept, *self._displaced_notes(plan)),
         )
-        partly = taken_in_part(self.attachment, plan, candidates, selected, selection.since)
-        return replace(plan, partly=partly, reverts=self._whole(plan, steps))
+        partly = taken_in_part(self.attachment, plan, selection, candidates, selected)
+        whole = self._whole(plan, selection, steps)
+        return with_rest(replace(plan, partly=partly, reverts=whole), selection, candidates)
+
+    def _notes_on_calls(
+        self, selection: Selection, selected: Sequence[RecordedChange]
+    ) -> Iterator[Note]:
+        yield from uncaptured_notes(self._calls_of(selection))
+        yield from taken_back_notes(selection.taken_back_by, selected)
 
     def _unnamed_notes(self, plan: Plan, drift: FilesChanged) -> Iterator[Note]:
         """Notes on paths that a plan would change and does not list, unless something blocks it."""
@@ -198,14 +201,17 @@ class Planner:
             on_disk = apply(self.attachment.stored.reading.tree(), drift.changes)
             yield from (Note(path, UNNAMED) for path in unnamed_changes(plan, on_disk))
 
-    def _whole(self, plan: Plan, steps: Iterable[PathStep]) -> tuple[int, ...]:
+    def _whole(
+        self, plan: Plan, selection: Selection, steps: Iterable[PathStep]
+    ) -> tuple[int, ...]:
         """What the plan takes back as a whole; () where all that is taken back already.
 
         A revert does not where later calls hide all changes: it can be made again later.
         """
         if plan.verb == "revert" and not (plan.changes or set(plan.already) - hidden_paths(steps)):
             return ()
-        already = self.attachment.stored.tables.reverted()
+        reverted = self.attachment.stored.tables.reverted()
+        already = {n: by for n, by in reverted.items() if n not in selection.again}
         return plan.reverts if takes_anything_back(plan.reverts, already) else ()
 
     def _with_whole_choices(

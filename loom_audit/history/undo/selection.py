@@ -13,7 +13,7 @@ from loom_audit.history.look.doers import UNKNOWN, Candidate, by_doers
 from loom_audit.history.look.survivor_changes import SurvivorChanges
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.look.timing import look_between
-from loom_audit.history.read.in_part import taken_back_in_part
+from loom_audit.history.read.in_part import TakenInPart, taken_back_in_part
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
@@ -33,8 +33,9 @@ class Selection(Struct, frozen=True):
     `target` says it in words, `events` are the seqs of events that are of no call, and `since` is
     the seq of the point. `taken_back_by` has the numbers of the selected calls and events that are
     taken back already, each with the number of the call that did it, and `taken_back_paths` the
-    number and the path of each of their changes that was taken back then. `running` are the seqs of
-    the requests of open calls whose shared changes a rollback takes back too.
+    number and the path of each of their changes that was taken back then. `again` are the numbers
+    of calls that were taken back as a whole and of which a path is in effect again. `running` are
+    the seqs of the requests of open calls whose shared changes a rollback takes back too.
     """
 
     target: str
@@ -45,6 +46,7 @@ class Selection(Struct, frozen=True):
     running: frozenset[int] = frozenset()
     taken_back_by: Mapping[int, int] = field(default_factory=dict)
     taken_back_paths: frozenset[tuple[int, str]] = frozenset()
+    again: frozenset[int] = frozenset()
     paths: tuple[str, ...] = ()
     """What a request is limited to, with what moved from or to there; () without a limit."""
     passed_over: tuple[Note, ...] = ()
@@ -138,13 +140,30 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
         passed_over = may_have_done(attachment.stored, request.session, call.requested)
         if not request.targets:
             check_interrupted_since(attachment, request.session, call, passed_over)
-        paths = frozenset(_taken_in_part(attachment, call.requested))
-        return Selection(_label(call), (call,), passed_over=passed_over, taken_back_paths=paths)
+        found = _taken_in_part(attachment, call.requested)
+        return Selection(
+            _label(call),
+            (call,),
+            passed_over=passed_over,
+            taken_back_paths=frozenset(found.paths),
+            again=found.again,
+        )
     if request.verb == "redo":
         call = newest_undo(attachment, request.session)
-        return Selection(_label(call), (call, *_begun_redos(attachment.stored, call)))
+        found = _taken_in_part(attachment, call.requested)
+        return Selection(
+            _label(call),
+            (call, *_begun_redos(attachment.stored, call)),
+            taken_back_paths=frozenset(found.paths),
+            again=found.again,
+        )
     if request.verb == "rollback":
         return _select_after_point(request, attachment, timeline)
+    return _select_named(request, attachment)
+
+
+def _select_named(request: PlanRequest, attachment: Attachment) -> Selection:
+    """Select the calls and events that a revert names."""
     if not request.targets:
         raise InvalidArguments(
             "revert needs at least one call, event or session",
@@ -173,21 +192,22 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
             calls=[attachment.stored.reading.call_at(by).requested]
         )
         for number in taken_back_by
-        if taken_back_by[number] == by == one.number and (by, one.change.path) not in in_part
+        if taken_back_by[number] == by == one.number and (by, one.change.path) not in in_part.paths
     )
-    named = {path for path in in_part if in_part[path] not in numbers}
+    named = {path for path, by in in_part.paths.items() if by not in numbers}
     return Selection(
         listed,
         asked,
         tuple(events),
         taken_back_by=taken_back_by,
         taken_back_paths=paths | named,
+        again=in_part.again,
         paths=paths_with_moves(request.paths, attachment, asked, events),
     )
 
 
-def _taken_in_part(attachment: Attachment, after: int) -> Mapping[tuple[int, str], int]:
-    """By which call a path of a call was taken back, of calls requested from an event on."""
+def _taken_in_part(attachment: Attachment, after: int) -> TakenInPart:
+    """What calls requested after an event took back in part."""
     return taken_back_in_part(attachment.stored.log, attachment.stored.tables, after)
 
 
@@ -248,14 +268,14 @@ def _select_after_point(
             raise NotFound(f"{path} is not on disk and was never on record", hint=hint)
     calls = attachment.stored.tables.open_calls() if request.running else ()
     running = frozenset(call.requested for call in calls)
+    in_part = _taken_in_part(attachment, point)
     return Selection(
         f"point {point}",
         since=point,
         rollback=True,
         running=running,
-        taken_back_paths=frozenset(_taken_in_part(attachment, point))
-        if request.paths
-        else frozenset(),
+        taken_back_paths=frozenset(in_part.paths) if request.paths else frozenset(),
+        again=in_part.again,
         paths=request.paths,
     )
 
@@ -356,7 +376,7 @@ def newest_undoable(attachment: Attachment, session: str | None) -> Call:
     def is_wanted(call: Call) -> bool:
         return not (_is_undo_by(call, *UNDO_AND_REDO) and _is_whole(call))
 
-    return _newest(attachment.stored, session, is_wanted, "undo")
+    return _newest(attachment, session, is_wanted, "undo")
 
 
 def newest_undo(attachment: Attachment, session: str | None) -> Call:
@@ -368,7 +388,7 @@ def newest_undo(attachment: Attachment, session: str | None) -> Call:
     def is_wanted(call: Call) -> bool:
         return _is_undo_by(call, "undo") and _is_whole(call)
 
-    return _newest(attachment.stored, session, is_wanted, "redo")
+    return _newest(attachment, session, is_wanted, "redo")
 
 
 def _begun_redos(stored: StoredLog, undo: Call) -> Iterator[Call]:
@@ -386,15 +406,23 @@ def _begun_redos(stored: StoredLog, undo: Call) -> Iterator[Call]:
 
 
 def _newest(
-    stored: StoredLog, session: str | None, wanted: Callable[[Call], bool], verb: str
+    attachment: Attachment, session: str | None, wanted: Callable[[Call], bool], verb: str
 ) -> Call:
     """The newest call that is wanted, changed something and is not taken back; NotFound."""
+    stored = attachment.stored
     before: int | None = None
     size = 10  # one is wanted, mostly among the newest; each page is twice as long as the last
     while page := stored.reading.calls(CallFilter(session=session, before=before, limit=size)):
+        undone = any(call.undone_by is not None and wanted(call) for call in page)
+        again = _taken_in_part(attachment, page[-1].requested).again if undone else ()
         for call in page:
             acted = call.changed > 0 or (call.status == "ok" and call.reverts and is_undo(call))
-            if call.seq and acted and call.undone_by is None and wanted(call):
+            if (
+                call.seq
+                and acted
+                and (call.undone_by is None or call.seq in again)
+                and wanted(call)
+            ):
                 return call
         before, size = page[-1].requested, min(2 * size, 500)
     where = f"in session {session}" if session else "in any session"

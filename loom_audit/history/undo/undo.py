@@ -151,8 +151,8 @@ class Undo:
             with OpenCall(writer, plan.verb, arguments, "write", call_id=call_id) as call:
                 self._apply(plan, call, progress)
                 call.result["output"] = _summary(plan, left_open)
-                if plan.partly:
-                    call.result[IN_PART] = {str(n): [*paths] for n, paths in plan.partly.items()}
+                if plan.partly or plan.rest:
+                    call.result[IN_PART] = arguments[IN_PART]
         except AuditError as error:
             if call.files_changed and call.finish_event is not None:
                 way = f"`loom-audit revert {call.finish_event.seq}` takes that back"
@@ -288,7 +288,14 @@ def _arguments(plan: Plan) -> dict[str, object]:
         "outside": False,
         **{flag.field: True for flag in request.flags},
         **({"stages": len(plan.stages)} if plan.stages else {}),
+        **({IN_PART: _in_part(plan)} if plan.partly or plan.rest else {}),
     }
+
+
+def _in_part(plan: Plan) -> dict[str, object]:
+    """The paths that a plan takes back of calls of which it does not take back everything."""
+    parts = {**plan.partly, **plan.rest}
+    return {str(number): list(paths) for number, paths in sorted(parts.items())}
 
 
 def _summary(plan: Plan, left_open: Sequence[Call]) -> str:

@@ -84,6 +84,8 @@ class Plan(Struct, frozen=True):
     calls: tuple[int, ...] = ()
     partly: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """The paths that are taken back of calls which are not taken back as a whole."""
+    rest: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """The paths that were left of calls which are taken back, where others were before."""
     drifted: bool = False
     passed_over: tuple[Note, ...] = ()
     """What later calls may have done, which an undo passes over: only a choice takes it back."""

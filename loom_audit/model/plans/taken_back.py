@@ -1,6 +1,9 @@
 """What is taken back by what: computed from the chain of all that took back, as it is in effect."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
+
+from msgspec import Struct
 
 from loom_audit.model.plans.lineage import PathStep
 
@@ -15,6 +18,50 @@ def taken_back(newest_first: Iterable[tuple[int, int]]) -> dict[int, int]:
     for number, target in newest_first:
         if number not in found:
             found.setdefault(target, number)
+    return found
+
+
+class TakingBack(Struct, frozen=True):
+    """What the call with a number took back: calls and events as a whole, and paths of calls.
+
+    Of a call that is in both the paths are all that was left to take back.
+    """
+
+    number: int
+    whole: tuple[int, ...]
+    in_part: Mapping[int, Sequence[str]]
+
+
+def taken_back_by_path(
+    newest_first: Sequence[TakingBack], changed: Mapping[int, Collection[str]]
+) -> dict[tuple[int, str], int]:
+    """The number of the call that took a path of a call back, while that stands at the path.
+
+    By the number of what was taken back, and the path. `changed` has the paths that calls and
+    events changed, by their numbers.
+    """
+    by_number = {doing.number: doing for doing in newest_first}
+
+    @cache
+    def reach(number: int) -> frozenset[str]:
+        """The paths at which it makes a difference to take something back."""
+        paths = frozenset(changed.get(number, ()))
+        if doing := by_number.get(number):
+            for target in (*doing.whole, *doing.in_part):
+                paths |= taken(doing, target)
+        return paths
+
+    def taken(doing: TakingBack, target: int) -> frozenset[str]:
+        if target in doing.in_part:
+            return frozenset(doing.in_part[target])
+        return reach(target) if target < doing.number else frozenset()
+
+    found: dict[tuple[int, str], int] = {}
+    for doing in newest_first:
+        for target in dict.fromkeys((*doing.whole, *doing.in_part)):
+            for path in taken(doing, target):
+                if (doing.number, path) not in found:
+                    found.setdefault((target, path), doing.number)
     return found
 
 

@@ -80,6 +80,19 @@ def test_a_person_who_deleted_one_of_the_paths_keeps_it_deleted(
     assert (root / "src/main.py").read_text() == "2\n" and not (root / "a.txt").exists()
 
 
+def test_a_revert_of_some_paths_that_was_interrupted_took_them_back_in_part(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    [number] = run(workspace, "echo 2 > a.txt; echo 2 > src/main.py; echo 2 > c")
+    paths = ["a.txt", "src/main.py"]
+    killed_after(1, root, lambda one: one.carry_out(one.plan_revert([number], paths=paths)))
+    done = finish(workspace).call
+    assert workspace.timeline.call(number).taken_back_in_part == dict.fromkeys(paths, done.seq)
+    workspace.carry_out(workspace.plan_revert([number]))
+    assert not (root / "c").exists()
+    assert workspace.timeline.call(number).call.undone_by is not None
+
+
 def test_a_person_who_made_a_folder_there_keeps_it_with_all_that_is_in_it(
     workspace: AuditedWorkspace, root: Path
 ) -> None:

@@ -64,6 +64,57 @@ def test_what_took_the_last_part_back_took_the_call_back(
     assert number in last.reverts and texts(root) == ("a1", "b1")
 
 
+def test_of_an_undo_one_path_is_taken_back_and_there_the_call_is_in_effect_again(
+    workspace: AuditedWorkspace, root: Path, number: int
+) -> None:
+    undo = workspace.carry_out(workspace.plan_undo()).call.seq or 0
+    workspace.carry_out(workspace.plan_revert([undo], paths=["a"]))
+    assert texts(root) == ("a2", "b1")
+    detail = workspace.timeline.call(number)
+    assert detail.call.undone_by is None and detail.taken_back_in_part == {"b": undo}
+    workspace.carry_out(workspace.plan_revert([number]))
+    assert texts(root) == ("a1", "b1")
+    assert workspace.timeline.call(number).call.undone_by is not None
+
+
+def test_undo_goes_back_to_the_first_tree_after_the_taking_back_of_a_part_is_taken_back_last(
+    workspace: AuditedWorkspace, session: Session, root: Path, number: int
+) -> None:
+    part = workspace.carry_out(workspace.plan_revert([number], paths=["a"])).call.seq or 0
+    rest = workspace.carry_out(workspace.plan_undo(session=session.id)).call
+    assert texts(root) == ("a1", "b1") and rest.reverts == (number,)
+    workspace.carry_out(workspace.plan_revert([part]))
+    assert texts(root) == ("a2", "b1")
+    detail = workspace.timeline.call(number)
+    assert detail.call.undone_by is None and detail.taken_back_in_part == {"b": rest.seq}
+    undone = workspace.carry_out(workspace.plan_undo(session=session.id)).call
+    assert texts(root) == ("a1", "b1") and undone.reverts == (number,)
+    assert workspace.timeline.call(number).call.undone_by == undone.seq
+
+
+def test_a_redo_that_leaves_a_path_by_choice_leaves_the_call_taken_back_there_alone(
+    workspace: AuditedWorkspace, root: Path, number: int
+) -> None:
+    undo = workspace.carry_out(workspace.plan_undo()).call.seq
+    workspace.carry_out(workspace.plan_redo(choices={"a": "current"}))
+    assert texts(root) == ("a1", "b2")
+    assert workspace.timeline.call(number).taken_back_in_part == {"a": undo}
+    workspace.carry_out(workspace.plan_redo())
+    assert texts(root) == ("a2", "b2")
+    assert workspace.timeline.call(number).taken_back_in_part == {}
+
+
+def test_a_rollback_of_a_path_past_an_undo_leaves_what_that_took_back_taken_back(
+    workspace: AuditedWorkspace, root: Path, call: Call, number: int
+) -> None:
+    call("write_file", path="a", content="a3\n")
+    workspace.carry_out(workspace.plan_revert([number], choices={"a": "old"}))
+    workspace.carry_out(workspace.plan_rollback(before(workspace, number), paths=["b", "a"]))
+    assert texts(root) == ("a1", "b1")
+    detail = workspace.timeline.call(number)
+    assert detail.call.undone_by is not None or detail.taken_back_in_part.keys() == {"a", "b"}
+
+
 def test_a_part_whose_taking_back_was_taken_back_is_the_calls_again(
     workspace: AuditedWorkspace, root: Path, number: int
 ) -> None:
