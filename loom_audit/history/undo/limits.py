@@ -58,6 +58,20 @@ def paths_with_moves(
     return tuple(found)
 
 
+def moved_with(
+    chosen: Iterable[str], attachment: Attachment, calls: Iterable[Call], events: Sequence[int]
+) -> frozenset[str]:
+    """Some paths, and the other end of each move that calls and events made of just these."""
+    found = {*chosen}
+    if not found:
+        return frozenset()
+    changes = changes_of(attachment.stored, calls, events)
+    for move in [move for fact in _facts(attachment, changes) for move in fact.moves]:
+        if not found.isdisjoint((move.source, move.target)):
+            found |= {move.source, move.target}
+    return frozenset(found)
+
+
 def _facts(attachment: Attachment, changes: Iterable[RecordedChange]) -> Iterator[FilesChanged]:
     for seq in sorted({one.seq for one in changes}):
         for event in attachment.stored.log.read(EventFilter.only(seq)):

@@ -18,7 +18,7 @@ from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
 from loom_audit.history.undo.interrupted_since import check_interrupted_since
-from loom_audit.history.undo.limits import is_below_any, paths_with_moves
+from loom_audit.history.undo.limits import is_below_any, moved_with, paths_with_moves
 from loom_audit.model.events import OUTSIDE, ChangesAttributed, FilesChanged
 from loom_audit.model.files import FileChange
 from loom_audit.model.plans.planning import Note, how_to_choose
@@ -195,12 +195,14 @@ def _select_named(request: PlanRequest, attachment: Attachment) -> Selection:
         if taken_back_by[number] == by == one.number and (by, one.change.path) not in in_part.paths
     )
     named = {path for path, by in in_part.paths.items() if by not in numbers}
+    old = [path for path, choice in request.choices.items() if choice == "old"]
+    chosen = moved_with(old, attachment, asked, events)  # a move is taken back at both ends
     return Selection(
         listed,
         asked,
         tuple(events),
         taken_back_by=taken_back_by,
-        taken_back_paths=paths | named,
+        taken_back_paths=frozenset(one for one in paths | named if one[1] not in chosen),
         again=in_part.again,
         paths=paths_with_moves(request.paths, attachment, asked, events),
     )

@@ -180,3 +180,15 @@ def test_a_file_of_a_removed_folder_comes_back_with_its_folder(
         raise Conflict(str(plan.blocked))
     workspace.carry_out(plan)
     assert (root / "d/e/f").read_text() == "f\n" and not (root / "d/g").exists()
+
+
+def test_a_choice_of_the_old_state_at_one_end_of_a_move_that_is_taken_back_takes_the_other_along(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("write_file", path="a", content="a1\n")
+    call("write_file", path="b", content="b1\n")
+    call("shell_execute", command="mv a b")
+    number = workspace.timeline.calls()[0].seq or 0
+    workspace.carry_out(workspace.plan_revert([number]))
+    plan = workspace.plan_revert([number], choices={"b": "old"})
+    assert plan.changes == () and texts(root) == ("a1", "b1")
