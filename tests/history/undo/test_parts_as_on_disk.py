@@ -25,7 +25,7 @@ def write(workspace: AuditedWorkspace, root: Path, n: int, paths: list[str]) -> 
 
 
 @pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(2, 12))]
+    "seed", [5, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(6, 14))]
 )
 def test_a_line_is_on_disk_just_where_its_call_is_not_said_to_be_taken_back(
     workspace: AuditedWorkspace, root: Path, seed: int
