@@ -152,7 +152,7 @@ def test_a_path_that_the_call_did_not_change_is_refused(
     workspace: AuditedWorkspace, number: int
 ) -> None:
     head = workspace.log.head()
-    with pytest.raises(NotFound, match="changed nothing at c"):
+    with pytest.raises(NotFound, match="nothing that is to be reverted changed c"):
         workspace.plan_revert([number], paths=["c"])
     assert workspace.log.head() == head
 
