@@ -40,7 +40,7 @@ def repository(shell: Shell) -> Path:
 
 def test_a_run_puts_the_folder_under_audit_when_it_is_told_to(person: Shell) -> None:
     refused = person("run", "--", "touch", "made", code=125)
-    assert "`loom-audit run --init`" in refused.errors
+    assert "`loom-audit run --init -- COMMAND`" in refused.errors
     assert not (person.workspace / "made").exists() and not person.home.exists()
     ran = person("run", "--init", "--", "touch", "made")
     assert f"{person.workspace} is under audit" in ran.errors and not ran.text

@@ -181,7 +181,24 @@ def take_back_something(tape: Tape) -> bool:
 
 def undo_one(tape: Tape) -> bool:
     session = tape.chosen.choice([None, *(one.id for one in tape.agents.sessions)])
-    return decide(tape, lambda choices: tape.workspace.plan_undo(session=session, choices=choices))
+    try:
+        return decide(
+            tape, lambda choices: tape.workspace.plan_undo(session=session, choices=choices)
+        )
+    except Conflict as refused:
+        check_passes_over_interrupted(tape, refused)
+        return False
+
+
+def check_passes_over_interrupted(tape: Tape, refused: Conflict) -> None:
+    """An undo is refused only where it would pass over a later call that was interrupted."""
+    if "older" not in refused.details:
+        raise refused
+    passed = [tape.workspace.timeline.call(number).call for number in refused.details["calls"]]
+    older = tape.workspace.timeline.call(refused.details["older"]).call
+    assert passed, refused
+    for call in passed:
+        assert (call.status, call.requested > older.requested) == ("interrupted", True), refused
 
 
 def redo_one(tape: Tape) -> bool:
@@ -260,7 +277,11 @@ def undo_and_redo(tape: Tape, most: int) -> int:
     seen: list[dict[bytes, State]] = []
     while len(seen) < most:
         now = look(tape.root)
-        plan = tape.workspace.plan_undo()
+        try:
+            plan = tape.workspace.plan_undo()
+        except Conflict as refused:
+            check_passes_over_interrupted(tape, refused)
+            break
         if not plan.reverts:
             break  # all that the call changed is shared with others and stays
         if not carry_out(tape, plan, reverted(tape.steps, {*plan.calls}, now)):
