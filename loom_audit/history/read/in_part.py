@@ -9,13 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from loom_audit.history.ground.attachment import UNDO_TOOLS, is_undo
 from loom_audit.model.calls import took_back, took_back_in_part
 from loom_audit.model.events import CallFinished
 from loom_audit.model.plans.taken_back import TakingBack, taken_back_by_path
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter, EventLog, Projections
-
-_VERBS = ("undo", "redo", "revert", "rollback")
 
 
 class TakenInPart(Struct, frozen=True):
@@ -34,9 +33,9 @@ def taken_back_in_part(log: EventLog, tables: Projections, after: int) -> TakenI
     """What calls requested after an event took back in part, as far as it stands. Corrupt."""
     undos = [
         call
-        for verb in _VERBS
-        for call in tables.calls(CallFilter(after=after, tool=verb, limit=None))
-        if call.seq and call.effect == "write"
+        for tool in sorted(UNDO_TOOLS)
+        for call in tables.calls(CallFilter(after=after, tool=tool, limit=None))
+        if call.seq and is_undo(call)
     ]
     doings = [*_doings(log, undos)]
     in_part = {number for one in doings for number in one.in_part}

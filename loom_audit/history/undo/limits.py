@@ -1,18 +1,18 @@
 """The paths that a request is limited to, and what moved from there or to there."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from loom_audit.errors import NotFound
-from loom_audit.history.ground.attachment import Attachment, StoredLog
-from loom_audit.model.events import FilesChanged
+from loom_audit.history.ground.attachment import StoredLog
+from loom_audit.history.read.timeline import Timeline
+from loom_audit.model.files import Move, is_within
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.text.display import visible_path
-from loom_audit.ports import EventFilter
 
 
 def is_below_any(paths: Sequence[str], path: str) -> bool:
     """Whether a path is one of some, or below one; True where there are none."""
-    return not paths or any(not p or path == p or path.startswith(p + "/") for p in paths)
+    return not paths or "" in paths or is_within(path, paths)
 
 
 def changes_of(
@@ -26,25 +26,29 @@ def changes_of(
 
 
 def paths_with_moves(
-    asked: tuple[str, ...], attachment: Attachment, calls: Iterable[Call], events: Sequence[int]
+    asked: tuple[str, ...],
+    stored: StoredLog,
+    timeline: Timeline,
+    calls: Iterable[Call],
+    events: Sequence[int],
 ) -> tuple[str, ...]:
     """The paths that a revert is limited to, with the other end of each move of what is there.
 
-    NotFound for one at and below which the named calls and events changed nothing.
+    NotFound for one at and below which the named calls and events changed nothing; Corrupt.
     """
     if not asked:
         return ()
-    changes = changes_of(attachment.stored, calls, events)
+    changes = changes_of(stored, calls, events)
     for path in asked:
         if not any(is_below_any((path,), one.change.path) for one in changes):
             raise NotFound(
                 f"nothing that is to be reverted changed {visible_path(path)}",
                 hint="`loom-audit show CALL`, and the call's page, list what a call changed.",
             )
-    moves = [move for fact in _facts(attachment, changes) for move in fact.moves]
+    moves = [(move.source, move.target) for move in _moves(timeline, changes)]
     found = dict.fromkeys(asked)
     for path in (queue := [*found]):
-        for source, target in [(m.source, m.target) for m in moves]:
+        for source, target in moves:
             for here, there in ((source, target), (target, source)):
                 if is_below_any((here,), path):
                     other = there + path[len(here) :]
@@ -59,21 +63,26 @@ def paths_with_moves(
 
 
 def moved_with(
-    chosen: Iterable[str], attachment: Attachment, calls: Iterable[Call], events: Sequence[int]
+    chosen: Iterable[str],
+    stored: StoredLog,
+    timeline: Timeline,
+    calls: Iterable[Call],
+    events: Sequence[int],
 ) -> frozenset[str]:
-    """Some paths, and the other end of each move that calls and events made of just these."""
+    """Some paths, and the other end of each move that calls and events made of just these.
+
+    Corrupt.
+    """
     found = {*chosen}
     if not found:
         return frozenset()
-    changes = changes_of(attachment.stored, calls, events)
-    for move in [move for fact in _facts(attachment, changes) for move in fact.moves]:
+    for move in _moves(timeline, changes_of(stored, calls, events)):
         if not found.isdisjoint((move.source, move.target)):
             found |= {move.source, move.target}
     return frozenset(found)
 
 
-def _facts(attachment: Attachment, changes: Iterable[RecordedChange]) -> Iterator[FilesChanged]:
-    for seq in sorted({one.seq for one in changes}):
-        for event in attachment.stored.log.read(EventFilter.only(seq)):
-            if isinstance(event.fact, FilesChanged):
-                yield event.fact
+def _moves(timeline: Timeline, changes: Iterable[RecordedChange]) -> list[Move]:
+    """The moves that the events of some changes tell, in log order."""
+    facts = timeline.verified.files_changed({one.seq for one in changes})
+    return [move for _, fact in sorted(facts.items()) for move in fact.moves]

@@ -159,10 +159,10 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
         )
     if request.verb == "rollback":
         return _select_after_point(request, attachment, timeline)
-    return _select_named(request, attachment)
+    return _select_named(request, attachment, timeline)
 
 
-def _select_named(request: PlanRequest, attachment: Attachment) -> Selection:
+def _select_named(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> Selection:
     """Select the calls and events that a revert names."""
     if not request.targets:
         raise InvalidArguments(
@@ -196,7 +196,8 @@ def _select_named(request: PlanRequest, attachment: Attachment) -> Selection:
     )
     named = {path for path, by in in_part.paths.items() if by not in numbers}
     old = [path for path, choice in request.choices.items() if choice == "old"]
-    chosen = moved_with(old, attachment, asked, events)  # a move is taken back at both ends
+    # a move is taken back at both ends
+    chosen = moved_with(old, attachment.stored, timeline, asked, events)
     return Selection(
         listed,
         asked,
@@ -204,7 +205,7 @@ def _select_named(request: PlanRequest, attachment: Attachment) -> Selection:
         taken_back_by=taken_back_by,
         taken_back_paths=frozenset(one for one in paths | named if one[1] not in chosen),
         again=in_part.again,
-        paths=paths_with_moves(request.paths, attachment, asked, events),
+        paths=paths_with_moves(request.paths, attachment.stored, timeline, asked, events),
     )
 
 
