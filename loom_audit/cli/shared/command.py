@@ -122,13 +122,11 @@ def _carry_out(
         shared.check()
         code = body(Invocation(shared, output), **values) or exits.OK
         output.stdout.flush()
-    except (click.exceptions.Exit, click.Abort):
+    except (click.exceptions.Exit, click.Abort, BrokenPipeError):
         raise
     except AuditError as error:
         code = exits.exit_code(error.code) if failure is None else failure
         _print_error(output, error)
-    except BrokenPipeError:
-        raise
     except KeyboardInterrupt:
         output.note("interrupted")
         code = exits.INTERRUPTED

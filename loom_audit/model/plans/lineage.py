@@ -114,7 +114,8 @@ class Lineage(Struct, eq=False):
 
         What is to be taken back too, after a step that is kept, came later as that did.
         """
-        taken = [*takewhile(_is_taken, dropwhile(_is_kept, self.steps))]
+        since = dropwhile(lambda step: not step.taken, self.steps)
+        taken = [*takewhile(lambda step: step.taken, since)]
         return ThreeWay(taken[0].before, taken[-1].after, self.current) if taken else None
 
     def split_off_older(self) -> "Lineage | None":
@@ -139,14 +140,6 @@ class Lineage(Struct, eq=False):
             older.steps.append(replace(first, after=nothing))
             self.steps[0] = replace(first, before=nothing)
         return older
-
-
-def _is_taken(step: LineageStep) -> bool:
-    return step.taken
-
-
-def _is_kept(step: LineageStep) -> bool:
-    return not step.taken
 
 
 def call_numbers(steps: Iterable[LineageStep]) -> tuple[int, ...]:
