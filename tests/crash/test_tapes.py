@@ -100,6 +100,10 @@ def roll_back(tape: Tape) -> str:
     return "ok"
 
 
+def test_a_mark_is_found_behind_binary_content_that_has_its_first_sign() -> None:
+    assert marks_in([b"\x89PNG <c\x9aI<editing 21>\n"]) == {b"<editing 21>\n"}
+
+
 def marks_in(contents: Iterable[bytes]) -> set[bytes]:
     return {mark for content in contents for mark in MARK.findall(content)}
 

@@ -27,7 +27,7 @@ State = tuple[str, int, str]
 """Kind, permission bits, SHA-256 of the content (of a symlink's target; "" for a folder)."""
 
 FILE_TOOLS = {"write_file", "edit_file", "delete_file", "move_file"}
-MARK = re.compile(rb"<\S+ \d+>\n")
+MARK = re.compile(rb"<[^\s<]+ \d+>\n")  # what stands before it may be binary, with a < of its own
 
 
 @dataclass(frozen=True)
