@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, Sizes, interleaved
 from benchmarks.projects import fill, new_store
-from loom_audit.api.agents.launcher import SOCKET, hooks_folder, write_launcher
+from loom_audit.api.agents.launcher import SOCKET, write_launcher
 from loom_audit.config import read_settings
 
 NOTHING = "import posix\nwhile posix.read(0, 1 << 20):\n    pass\n"
@@ -37,7 +37,7 @@ def _at(folder: Path, files: int, rounds: int) -> Iterator[Figure]:
         workspace = opened.attach(work)
         settings = read_settings(opened.url)
         write_launcher(settings)
-        ours = hooks_folder(settings) / "hook_client.py"
+        ours = settings.hooks / "hook_client.py"
         nothing = folder / "nothing.py"
         nothing.write_text(NOTHING)
         run = f"exec {os.path.realpath(sys.executable)} -I -S"
@@ -49,7 +49,7 @@ def _at(folder: Path, files: int, rounds: int) -> Iterator[Figure]:
         try:
             times = interleaved(rounds, works, warm=5)
         finally:
-            os.kill(_process(hooks_folder(settings) / SOCKET), signal.SIGTERM)
+            os.kill(_process(settings.hooks / SOCKET), signal.SIGTERM)
         calls = workspace.timeline.session("benchmark").calls
         if calls != rounds + 5:
             raise SystemExit(f"{calls} calls are on record")

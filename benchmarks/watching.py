@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.figures import Figure, Sizes, interleaved
 from benchmarks.hooks import _call, _process
 from benchmarks.projects import content, fill, new_store
-from loom_audit.api.agents.launcher import SOCKET, hooks_folder, write_launcher
+from loom_audit.api.agents.launcher import SOCKET, write_launcher
 from loom_audit.config import read_settings
 
 MOST_MEMORY, MOST_DEARER = 60, 1.03
@@ -102,8 +102,8 @@ def _hooks(folder: Path, rounds: int) -> Iterator[Figure]:
             opened.attach(work)
             settings = read_settings(opened.url)
             write_launcher(settings)
-            sockets.append(hooks_folder(settings) / SOCKET)
-            client = hooks_folder(settings) / "hook_client.py"
+            sockets.append(settings.hooks / SOCKET)
+            client = settings.hooks / "hook_client.py"
             run = f"exec {os.path.realpath(sys.executable)} -I -S {client} claude-code"
             works[name] = _call(work, run)
             if name == "watched":

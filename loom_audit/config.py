@@ -37,6 +37,11 @@ class Settings(Struct, frozen=True):
     configuration: Path
 
     @property
+    def hooks(self) -> Path:
+        """The folder of the hook client, the socket and what starts the warm process."""
+        return self.home / "hooks"
+
+    @property
     def file(self) -> Path | None:
         """The file of a SQLite store, absolute; None for any other database."""
         if not self.url.startswith(_SQLITE):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditStore, open_store
-from loom_audit.api.agents.launcher import FOLDER, SOCKET, write_launcher
+from loom_audit.api.agents.launcher import SOCKET, write_launcher
 from loom_audit.api.control import holding
 from loom_audit.config import read_settings
 from loom_audit.daemon import HookServer, only_one, run_daemon
@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
     lay_store(home)
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(home))
-    (home / FOLDER).mkdir()
+    (home / "hooks").mkdir()
     write_launcher(read_settings())
     return home
 
@@ -60,7 +60,7 @@ def errors() -> list[str]:
 
 @pytest.fixture
 def server(store: AuditStore, home: Path, errors: list[str]) -> Iterator[HookServer]:
-    with HookServer(store, home / FOLDER, SOCKET, errors.append) as server:
+    with HookServer(store, home / "hooks", SOCKET, errors.append) as server:
         yield server
 
 
@@ -68,7 +68,7 @@ def run_hook(
     home: Path, data: bytes, *words: str, cwd: Path, fds: Sequence[int] = (), **variables: str
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the hook client as a client's settings do."""
-    argv = [sys.executable, "-I", "-S", str(home / FOLDER / "hook_client.py"), *words]
+    argv = [sys.executable, "-I", "-S", str(home / "hooks" / "hook_client.py"), *words]
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), **variables}
     return subprocess.run(
         argv,
@@ -122,7 +122,7 @@ sys.path.insert(0, __file__.rpartition("/")[0])
 from hook import run
 run(sys.argv[1:])
 """
-    (home / FOLDER / "hook_client.py").write_text(earlier)
+    (home / "hooks" / "hook_client.py").write_text(earlier)
     done = run_hook(home, pre_tool_use(root), "claude-code", cwd=root)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert call_of(store, root, "c1").seq is None
@@ -133,10 +133,10 @@ def test_a_path_of_a_socket_may_be_longer_than_one_can_be(
 ) -> None:
     long = tmp_path / ("d" * 100)
     lay_store(long)
-    (long / FOLDER).mkdir()
+    (long / "hooks").mkdir()
     for name in ("hook.py", "hook_client.py"):
-        (long / FOLDER / name).write_bytes((home / FOLDER / name).read_bytes())
-    with HookServer(store, long / FOLDER, SOCKET, errors.append):
+        (long / "hooks" / name).write_bytes((home / "hooks" / name).read_bytes())
+    with HookServer(store, long / "hooks", SOCKET, errors.append):
         done = run_hook(long, pre_tool_use(root), "claude-code", cwd=root)
     assert done.stdout == b"" and call_of(store, root, "c1").seq is None
 
@@ -144,7 +144,7 @@ def test_a_path_of_a_socket_may_be_longer_than_one_can_be(
 def test_without_a_warm_process_the_agent_goes_on_and_strict_denies(
     home: Path, root: Path, tmp_path: Path
 ) -> None:
-    (home / FOLDER / "daemon").write_bytes(b"/bin/false\0")
+    (home / "hooks" / "daemon").write_bytes(b"/bin/false\0")
     data = pre_tool_use(root)
     plain = run_hook(home, data, "claude-code", cwd=root)
     assert (plain.returncode, plain.stdout, plain.stderr) == (0, b"", b"")
@@ -167,11 +167,11 @@ def test_without_a_warm_process_the_agent_goes_on_and_strict_denies(
 def test_a_warm_process_that_cannot_start_is_tried_again_after_half_a_second_then_one_then_two(
     home: Path, root: Path
 ) -> None:
-    marker, failed = home / "tries", home / FOLDER / "failed"
+    marker, failed = home / "tries", home / "hooks" / "failed"
     script = home / "start.sh"
     script.write_text(f"#!/bin/sh\necho >>{marker}\nexit 3\n")
     script.chmod(0o700)
-    (home / FOLDER / "daemon").write_bytes(f"{script}\0".encode())
+    (home / "hooks" / "daemon").write_bytes(f"{script}\0".encode())
 
     def tries(ago: float) -> int:
         """How often it was tried by now, with a hook so long after the last start that failed."""
@@ -190,7 +190,7 @@ def test_a_warm_process_that_cannot_start_is_tried_again_after_half_a_second_the
 def test_a_held_session_is_denied_its_calls_where_no_warm_process_is(
     store: AuditStore, home: Path, root: Path
 ) -> None:
-    (home / FOLDER / "daemon").write_bytes(b"/bin/false\0")
+    (home / "hooks" / "daemon").write_bytes(b"/bin/false\0")
     store.adapters.held.keep("s1", 'held by "ada": wait\n')
     done = run_hook(home, pre_tool_use(root), "claude-code", cwd=root)
     said = json.loads(done.stdout)["hookSpecificOutput"]
@@ -256,7 +256,7 @@ def connect(asking: socket.socket, path: Path) -> None:
 def daemon_of(home: Path, name: str = SOCKET) -> int:
     """The process that answers on the socket."""
     with socket.socket(socket.AF_UNIX) as asking:
-        connect(asking, home / FOLDER / name)
+        connect(asking, home / "hooks" / name)
         seen = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         return int.from_bytes(seen[:4], sys.byteorder)
 
@@ -353,7 +353,7 @@ def test_in_another_container_another_warm_process_answers(
 ) -> None:
     """Stood in for by one at the usual name that says that it sees other files."""
     with socket.socket(socket.AF_UNIX) as listening:
-        monkeypatch.chdir(home / FOLDER)  # the path of a socket is short
+        monkeypatch.chdir(home / "hooks")  # the path of a socket is short
         listening.bind(SOCKET)
         listening.listen()
 
@@ -369,14 +369,14 @@ def test_in_another_container_another_warm_process_answers(
         done = run_hook(home, pre_tool_use(root), "claude-code", cwd=root)
         thread.join(20)
     assert done.stdout == b"" and call_of(store, root, "c1").seq is None
-    [own] = (home / FOLDER).glob("daemon-*.sock")
+    [own] = (home / "hooks").glob("daemon-*.sock")
     os.kill(daemon_of(home, own.name), signal.SIGKILL)
 
 
 def test_there_is_one_at_a_time_and_what_a_killed_one_left_is_replaced(
     store: AuditStore, home: Path, errors: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = home / FOLDER
+    folder = home / "hooks"
     monkeypatch.chdir(folder)
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(SOCKET)
@@ -401,8 +401,8 @@ def test_a_hook_that_came_as_it_ended_is_answered(
         begin(thread)
 
     monkeypatch.setattr(threading.Thread, "start", late)
-    argv = [sys.executable, "-I", "-S", str(home / FOLDER / "hook_client.py"), "claude-code"]
-    with HookServer(store, home / FOLDER, SOCKET, errors.append) as server:
+    argv = [sys.executable, "-I", "-S", str(home / "hooks" / "hook_client.py"), "claude-code"]
+    with HookServer(store, home / "hooks", SOCKET, errors.append) as server:
         hook = subprocess.Popen(argv, stdin=subprocess.PIPE, cwd=root)
         assert hook.stdin is not None
         hook.stdin.write(pre_tool_use(root))
@@ -417,8 +417,8 @@ def test_it_ends_when_nobody_asks(
     store: AuditStore, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loom_audit.daemon.IDLE_SECONDS", 0.0)
-    run_daemon(store, home / FOLDER)
-    assert not (home / FOLDER / SOCKET).exists()
+    run_daemon(store, home / "hooks")
+    assert not (home / "hooks" / SOCKET).exists()
 
 
 def test_a_question_whose_hook_is_killed_is_withdrawn_and_its_call_stays_open(
@@ -427,7 +427,7 @@ def test_a_question_whose_hook_is_killed_is_withdrawn_and_its_call_stays_open(
     folder = store.adapters.settings.configuration
     folder.mkdir(parents=True)
     (folder / "approvals.toml").write_text('[[rule]]\naction = "ask"\ncommand = "true"\n')
-    argv = [sys.executable, "-I", "-S", str(home / FOLDER / "hook_client.py"), "claude-code"]
+    argv = [sys.executable, "-I", "-S", str(home / "hooks" / "hook_client.py"), "claude-code"]
     workspace = store.workspace(root)
     with subprocess.Popen(argv, stdin=subprocess.PIPE, cwd=root) as hook:
         assert hook.stdin is not None

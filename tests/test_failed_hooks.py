@@ -20,7 +20,7 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore, hook_client, open_store
 from loom_audit.api.agents import failed_hooks
 from loom_audit.api.agents.clients import Hooks
-from loom_audit.api.agents.launcher import FOLDER, SOCKET, write_launcher
+from loom_audit.api.agents.launcher import SOCKET, write_launcher
 from loom_audit.api.upkeep.doctor import check_all
 from loom_audit.config import read_settings
 from loom_audit.daemon import HookServer
@@ -42,9 +42,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(home))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     monkeypatch.setattr("loom_audit.api.agents.clients._MOMENT", -failed_hooks._LONGEST_AGO)
-    (home / FOLDER).mkdir()
+    (home / "hooks").mkdir()
     write_launcher(read_settings())
-    (home / FOLDER / "daemon").write_bytes(b"/bin/false\0")
+    (home / "hooks" / "daemon").write_bytes(b"/bin/false\0")
     return home
 
 
@@ -81,7 +81,7 @@ def claude(home: Path, root: Path, transcripts: Path) -> HookedClaude:
 
 @pytest.fixture
 def spool(home: Path) -> Path:
-    return home / FOLDER / "spool"
+    return home / "hooks" / "spool"
 
 
 def failures(workspace: AuditedWorkspace) -> list[HookFailed]:
@@ -251,7 +251,7 @@ def test_hooks_that_fail_while_the_spool_is_taken_are_all_on_record(
     home: Path, root: Path, workspace: AuditedWorkspace, store: AuditStore
 ) -> None:
     """Each is written into the file that has the name when it was written."""
-    taking = Spool(home / FOLDER)
+    taking = Spool(home / "hooks")
     lines: list[bytes] = []
     stop = threading.Event()
 
@@ -284,7 +284,7 @@ def test_hooks_that_fail_while_the_spool_is_taken_are_all_on_record(
 def test_a_hook_whose_file_is_taken_and_removed_meanwhile_writes_into_the_next(
     home: Path, root: Path, spool: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    taking, taken = Spool(home / FOLDER), list[bytes]()
+    taking, taken = Spool(home / "hooks"), list[bytes]()
     name = "fstat" if moment == "before the write" else "close"
     call = getattr(posix, name)
 
@@ -305,7 +305,7 @@ def test_a_hook_whose_file_is_taken_and_removed_meanwhile_writes_into_the_next(
 def test_the_file_for_failed_hooks_has_one_name_at_any_time(home: Path, spool: Path) -> None:
     """A hook writes no file that has two, which may be a person's."""
     most, stop = 0, threading.Event()
-    taking = Spool(home / FOLDER)
+    taking = Spool(home / "hooks")
 
     def take() -> None:
         while not stop.is_set():
@@ -346,22 +346,22 @@ def test_what_was_taken_and_not_put_on_record_stays_for_the_next_process(
 
 
 def test_space_is_reserved_behind_the_end_and_none_is_written_over(home: Path) -> None:
-    spool = Spool(home / FOLDER)
+    spool = Spool(home / "hooks")
     spool.reserve()
-    file = home / FOLDER / "spool"
+    file = home / "hooks" / "spool"
     assert file.stat().st_size == 0
     if file.stat().st_blocks * 512 < RESERVED:
         pytest.skip("the filesystem of the data folder cannot reserve space behind a file's end")
     file.write_bytes(b"a line\n")
     spool.reserve()
     assert file.read_bytes() == b"a line\n"
-    assert [one.name for one in (home / FOLDER).glob("spool*")] == ["spool"]
+    assert [one.name for one in (home / "hooks").glob("spool*")] == ["spool"]
 
 
 def test_a_hook_notes_that_it_failed_where_the_virtual_environment_is_gone(
     home: Path, root: Path, workspace: AuditedWorkspace, store: AuditStore, claude: HookedClaude
 ) -> None:
-    (home / FOLDER / "daemon").write_bytes(b"/gone/bin/python\0-m\0loom_audit\0daemon\0")
+    (home / "hooks" / "daemon").write_bytes(b"/gone/bin/python\0-m\0loom_audit\0daemon\0")
     claude.bash("c1", "true")
     take_up(store)
     assert {call.call_id for call in workspace.timeline.calls()} == {"c1"}
@@ -371,7 +371,7 @@ def test_a_hook_with_no_room_for_files_still_answers(home: Path, root: Path) -> 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
-    argv = [sys.executable, "-I", "-S", str(home / FOLDER / "hook_client.py"), "claude-code"]
+    argv = [sys.executable, "-I", "-S", str(home / "hooks" / "hook_client.py"), "claude-code"]
     done = subprocess.run(
         argv,
         input=pre_tool_use(root),
@@ -402,7 +402,7 @@ def test_log_status_and_doctor_show_what_waits_and_record_nothing(
 
 
 def waiting_lines(home: Path) -> list[bytes]:
-    return [*Spool(home / FOLDER).waiting()]
+    return [*Spool(home / "hooks").waiting()]
 
 
 def test_doctor_does_not_blame_the_trust_of_codex_for_hooks_that_fail(
@@ -431,7 +431,7 @@ def test_tables_that_do_not_agree_with_the_log_let_hooks_note_and_strict_deny(
     with closing(sqlite3.connect(home / "audit.db")) as raw:
         raw.execute("UPDATE workspace SET ignore = 'forged'")
         raw.commit()
-    with open_store() as other, HookServer(other, home / FOLDER, SOCKET, lambda _: None):
+    with open_store() as other, HookServer(other, home / "hooks", SOCKET, lambda _: None):
         done = run_hook(home, pre_tool_use(root), "claude-code", "--strict", cwd=root)
     assert json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
     assert waiting_lines(home) and spool.exists(), "it waits until recording goes on"
@@ -454,10 +454,10 @@ def test_a_hook_is_noted_on_a_full_disk_in_the_space_that_was_reserved(
 ) -> None:
     with mounting(tmp_path) as mount:
         home = mount("small", 8) / "home"
-        (home / FOLDER).mkdir(parents=True)
+        (home / "hooks").mkdir(parents=True)
         monkeypatch.setenv("LOOM_AUDIT_HOME", str(home))
         write_launcher(read_settings())
-        Spool(home / FOLDER).reserve()
+        Spool(home / "hooks").reserve()
         fill_up(home.parent)
         with pytest.raises(OSError, match="No space"):
             (home / "more").write_bytes(b"more")
@@ -487,7 +487,7 @@ def test_while_nothing_can_be_recorded_hooks_note_it_and_strict_denies(
     known: bool,
 ) -> None:
     """Tables that do not agree with the log, or an end of it that is gone; and it is said first."""
-    with HookServer(store, home / FOLDER, SOCKET, lambda _: None):
+    with HookServer(store, home / "hooks", SOCKET, lambda _: None):
         claude.bash("c0" if known else "d0", "true", (root / "b").touch)
         claude.hook("SessionEnd" if not known else "Stop", reason="exit")
     workspace.adapters.keep_head(workspace.head())
@@ -496,7 +496,7 @@ def test_while_nothing_can_be_recorded_hooks_note_it_and_strict_denies(
     errors: list[str] = []
     with open_store() as other:
         head = other.workspace(root).log.head()
-        with HookServer(other, home / FOLDER, SOCKET, errors.append):
+        with HookServer(other, home / "hooks", SOCKET, errors.append):
             given = json.loads(pre_tool_use(root, session))
             given |= {"transcript_path": str(claude.transcript)}
             data = json.dumps(given).encode()

@@ -12,7 +12,6 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.agents import failed_hooks
 from loom_audit.api.agents.clients import Hooks
-from loom_audit.api.agents.launcher import FOLDER
 from loom_audit.disk.machine.spool import RESERVED, Spool
 from loom_audit.errors import StorageFailed
 from tests.processes.hooked import HookedClaude
@@ -50,7 +49,7 @@ def test_there_is_a_file_with_space_at_any_time_while_lines_are_taken(
     home: Path, spool: Path
 ) -> None:
     """So that a hook never makes one of its own, which has none on a full disk."""
-    taking = Spool(home / FOLDER)
+    taking = Spool(home / "hooks")
     taking.reserve()
     if spool.stat().st_blocks * 512 < RESERVED:
         pytest.skip("the filesystem of the data folder cannot reserve space behind a file's end")
@@ -76,7 +75,7 @@ def test_there_is_a_file_with_space_at_any_time_while_lines_are_taken(
     looking.join()
     assert not missed
     assert taken == [b"line %d" % number for number in range(300)]
-    assert [one.name for one in (home / FOLDER).glob("spool*")] == ["spool", "spool.lock"]
+    assert [one.name for one in (home / "hooks").glob("spool*")] == ["spool", "spool.lock"]
 
 
 def test_hooks_that_fail_after_it_was_put_on_record_that_others_did_are_on_record_too(
@@ -147,7 +146,7 @@ def imported(root: Path, *words: str) -> set[str]:
 
 
 def test_a_hook_that_fails_imports_nothing_for_that(home: Path, root: Path) -> None:
-    hook = str(home / FOLDER / "hook_client.py")
+    hook = str(home / "hooks" / "hook_client.py")
     more = imported(root, hook, "claude-code") - imported(root, "-c", "pass")
     assert more == {"hook", "_socket"}
     assert waiting_lines(home), "it has noted it"

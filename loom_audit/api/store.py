@@ -1,16 +1,15 @@
 """A store of many workspaces, as Python code sees it."""
 
 import getpass
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import Settings, read_settings
 from loom_audit.errors import AuditError, Corrupt
-from loom_audit.history.record.baseline import accept_scope, take_baseline
 from loom_audit.model.events import TreeHead, WorkspaceAttached
 from loom_audit.model.scope import MAX_FILE_BYTES
 from loom_audit.model.text.display import count_text
@@ -24,7 +23,9 @@ if TYPE_CHECKING:
     from loom_audit.history.ground.attachment import Attachment
 
 
-def open_store(url: str | PathLike[str] | None = None, *, actor: str | None = None) -> "AuditStore":
+def open_store(
+    url: str | os.PathLike[str] | None = None, *, actor: str | None = None
+) -> "AuditStore":
     """Open the store of this URL or path, by default LOOM_AUDIT_STORE or the user's own.
 
     Made when it is not there; AUDIT_UNAVAILABLE when it is from a newer version or locked,
@@ -49,6 +50,12 @@ def check_root(path: str | Path, url: str | None = None) -> None:
     Asked before the store is made, so that none is made in a directory that is then refused.
     """
     folders.check_root(path, store_dir=read_settings(url).home, others=())
+
+
+def repository_of(path: Path) -> Path:
+    """The git repository that holds a path, or the path where none does."""
+    here = Path(os.path.realpath(path))
+    return next((one for one in (here, *here.parents) if (one / ".git").exists()), here)
 
 
 def lost_store_hint(settings: Settings) -> str:
@@ -106,6 +113,8 @@ class AuditStore:
         here on, on record, as done by `actor` or else the store's.
         INVALID_PATH and CONFLICT for directories that cannot be workspaces.
         """
+        from loom_audit.history.record.baseline import accept_scope, take_baseline
+
         attachment = self.adapters.attach(path, ignore=ignore, max_file_bytes=max_file_bytes)
         rules = attachment.scope
         if max_file_bytes is not None and (limit := max_file_bytes or MAX_FILE_BYTES) != (

@@ -20,7 +20,7 @@ def daemon(
     It ends when no hook came for ten minutes and no call is open, and makes way for another build
     of loom-audit. What went wrong is in `hooks/daemon.log` of the data folder.
     """
-    from loom_audit.api.agents.launcher import check_home, hooks_folder
+    from loom_audit.api.agents.launcher import check_home
     from loom_audit.daemon import run_daemon
     from loom_audit.errors import Conflict
 
@@ -28,6 +28,6 @@ def daemon(
     check_home(settings)
     with invocation.store() as store:
         try:
-            run_daemon(store, hooks_folder(settings), name)
+            run_daemon(store, settings.hooks, name)
         except Conflict as there_is_one:
             invocation.output.note(str(there_is_one))

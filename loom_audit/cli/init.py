@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Mapping
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +18,7 @@ from loom_audit.model.scope import IGNORE_FILE, NEVER
 from loom_audit.model.text.display import count_text, first_few, size_text, visible, visible_path
 
 _SECRET = frozenset({".env", ".netrc", ".npmrc", ".pypirc", "id_rsa", "id_ecdsa", "id_ed25519"})
-_SECRET_KINDS = (".env.*", "*.pem", "*.key", "*.p12")
+_SECRET_ENDS = (".pem", ".key", ".p12")
 """Names of files that mostly hold secrets."""
 
 
@@ -123,4 +122,4 @@ def _say_what_is_recorded(output: Output, tree: Mapping[str, FileState]) -> None
 
 def _is_secret(path: str) -> bool:
     name = path.rpartition("/")[2]
-    return name in _SECRET or any(fnmatch(name, kind) for kind in _SECRET_KINDS)
+    return name in _SECRET or name.startswith(".env.") or name.endswith(_SECRET_ENDS)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -64,15 +65,18 @@ from loom_audit.sandbox import confining_runner
 from loom_audit.sandbox.scratch import scratch_folder
 from loom_audit.sandbox.supervised import SUPERVISOR
 from loom_audit.sql.code_index import SqlCodeIndex
-from loom_audit.sql.erasing.forgetting import Amount, Forgetting
-from loom_audit.sql.evidence.evidence import SqlEvidence, open_evidence
 from loom_audit.sql.ground.clock import SystemClock
 from loom_audit.sql.line_maps import SqlLineMaps
 from loom_audit.sql.projections.keyframes import KEYFRAME_EVENTS
 from loom_audit.sql.store.database import Database, WorkspaceEntry, open_database
 from loom_audit.wiring.caches import FOLDER
 
-__all__ = ["Adapters", "Amount", "ForgottenWorkspace", "WorkspaceEntry", "open_adapters"]
+if TYPE_CHECKING:
+    from loom_audit.sql.erasing.forgetting import Amount as Amount
+    from loom_audit.sql.erasing.forgetting import Forgetting
+    from loom_audit.sql.evidence.evidence import SqlEvidence
+
+__all__ = ["Adapters", "ForgottenWorkspace", "WorkspaceEntry", "open_adapters"]
 
 
 class ForgottenWorkspace(Struct, frozen=True):
@@ -100,7 +104,7 @@ class Adapters(Struct, frozen=True):
     @property
     def processes(self) -> Processes:
         """The processes of this machine, as far as they can be seen."""
-        hook = str(self.settings.home / "hooks" / "hook_client.py")
+        hook = str(self.settings.hooks / "hook_client.py")
         return LinuxProcesses(supervised=SUPERVISOR, reporting=hook)
 
     def transcript(self, path: str) -> TranscriptFile:
@@ -166,8 +170,10 @@ class Adapters(Struct, frozen=True):
         """What people noted of a log while they read it."""
         return self.database.marks(id)
 
-    def forgetting(self, id: str) -> Forgetting:
+    def forgetting(self, id: str) -> "Forgetting":
         """What erases the log of this id, or tells how much that would be."""
+        from loom_audit.sql.erasing.forgetting import Forgetting
+
         return Forgetting(self.database, id)
 
     def line_maps(self, id: str) -> LineMaps:
@@ -420,8 +426,10 @@ class Adapters(Struct, frozen=True):
         held |= {id: self.database.event_log(id).head() for id in self.database.forgotten()}
         return [log for log, size in kept.items() if held.get(log, -1) < size]
 
-    def evidence(self, id: str) -> SqlEvidence:
+    def evidence(self, id: str) -> "SqlEvidence":
         """The rows of one log as they lie there, for verification; to be closed."""
+        from loom_audit.sql.evidence.evidence import open_evidence
+
         return open_evidence(self.database, id)
 
     def close(self) -> None:

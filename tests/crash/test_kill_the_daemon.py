@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, open_store
-from loom_audit.api.agents.launcher import FOLDER, write_launcher
+from loom_audit.api.agents.launcher import write_launcher
 from loom_audit.config import read_settings
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import Coverage
@@ -44,11 +44,11 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     home, root = folder / "home", folder / "repository"
     lay_store(home)
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(home))
-    (home / FOLDER).mkdir()
+    (home / "hooks").mkdir()
     write_launcher(read_settings())
     dying = Path(__file__).parent / "programs" / "dying_daemon.py"
     words = (f"LOOM_AUDIT_HOME={home}", sys.executable, "-P", str(dying))
-    (home / FOLDER / "daemon").write_bytes(b"".join(os.fsencode(word) + b"\0" for word in words))
+    (home / "hooks" / "daemon").write_bytes(b"".join(os.fsencode(word) + b"\0" for word in words))
     (home / "plans").write_text(" ".join(str(draw.randrange(1, MOST_STEPS)) for _ in range(3)))
     root.mkdir()
     (root / "a.txt").write_text("one\n")
@@ -60,7 +60,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     (home / "plans").write_text("0")
     for name in ("Stop", "SessionEnd"):
         claude.hook(name, reason="exit", stop_hook_active=False)
-        (home / FOLDER / "failed").unlink(missing_ok=True)
+        (home / "hooks" / "failed").unlink(missing_ok=True)
     claude.hook("SessionStart", source="resume")
     claude.hook("SessionEnd", reason="exit")
     os.kill(daemon_of(home), signal.SIGKILL)
@@ -76,7 +76,7 @@ def work(claude: HookedClaude, root: Path, draw: random.Random) -> dict[str, str
     claude.write("user", {"type": "text", "text": "do it"}, promptId="p1")
     for n in range(6):
         id, file = f"c{n}", root / f"f{n % 3}.txt"
-        (root.parent / "home" / FOLDER / "failed").unlink(missing_ok=True)
+        (root.parent / "home" / "hooks" / "failed").unlink(missing_ok=True)
         kind = draw.choice(["write", "bash", "bash", "refused", "denied"])
         claude.write("assistant", {"type": "text", "text": f"now {n}"})
         statuses[id] = "ok"

@@ -13,7 +13,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
 from loom_audit.api.agents.clients import Hooks
-from loom_audit.api.agents.launcher import FOLDER, write_launcher
+from loom_audit.api.agents.launcher import write_launcher
 from loom_audit.api.agents.reading import read_transcripts
 from loom_audit.config import read_settings
 from tests.crash.programs.failing_sessions import (
@@ -74,7 +74,7 @@ def play(
     lay_store(home)
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(home))
     monkeypatch.setenv(variable, str(transcripts))
-    (home / FOLDER).mkdir()
+    (home / "hooks").mkdir()
     write_launcher(read_settings())
     kept = transcripts / ("projects/p" if client == "claude-code" else "sessions")
     kept.mkdir(parents=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import loom_audit
-from loom_audit.api.agents.launcher import FOLDER, write_launcher
+from loom_audit.api.agents.launcher import write_launcher
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.programs import NAMED, PROGRAMS
 from loom_audit.clients.reports import Client, Hook, Verdict
@@ -63,7 +63,7 @@ def test_the_hook_client_denies_a_call_as_the_client_is_answered(
     known = CLIENTS[client]
     events = [name for name, moment in known.moments.items() if moment == "before"]
     assert events, "without one no call can be denied"
-    program = (tmp_path / FOLDER / "hook_client.py").read_text("utf-8")
+    program = (tmp_path / "hooks" / "hook_client.py").read_text("utf-8")
     for event in events:
         denied = known.answer(Hook(event, "before", "s"), Verdict("deny", "REASON"))
         assert f"({client.encode()!r}, {event.encode()!r}): {denied!r}" in program

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit.api.agents.launcher import SOCKET, hooks_folder
+from loom_audit.api.agents.launcher import SOCKET
 from loom_audit.tools.calls.messages import tool_calls_of, tool_messages
 from loom_audit.tools.calls.result import ToolResult
 from loom_audit.web.listening import listen
@@ -129,7 +129,7 @@ print("tried all")
 @pytest.fixture
 def doors(confined: Bench) -> Iterator[list[socket.socket]]:
     """The sockets that the dashboard and the warm process of the hooks are asked on."""
-    folder = hooks_folder(confined.store.adapters.settings)
+    folder = confined.store.adapters.settings.hooks
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         opened = [stack.enter_context(closing(one)) for one in listen(0)]
@@ -146,7 +146,7 @@ def doors(confined: Bench) -> Iterator[list[socket.socket]]:
 def test_a_background_process_reaches_neither_the_dashboard_nor_what_answers_hooks(
     confined: Bench, doors: list[socket.socket]
 ) -> None:
-    path = str(hooks_folder(confined.store.adapters.settings) / SOCKET)
+    path = str(confined.store.adapters.settings.hooks / SOCKET)
     addresses = [
         (int(one.family), path if one.family == socket.AF_UNIX else one.getsockname()[:2])
         for one in doors

@@ -14,14 +14,8 @@ from loom_audit.api.agents.client_approvals import (
     wait_for_answer,
 )
 from loom_audit.api.agents.conversations import Container, Conversation, innermost, real_path
-from loom_audit.api.agents.failed_hooks import (
-    FailedSession,
-    by_session,
-    is_of,
-    own_transcripts,
-    record_failed,
-)
-from loom_audit.api.agents.launcher import hooks_folder
+from loom_audit.api.agents.failed_hooks import FailedSession, by_session, is_of, record_failed
+from loom_audit.api.agents.finding import own_transcripts
 from loom_audit.api.agents.reading import read_gone
 from loom_audit.api.store import AuditStore
 from loom_audit.api.workspace import AuditedWorkspace
@@ -60,7 +54,7 @@ class Hooks:
         self._asking: dict[int, Sequence[int]] = {}
         self._known_roots: Mapping[str, str] = {}
         self._here = threading.RLock()
-        self._spool = Spool(hooks_folder(store.adapters.settings))
+        self._spool = Spool(store.adapters.settings.hooks)
 
     def answer(
         self,

@@ -1,26 +1,21 @@
 """What hooks noted that they could not hand over.
 
 A line is a hint and no evidence: from it alone comes only that a hook failed. What the session did
-is asked of its transcript, which must be where its client keeps them.
+is asked of its transcript (`finding.own_transcripts`).
 """
 
 import os
-import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from pathlib import Path
 
 from msgspec import Struct
 
-from loom_audit.api.agents.finding import folder_of
-from loom_audit.api.agents.importing import Origin, origin_of
-from loom_audit.api.agents.launcher import hooks_folder
 from loom_audit.api.workspace import AuditedWorkspace
-from loom_audit.clients.known import CLIENTS
+from loom_audit.clients.programs import PROGRAMS
 from loom_audit.config import Settings
-from loom_audit.errors import AuditError, NotFound
+from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import CLIENT
 from loom_audit.history.told.reported import safe_id
 from loom_audit.model.events import OUTSIDE, Draft, HookFailed
@@ -62,7 +57,7 @@ class FailedSession(Struct, frozen=True):
 
 def waiting(settings: Settings) -> Sequence[FailedSession]:
     """The failed hooks that are not on record yet, by session; nothing is changed."""
-    return by_session(Spool(hooks_folder(settings)).waiting(), datetime.now(UTC))
+    return by_session(Spool(settings.hooks).waiting(), datetime.now(UTC))
 
 
 def waiting_in(workspace: AuditedWorkspace) -> Sequence[FailedSession]:
@@ -99,7 +94,7 @@ def failures_of(workspace: AuditedWorkspace) -> Mapping[str, int]:
 def last_words(settings: Settings) -> str:
     """The last line of what the warm process noted that went wrong."""
     with suppress(OSError):
-        lines = (hooks_folder(settings) / "daemon.log").read_bytes().splitlines()
+        lines = (settings.hooks / "daemon.log").read_bytes().splitlines()
         return one_line(lines[-1].decode("utf-8", "replace"), 300) if lines else ""
     return ""
 
@@ -164,7 +159,7 @@ def _parsed(line: bytes, now: datetime) -> FailedSession | None:
     texts = [os.fsdecode(one) for one in fields] + [""] * (_FIELDS - len(fields))
     said, _, session, _, cwd, transcript = texts
     client, _, flags = said.partition(" ")
-    if client not in CLIENTS or safe_id(session) != session:
+    if client not in PROGRAMS or safe_id(session) != session:
         return None
     try:
         at = datetime.fromtimestamp(float(time), UTC)
@@ -183,35 +178,3 @@ def _parsed(line: bytes, now: datetime) -> FailedSession | None:
         prompts="no-prompts" not in flags,
         lines=(line,),
     )
-
-
-def own_transcripts(
-    failed: FailedSession, environment: Mapping[str, str] = os.environ
-) -> Iterator[tuple[str, Origin]]:
-    """Those of the transcripts that failed hooks name that may be believed, and who wrote each.
-
-    Such a one is a regular file of this account, where the client keeps its transcripts, and of
-    this session.
-    """
-    for path in failed.transcripts:
-        if (origin := _own(failed, path, environment)) is not None:
-            yield path, origin
-
-
-def _own(failed: FailedSession, named: str, environment: Mapping[str, str]) -> Origin | None:
-    place = CLIENTS[failed.client].place
-    if not place.transcripts or not os.path.isabs(named):
-        return None
-    base = os.path.realpath(folder_of(place, environment))
-    with suppress(AuditError, OSError, ValueError):
-        path = os.path.realpath(named)
-        seen = os.lstat(path)
-        tops = [pattern.split("/", 1)[0] for pattern in place.transcripts]
-        if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid():
-            return None
-        if not any(path.startswith(os.path.join(base, top) + os.sep) for top in tops):
-            return None
-        origin = origin_of(Path(path), failed.client)
-        if origin.cwd and failed.session.split(".")[0] == origin.session:
-            return origin
-    return None

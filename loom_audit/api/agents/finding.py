@@ -1,12 +1,16 @@
 """Transcripts that the clients of this user have written down."""
 
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
-from loom_audit.api.agents.importing import origin_of
+from loom_audit.api.agents.failed_hooks import FailedSession
+from loom_audit.api.agents.importing import Origin, origin_of
+from loom_audit.api.store import repository_of
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import Place
 from loom_audit.errors import AuditError
@@ -35,16 +39,6 @@ class Finding(Struct, frozen=True):
     looked: int
 
 
-def repository_of(path: Path) -> Path:
-    """The git repository that holds a path, or the path where none does."""
-    here = Path(os.path.realpath(path))
-    return next((one for one in (here, *here.parents) if _has_git(one)), here)
-
-
-def _has_git(folder: Path) -> bool:
-    return (folder / ".git").exists()
-
-
 def find_transcripts(
     path: Path, environment: Mapping[str, str] = os.environ, *, since: float = 0.0
 ) -> Finding:
@@ -68,7 +62,9 @@ def find_transcripts(
             unread.append((str(file), str(error)))
             continue
         holds = origin.cwd and _is_within(str(root), os.path.realpath(origin.cwd))
-        if origin.cwd and (_is_within(origin.cwd, str(root)) or (holds and not _has_git(root))):
+        if origin.cwd and (
+            _is_within(origin.cwd, str(root)) or (holds and not (root / ".git").exists())
+        ):
             about = (origin.client.name, origin.session, origin.cwd)
             found.append(Found(str(file), *about, status.st_mtime, status.st_size))
     found.sort(key=lambda one: (-one.modified, one.file))
@@ -90,6 +86,38 @@ def folder_of(place: Place, environment: Mapping[str, str] = os.environ) -> Path
         return home / place.folder
     config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
     return config / place.folder.removeprefix(".config/")
+
+
+def own_transcripts(
+    failed: FailedSession, environment: Mapping[str, str] = os.environ
+) -> Iterator[tuple[str, Origin]]:
+    """Those of the transcripts that failed hooks name that may be believed, and who wrote each.
+
+    Such a one is a regular file of this account, where the client keeps its transcripts, and of
+    this session.
+    """
+    for path in failed.transcripts:
+        if (origin := _own(failed, path, environment)) is not None:
+            yield path, origin
+
+
+def _own(failed: FailedSession, named: str, environment: Mapping[str, str]) -> Origin | None:
+    place = CLIENTS[failed.client].place
+    if not place.transcripts or not os.path.isabs(named):
+        return None
+    base = os.path.realpath(folder_of(place, environment))
+    with suppress(AuditError, OSError, ValueError):
+        path = os.path.realpath(named)
+        seen = os.lstat(path)
+        tops = [pattern.split("/", 1)[0] for pattern in place.transcripts]
+        if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid():
+            return None
+        if not any(path.startswith(os.path.join(base, top) + os.sep) for top in tops):
+            return None
+        origin = origin_of(Path(path), failed.client)
+        if origin.cwd and failed.session.split(".")[0] == origin.session:
+            return origin
+    return None
 
 
 def _files(base: Path, pattern: str) -> Sequence[Path]:

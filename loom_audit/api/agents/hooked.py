@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from loom_audit.api.agents.connect import is_connected, plugin_of, settings_file
-from loom_audit.api.agents.launcher import check_home, hooks_folder, launcher_words, write_launcher
+from loom_audit.api.agents.launcher import check_home, launcher_words, write_launcher
 from loom_audit.clients import jsonc, settings
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.reports import Client
@@ -59,7 +59,7 @@ def hooked(client: str, words: Sequence[str], root: str, ours: Settings) -> Hook
         return Hooked(client, words, {}, error.message)
     write_launcher(ours)
     hook = [*launcher_words(ours), client]
-    variables = {SOCKET: str(hooks_folder(ours) / f"run-{os.getpid()}.sock")}
+    variables = {SOCKET: str(ours.hooks / f"run-{os.getpid()}.sock")}
     known, places = CLIENTS[client], (settings_file(client, root), settings_file(client, None))
     if any(is_connected(client, path) for path in places):
         return Hooked(client, words, variables)
@@ -69,7 +69,7 @@ def hooked(client: str, words: Sequence[str], root: str, ours: Settings) -> Hook
         case "flags":
             return _with_flags(known, words, hook, root, variables)
         case "plugin":
-            more = _with_plugin(known, hook, hooks_folder(ours))
+            more = _with_plugin(known, hook, ours.hooks)
             return Hooked(client, words, {**variables, **more})
     return Hooked(client, words, {}, f"`loom-audit connect {client}` gives one record per call")
 

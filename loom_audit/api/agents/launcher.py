@@ -14,7 +14,6 @@ from loom_audit.errors import InvalidArguments
 from loom_audit.hook_client import REASON
 from loom_audit.wiring.files import audit_errors, check_own_filesystem
 
-FOLDER = "hooks"
 SOCKET = "daemon.sock"
 CLIENT = "hook_client.py"
 LOADED = "hook.py"
@@ -31,11 +30,6 @@ The rest knows no client: it is given by client and hook how a call is denied.
 START = "daemon"
 
 _PACKAGE = Path(__file__).parents[2]
-
-
-def hooks_folder(settings: Settings) -> Path:
-    """The folder of the hook client, the socket and what starts the warm process."""
-    return settings.home / FOLDER
 
 
 def install_launcher(settings: Settings) -> Sequence[str]:
@@ -60,12 +54,12 @@ def install_launcher(settings: Settings) -> Sequence[str]:
 def launcher_words(settings: Settings) -> Sequence[str]:
     """The words of `install_launcher`; nothing is written."""
     interpreter = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-    return (interpreter, "-I", "-S", str(hooks_folder(settings) / CLIENT))
+    return (interpreter, "-I", "-S", str(settings.hooks / CLIENT))
 
 
 def write_launcher(settings: Settings) -> None:
     """Write the copy of the hook client, and how the warm process is started."""
-    folder = hooks_folder(settings)
+    folder = settings.hooks
     with audit_errors(str(folder)):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _put(folder / LOADED, (_PACKAGE / CLIENT).read_bytes())
@@ -94,7 +88,7 @@ def _start(settings: Settings) -> list[str]:
 
 def check_home(settings: Settings) -> None:
     """Make the folder of hooks. InvalidArguments where other machines may write the store too."""
-    folder = hooks_folder(settings)
+    folder = settings.hooks
     with audit_errors(str(folder)):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_own_filesystem(settings.home)

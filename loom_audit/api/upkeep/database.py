@@ -4,18 +4,19 @@ import os
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loom_audit.config import Settings
 from loom_audit.errors import StorageFailed
 from loom_audit.model.text.display import size_text
 from loom_audit.ports import OnProgress
 from loom_audit.wiring.database_file import REVISION, connect, driver, write_error
-from loom_audit.wiring.salvage import Salvaged
-from loom_audit.wiring.salvage import salvage as salvage_file
+
+if TYPE_CHECKING:
+    from loom_audit.wiring.salvage import Salvaged
 
 __all__ = [
     "REVISION",
-    "Salvaged",
     "backups",
     "revision",
     "salvage",
@@ -63,10 +64,12 @@ def backups(file: Path) -> set[Path]:
     return set(file.parent.glob(f"{file.name}.before-upgrade-*"))
 
 
-def salvage(file: Path, to: Path, *, report: OnProgress | None = None) -> Salvaged:
+def salvage(file: Path, to: Path, *, report: OnProgress | None = None) -> "Salvaged":
     """Write what can be read of a store's file into an absent or empty folder.
 
     Conflict when that is not empty; StorageFailed when nothing can be read at all, or the
     folder cannot be written. The store is only read.
     """
+    from loom_audit.wiring.salvage import salvage as salvage_file
+
     return salvage_file(str(file), str(to), progress=report)

@@ -19,7 +19,7 @@ from msgspec import Struct
 from loom_audit.api.agents.connect import installed_clients, is_connected, settings_file
 from loom_audit.api.agents.failed_hooks import FailedSession, failures_of, last_words, waiting
 from loom_audit.api.agents.heard import heard_clients
-from loom_audit.api.agents.launcher import CLIENT, hooks_folder
+from loom_audit.api.agents.launcher import CLIENT
 from loom_audit.api.ground.held import agree
 from loom_audit.api.ground.watched import watched_text
 from loom_audit.api.store import AuditStore, lost_store_hint, open_store
@@ -316,7 +316,7 @@ def _clients(
         where = ", ".join("all projects" if one is None else visible(one) for one in connected[:5])
         last = f"last heard {told[0]:{_TIME}} in {visible(told[1])}" if told else "never heard"
         text = f"{f'connected for {where}' if connected else 'not connected'}, {last}"
-        if connected and not hooks_folder(settings).joinpath(CLIENT).is_file():
+        if connected and not settings.hooks.joinpath(CLIENT).is_file():
             hint = f"`loom-audit connect {client}`: what its hook runs is not there any more."
             yield Check(name, "problem", text, hint)
         elif connected and told is None and client in failed:

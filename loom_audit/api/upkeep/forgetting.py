@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -16,8 +17,11 @@ from loom_audit.history.record.forgetting import check_unused, record_forgotten
 from loom_audit.model.events import WorkspaceForgotten
 from loom_audit.model.imported import is_imported
 from loom_audit.ports import OnProgress, Progress
-from loom_audit.wiring.adapters import Adapters, Amount, ForgottenWorkspace
+from loom_audit.wiring.adapters import Adapters, ForgottenWorkspace
 from loom_audit.wiring.caches import discard_all
+
+if TYPE_CHECKING:
+    from loom_audit.wiring.adapters import Amount
 
 __all__ = [
     "Forgettable",
@@ -38,7 +42,7 @@ class Forgettable(Struct, frozen=True):
 
     id: str
     root: str
-    amount: Amount
+    amount: "Amount"
     begun: bool
     connected: tuple[str, ...]
     copies: tuple[str, ...]

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from loom_audit.api.agents.finding import find_transcripts, repository_of
+from loom_audit.api.agents.finding import find_transcripts
 from loom_audit.api.agents.importing import told_in
 from loom_audit.api.ground.session_record import SessionRecord
+from loom_audit.api.store import repository_of
 from loom_audit.api.upkeep.git_objects import GitObjects
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS

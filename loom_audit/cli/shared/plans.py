@@ -11,7 +11,6 @@ from loom_audit.cli.shared.holds import going_on
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import change_lines, numbers
 from loom_audit.cli.shared.output import Line, Output, Style, progress
-from loom_audit.cli.shared.plan_patch import patch_text, print_plan_patch
 from loom_audit.cli.shared.records import plan_record
 from loom_audit.errors import Conflict, NotFound
 from loom_audit.model.plans.folder_choices import idle_choices
@@ -120,11 +119,13 @@ def _show(
     output: Output, workspace: "AuditedWorkspace", plan: Plan, *, dry_run: bool, patch: bool
 ) -> dict[str, str]:
     """Print a plan, or the patch of it; as JSON the patch is a field of the record."""
-    if output.json:
-        return {"patch": patch_text(workspace, plan)} if patch else {}
     if patch:
+        from loom_audit.cli.shared.plan_patch import patch_text, print_plan_patch
+
+        if output.json:
+            return {"patch": patch_text(workspace, plan)}
         print_plan_patch(workspace, output, plan)
-    else:
+    elif not output.json:
         most = None if dry_run else MOST_LINES
         output.lines(plan_lines(plan, _sessions(workspace, plan), most=most))
     return {}

@@ -23,7 +23,7 @@ def put_under_audit(invocation: Invocation, store: "AuditStore", folder: str) ->
 
 def note_repository(output: Output, root: str) -> None:
     """Say so where a workspace is only a part of a git repository, with the way to take all."""
-    from loom_audit.api.agents.finding import repository_of
+    from loom_audit.api.store import repository_of
 
     repository = str(repository_of(Path(root)))
     if repository != root:
@@ -41,7 +41,7 @@ def ask_what_to_record(invocation: Invocation, *, only_repository: bool = False)
     It is the one that they are in, or the git repository that holds it. With `only_repository` they
     are asked only where there are both to choose from, and want the one they are in where not.
     """
-    from loom_audit.api.agents.finding import repository_of
+    from loom_audit.api.store import repository_of
 
     here = os.path.realpath(Path.cwd())
     repository = str(repository_of(Path(here)))

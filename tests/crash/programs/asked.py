@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 from loom_audit import open_store
-from loom_audit.api.agents.launcher import FOLDER, write_launcher
+from loom_audit.api.agents.launcher import write_launcher
 from loom_audit.config import read_settings
 from loom_audit.web.listening import listen
 from tests.crash.programs.faults import wait_for
@@ -137,7 +137,7 @@ class WarmProcess(Asked):
     """`daemon`, and a client whose hooks it answers; who comes after it answers the others."""
 
     def __init__(self, *, cwd: Path, env: Mapping[str, str], data: Path) -> None:
-        folder = data / FOLDER
+        folder = data / "hooks"
         folder.mkdir(exist_ok=True)
         write_launcher(read_settings())
         words = (f"LOOM_AUDIT_HOME={data}", sys.executable, "-P", "-m", "loom_audit", "daemon")
@@ -166,7 +166,7 @@ class WarmProcess(Asked):
     def wait(self, seconds: float = 120) -> int:
         code = super().wait(seconds)
         # what comes after it is told that the session is over
-        (self._data / FOLDER / "failed").unlink(missing_ok=True)
+        (self._data / "hooks" / "failed").unlink(missing_ok=True)
         for name in ("Stop", "SessionEnd"):
             self._client.hook(name, reason="exit", stop_hook_active=False)
         with suppress(OSError):

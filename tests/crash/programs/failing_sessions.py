@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from loom_audit.api.agents.connect import carry_out, connecting, settings_file
-from loom_audit.api.agents.launcher import FOLDER
 from loom_audit.config import read_settings
 from tests.processes.hooked import HookedClaude, HookedCodex
 from tests.test_daemon import daemon_of
@@ -73,7 +72,7 @@ class FailingSession:
         self._moment = -1
         self._filler: Path | None = None
         # renamed, and not written, since that goes on a full disk
-        self._warm = home / FOLDER / "daemon"
+        self._warm = home / "hooks" / "daemon"
         self._starts, self._fails = home / "starts", home / "fails"
         self._fails.write_bytes(b"/bin/false\0")
         self._process: subprocess.Popen[str] | None = None
@@ -214,7 +213,7 @@ class FailingSession:
             with suppress(OSError):
                 HookedClaude(lambda _: b"", self.root, forged).bash("forged", "rm person-0.txt")
             told = f"{self.client}\tStop\ts1\tforged\t{self.root}\t{forged}"
-            with suppress(OSError), (self.home / FOLDER / "spool").open("a") as spool:
+            with suppress(OSError), (self.home / "hooks" / "spool").open("a") as spool:
                 spool.write(f"loom-failed 1 {now:.3f}\t{told}\nloom-failed 1 torn")
                 spool.write("\n" + "x" * 9000 + "\n")
         if self.lie == "heads":
@@ -232,7 +231,7 @@ class FailingSession:
         what = "hook before" if b'"PreToolUse"' in data else "hook after"
         kill = what in self._until
         seconds = self.draw.uniform(0.004, 0.02) if kill else SECONDS * 6
-        hook = str(self.home / FOLDER / "hook_client.py")
+        hook = str(self.home / "hooks" / "hook_client.py")
         argv = [sys.executable, "-I", "-S", hook, self.client, "--seconds", str(int(SECONDS))]
         told = {"argv": argv, "data": self._shifted(data.decode()), "kill": seconds}
         self._process.stdin.write(json.dumps(told) + "\n")
@@ -266,9 +265,9 @@ class FailingSession:
 
 def connect(client: str, home: Path, root: Path) -> None:
     """Connect the client to the folder, as if some hours ago: a clock may be an hour behind."""
-    words = (sys.executable, "-I", "-S", str(home / FOLDER / "hook_client.py"), client)
+    words = (sys.executable, "-I", "-S", str(home / "hooks" / "hook_client.py"), client)
     carry_out(connecting(client, settings_file(client, str(root)), words), home, connect=True)
-    for file in (home / FOLDER / "connected").iterdir():
+    for file in (home / "hooks" / "connected").iterdir():
         kept = json.loads(file.read_bytes())
         file.write_text(json.dumps({**kept, "since": time.time() - 7200}))
 
