@@ -752,12 +752,15 @@ def unpacked(value: object) -> object:
 
 
 def contents_of(path: Path) -> dict[str, str]:
-    """A digest of every table's rows, but for the full-text index and SQLite's own."""
+    """A digest of the rows of all tables by which something is shown as recorded.
+
+    These are not the full-text index, SQLite's own, and people's marks, which are no evidence.
+    """
     found = {}
     with closing(driver().connect(str(path))) as raw:
         names = raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         for (name,) in names:
-            if not name.startswith(("search", "sqlite_")):
+            if not name.startswith(("search", "sqlite_", "marks")):
                 rows = raw.execute(f"SELECT * FROM {name}").fetchall()
                 if name in ("event", "payload"):
                     rows = [tuple(map(unpacked, row)) for row in rows]
@@ -812,6 +815,17 @@ def test_a_schema_with_a_name_that_is_not_utf8_is_damage(store: Recorded) -> Non
     with pytest.raises(Corrupt, match="UTF-8") as caught:
         store.verify()
     assert "salvage" in caught.value.hint
+
+
+def test_a_type_in_the_schema_that_is_not_utf8_is_found(store: Recorded) -> None:
+    with connect(store) as raw:
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    whole = store.path.read_bytes()
+    assert whole.count(b"\n    blob BLOB,") == 1
+    store.path.write_bytes(whole.replace(b"\n    blob BLOB,", b"\n    blob BL\xcfB,"))
+    found = {one.code: one.message for one in store.verify().findings}
+    assert "UTF-8" in found["projection.unreadable"]
+    assert found["database"] == "the table relisted is not as it was made"
 
 
 @pytest.mark.deep

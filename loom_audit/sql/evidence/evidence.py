@@ -32,7 +32,7 @@ from loom_audit.sql.evidence.quick_check import QuickCheck
 from loom_audit.sql.ground.clock import to_micros
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.connections import Connections
-from loom_audit.sql.ground.driver import connect, driver, write_error
+from loom_audit.sql.ground.driver import connect, driver, read_error
 from loom_audit.sql.ground.packing import DICTIONARIES, pack_path
 from loom_audit.sql.projections import keyframes, tree
 from loom_audit.sql.projections.rows import FollowedEvent, followed
@@ -398,12 +398,11 @@ def _file_size(path: str) -> int | None:
 
 @contextmanager
 def _storage_errors(path: str) -> Iterator[None]:
-    """StorageFailed where the database cannot be read."""
+    """StorageFailed where the database cannot be read, Corrupt where it is damaged."""
     try:
         yield
-    except driver().Error as error:
-        problem = write_error(error, path)
-        raise StorageFailed(problem.message, hint=problem.hint, details=problem.details) from error
+    except (driver().Error, UnicodeDecodeError) as error:
+        raise read_error(error, path) from error
 
 
 def open_evidence(database: Database, log: str) -> SqlEvidence:

@@ -188,7 +188,7 @@ def _read_errors(path: str, drop: Callable[[], None]) -> Iterator[None]:
     """Errors as who reads gets them; `drop` lets go of the connection that the database failed."""
     try:
         yield
-    except driver().Error as error:
+    except (driver().Error, UnicodeDecodeError) as error:
         drop()
         raise read_error(error, path) from error
     except OverflowError as error:

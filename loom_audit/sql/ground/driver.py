@@ -118,7 +118,7 @@ def _open(path: str, mode: Literal["ro", "rw"], parameters: str, busy_ms: int) -
     except UnicodeDecodeError as error:
         connection.close()
         # SQLite names what it cannot make sense of in the schema, as it lies there
-        raise module.DatabaseError(f"could not decode to UTF-8: {error.object!a}") from error
+        raise module.DatabaseError(_said(error)) from error
     except BaseException:
         connection.close()
         raise
@@ -186,7 +186,7 @@ def connect_writer(path: str) -> Any:
 def write_error(error: Exception, path: str) -> AuditUnavailable:
     """The error of one who writes, of what the driver says; `details["cause"]` is a Cause."""
     cause = _cause(error, path)
-    message = f"The audit store cannot be used: {error}"
+    message = f"The audit store cannot be used: {_said(error)}"
     details = {"cause": cause, "error": str(getattr(error, "sqlite_errorname", ""))}
     if cause != "full":
         return AuditUnavailable(message, hint=HINTS[cause], details=details)
@@ -205,8 +205,15 @@ def read_error(error: Exception, path: str) -> AuditError:
     return kind(problem.message, hint=problem.hint, details=problem.details)
 
 
+def _said(error: Exception) -> str:
+    # what the schema says of a column, which the driver decodes without saying what it is about
+    if isinstance(error, UnicodeDecodeError):
+        return f"could not decode to UTF-8: {error.object!a}"
+    return str(error)
+
+
 def _cause(error: Exception, path: str) -> Cause:
-    if "decode to UTF-8" in str(error):
+    if "decode to UTF-8" in _said(error):
         return "damaged"  # bytes where we wrote text, or text where we wrote bytes
     cause: Cause = _CAUSES.get((getattr(error, "sqlite_errorcode", None) or 0) & 0xFF, "other")
     if cause in ("io", "missing") and os.path.exists(path) and _free_bytes(path) < _NO_SPACE:
