@@ -1,6 +1,7 @@
 """The file tools against models that are naive and obviously right, over any text and any bytes."""
 
 import base64
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -239,6 +240,14 @@ PATHS = st.sampled_from(NAMES)
 CONTENTS = st.sampled_from(["", "one\n", "two\r\n", "\ufeff", "no end", "\0"])
 
 
+def appended(old: bytes, new: bytes) -> bytes:
+    """What appending makes of a file: the lines end as the last line of a text with CRLF does."""
+    *_, last = re.findall(rb"\r?\n", old) or [b"\n"]
+    if last == b"\r\n" and b"\0" not in old:
+        new = new.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    return old + new
+
+
 def above(path: str) -> list[str]:
     parts = path.split("/")
     return ["/".join(parts[:n]) for n in range(1, len(parts))]
@@ -294,7 +303,7 @@ class Files(RuleBasedStateMachine):
         fits = self.model.can_hold(path) and not (path in there and there[path] is None)
         self.outcome("edit_file", {"path": path, "old_str": "", "new_str": content}, fits=fits)
         if fits:
-            self.model.put(path, (there.get(path) or b"") + content.encode())
+            self.model.put(path, appended(there.get(path) or b"", content.encode()))
 
     @rule(path=PATHS, recursive=st.booleans())
     def delete(self, path: str, recursive: bool) -> None:
