@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from loom_audit.cli.shared.diffs import patch_of, print_patched
 from loom_audit.cli.shared.output import Output
-from loom_audit.errors import InvalidArguments
 from loom_audit.model.files import FileChange
 from loom_audit.model.plans.lists import BLOCKED, KEPT, TOLD
 from loom_audit.model.plans.planning import Plan
@@ -13,15 +12,6 @@ from loom_audit.model.text.display import one_line, visible_path
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
-
-
-def check_patch(*, patch: bool, dry_run: bool) -> None:
-    """InvalidArguments for a patch of what would be carried out at once."""
-    if patch and not dry_run:
-        raise InvalidArguments(
-            "--patch prints what would change and changes nothing",
-            hint="Give --dry-run with it.",
-        )
 
 
 def patch_text(workspace: "AuditedWorkspace", plan: Plan) -> str:

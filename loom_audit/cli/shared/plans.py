@@ -12,7 +12,7 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import change_lines, numbers
 from loom_audit.cli.shared.output import Line, Output, Style, progress
 from loom_audit.cli.shared.records import plan_record
-from loom_audit.errors import Conflict, NotFound
+from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.model.plans.folder_choices import idle_choices
 from loom_audit.model.plans.lists import BLOCKED, KEPT, MERGED, TOLD, PlanList
 from loom_audit.model.plans.planning import Note, Plan, how_to_choose
@@ -29,6 +29,15 @@ CODES = {**RECORDING, exits.IN_PART: ""}
 MOST_LINES = 50
 """Of what a plan changes when it is carried out; a dry run lists everything."""
 _STYLES: Mapping[str, Style] = {"kept": "cyan", "blocked": "red"}
+
+
+def check_patch(*, patch: bool, dry_run: bool) -> None:
+    """InvalidArguments for a patch of what would be carried out at once."""
+    if patch and not dry_run:
+        raise InvalidArguments(
+            "--patch prints what would change and changes nothing",
+            hint="Give --dry-run with it.",
+        )
 
 
 def close_interrupted(workspace: "AuditedWorkspace", *, dry_run: bool) -> None:

@@ -51,12 +51,16 @@ def translate(sql: str, dialect: Dialect) -> tuple[str, tuple[str, ...]]:
 class Prepared:
     """A statement with named parameters, translated once for each dialect it runs on."""
 
-    __slots__ = ("_sql", "_translated", "names")
+    __slots__ = ("_sql", "_translated")
 
     def __init__(self, sql: str) -> None:
         self._sql = sql
-        self.names = tuple(dict.fromkeys(translate(sql, "sqlite")[1]))
         self._translated: dict[Dialect, tuple[str, _Binder]] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its parameters, each once, in the order of their first use."""
+        return tuple(dict.fromkeys(translate(self._sql, "sqlite")[1]))
 
     def run(self, connection: Connection, /, **values: Any) -> None:
         """Execute the statement, whatever it gives."""
