@@ -1,7 +1,7 @@
 """Runs every test but the deep ones: `make test`.
 
 Those in a browser wait for the browser most of the time, so they run beside the others. What they
-print comes last. Many others wait for a time limit or a process: there is one worker more than
+print comes last. Many others wait for a time limit or a process: there are three workers more than
 processors. Fails if either part fails.
 """
 
@@ -10,19 +10,37 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
+PROCESSORS = len(os.sched_getaffinity(0))
 PYTEST = (sys.executable, "-m", "pytest")
 # Chromium's driver keeps an event loop in its process, which other tests cannot share
 BROWSER = (*PYTEST, "tests/web", "-m", "browser and not deep")
 OTHERS = (
     *PYTEST,
     "-n",
-    str(len(os.sched_getaffinity(0)) + 1),
+    str(PROCESSORS + 3),
     "--dist",
     "loadfile",
     "-m",
     "not deep and not browser and not clients",
 )
+
+
+def compile_tests() -> None:
+    """Compile the modules of a fresh clone once.
+
+    Pytest rewrites their assertions for it, which takes most of the time of a collection, and which
+    otherwise each worker would do, all at the same time.
+    """
+    folders = sorted(str(one) for one in Path("tests").glob("*") if one.is_dir())
+    collect = (*PYTEST, "--collect-only", "-q", "-m", "not clients")
+    running = [
+        subprocess.Popen([*collect, *folders[n::PROCESSORS]], stdout=subprocess.DEVNULL)
+        for n in range(PROCESSORS)
+    ]
+    for one in running:
+        one.wait()  # what cannot be collected is said by those that run it
 
 
 def side_by_side(shown: Sequence[str], logged: Sequence[str]) -> int:
@@ -40,4 +58,6 @@ def side_by_side(shown: Sequence[str], logged: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    if not Path("tests/__pycache__").exists():
+        compile_tests()
     sys.exit(side_by_side(OTHERS, BROWSER))

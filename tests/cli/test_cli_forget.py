@@ -253,7 +253,7 @@ STEPS = [
     pytest.param("before erase_rows", marks=pytest.mark.deep),
     "erase_rows",
     pytest.param("write_anew", marks=pytest.mark.deep),
-    pytest.param("discard_caches", marks=pytest.mark.deep),
+    pytest.param("discard_all", marks=pytest.mark.deep),
 ]
 
 
@@ -268,7 +268,6 @@ import os, sys
 from loom_audit import open_store
 from loom_audit.api.upkeep import forgetting
 from loom_audit.sql.erasing import forgetting as erasing
-from loom_audit.wiring.adapters import Adapters
 erasing._AT_ONCE = 1
 left = {2 if step == "erase_some again" else 1}
 def killed(owner, name):
@@ -282,7 +281,7 @@ def killed(owner, name):
         return result
     setattr(owner, name, step)
 place = {step.removeprefix("before ").split()[0]!r}
-owners = {{"record_forgotten": forgetting, "discard_caches": Adapters}}
+owners = {{"record_forgotten": forgetting, "discard_all": forgetting}}
 killed(owners.get(place, erasing.Forgetting), place)
 with open_store({str(shell.database)!r}) as store:
     forgetting.forget_workspace(store, {id!r})
@@ -298,7 +297,7 @@ with open_store({str(shell.database)!r}) as store:
     assert "erasing it was interrupted" in shell("doctor", code=1).text
     check_other(shell, other)
     (doubt,) = shell.records("--workspace", id, "verify", code=None)
-    left = step not in ("erase_rows", "write_anew", "discard_caches")
+    left = step not in ("erase_rows", "write_anew", "discard_all")
     codes = {"log.forgotten", "forget.unfinished"} if left else {"log.forgotten"}
     assert {one["code"] for one in doubt["findings"]} == codes
     shell("workspaces", "forget", id, "--yes")
