@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -171,7 +172,9 @@ def _call_that_waits(session: Session) -> Iterator[int]:
         try:
             yield next((call.requested for call in open_calls), 0)
         finally:
-            asking.cancel()
+            if session.workspace.timeline.open_calls():
+                asking.cancel()
+            wait([asking])  # of an answered call the agent's last words are still to come
 
 
 def _environment(store: AuditStore) -> dict[str, str]:
