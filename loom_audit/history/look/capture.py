@@ -170,9 +170,9 @@ class _Scan:
 
     `recorded` gives the log's state of a path. Kept over all batches are `_moved_in`, the folders
     that came into scope by a move; `_vanished`, by identity the paths of what went and had no
-    recorded state; `_displaced`, the identities of files in whose place a folder is now, since such
-    a file may be seen at another path; `created`, the new paths that did not come with a folder
-    that was moved in; and `differing`, every path that differs, with its stamp.
+    recorded state; `_displaced`, the identities of files and folders in whose place another folder
+    is now, since such a one may be seen at another path; `created`, the new paths that did not come
+    with a folder that was moved in; and `differing`, every path that differs, with its stamp.
     """
 
     def __init__(
@@ -353,9 +353,10 @@ class _Scan:
             why = "unreadable" if isinstance(error, PermissionDenied) else error.message
             self._add_untracked(unreadable_file(path, why, stamp))
             return
-        if before and before.kind in ("file", "symlink") and after and after.kind in _FOLDERS:
+        if before and before.kind != "opaque" and after and after.kind in _FOLDERS:
             known = attachment.on_disk.index.get(path)
-            self._displaced |= {known.identity} if known else set()
+            if known and (entry is None or entry.identity != known.identity):
+                self._displaced.add(known.identity)
         if after is None and is_directory(before):
             self._unmatched.defer(path, "", folder=True)  # gone since it was listed
         elif after != before or is_opaque(after):
@@ -447,7 +448,8 @@ class _Scan:
                 self.created.add(path)
                 identity = now.get(path, "")
                 # made since the last look, or recorded before at another path: it has not arrived
-                if identity in were or not self._is_older(path) or self._was_known(identity):
+                known = identity in were or identity in self._displaced
+                if known or not self._is_older(path) or self._was_known(identity):
                     continue
                 if change.after.kind == "directory":
                     self._moved_in.add(path)

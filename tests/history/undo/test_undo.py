@@ -388,3 +388,16 @@ def test_an_undo_of_what_is_all_shared_asks_for_a_choice_and_then_goes_on(
     workspace.carry_out(workspace.plan_undo(choices={"shared.txt": "current"}))
     workspace.carry_out(workspace.plan_undo())
     assert not (root / "first.txt").exists() and (root / "shared.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["mv src e; mkdir src", "mv src e && mkdir src && echo > src/new", "mv src a && mkdir src"],
+)
+def test_a_folder_that_was_moved_away_and_made_again_leaves_no_empty_one_behind(
+    workspace: AuditedWorkspace, call: Call, root: Path, command: str
+) -> None:
+    before = tree_of(root)
+    call("shell_execute", command=command)
+    workspace.carry_out(workspace.plan_undo())
+    assert tree_of(root) == before
