@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from loom_audit.model.authorship.call_set import CallSet
 from loom_audit.model.authorship.net import NetFile, NetHunk
-from loom_audit.model.files import parents
 
 
 class NetFolder(Struct, frozen=True):
@@ -108,14 +107,21 @@ def _within_budget(
 
 
 def _folders(files: Sequence[NetFile]) -> tuple[NetFolder, ...]:
-    sums: dict[str, list[int]] = {}
+    sums: dict[str, list[int]] = {"": [0, 0, 0]} if files else {}
     for one in files:
-        for folder in ("", *parents(one.path)):
-            counts = sums.setdefault(folder, [0, 0, 0])
-            counts[0] += 1
-            counts[1] += one.added
-            counts[2] += one.removed
+        folder = one.path.rpartition("/")[0]
+        _add(sums.setdefault(folder, [0, 0, 0]), (1, one.added, one.removed))
+        while folder and (folder := folder.rpartition("/")[0]) not in sums:
+            sums[folder] = [0, 0, 0]
+    for folder in sorted(sums, key=len, reverse=True):  # what is below a folder before the folder
+        if folder:
+            _add(sums[folder.rpartition("/")[0]], sums[folder])
     return tuple(
         NetFolder(path, path.count("/") + 1 if path else 0, *counts)
         for path, counts in sorted(sums.items())
     )
+
+
+def _add(sums: list[int], counts: Sequence[int]) -> None:
+    for n, count in enumerate(counts):
+        sums[n] += count
