@@ -171,12 +171,11 @@ def _print_calls(invocation: Invocation, workspace: "AuditedWorkspace", query: C
             output.record(record | {"last_heard": heard, "occurred_at": told})
         return
     shown, first = None, None
-    for call, line in listed_lines(output, workspace, calls):
+    for call, owner, line in listed_lines(output, workspace, calls):
         first = call if first is None or call.requested < first.requested else first
-        if (call.session, call.actor) != shown:
-            shown = (call.session, call.actor)
-            name = one_line(call.session, 80)
-            output.line((f"session {name}  {one_line(call.actor, 60)}", "dim"))
+        if call.session != shown:
+            shown = call.session
+            output.line((f"session {one_line(shown, 80)}  {one_line(owner, 60)}", "dim"))
         output.line(*line)
     everything = query == CallFilter(newest_first=query.newest_first, limit=query.limit)
     if shown is None:

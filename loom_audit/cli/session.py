@@ -58,7 +58,7 @@ def session(
                 output.line((held.text, "yellow"))
             query = CallFilter(session=found.id, newest_first=False, limit=None)
             calls = calls_of(workspace, query)
-            output.lines(line for _, line in listed_lines(output, workspace, calls))
+            output.lines(line for _, _, line in listed_lines(output, workspace, calls))
             return
         output.each(
             workspace.timeline.sessions(limit=most_rows(limit)),

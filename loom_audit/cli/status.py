@@ -83,7 +83,7 @@ def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", status:
     gone = {call.requested for call in status.interrupted}
     if still_open := [call for call in status.open_calls if call.requested not in gone]:
         output.line("open calls:")
-        output.lines(line for _, line in listed_lines(output, workspace, still_open))
+        output.lines(line for _, _, line in listed_lines(output, workspace, still_open))
     if status.interrupted:
         output.line(("interrupted; see `loom-audit recover`:", "yellow"))
         output.lines(call_line(call, width=output.width) for call in status.interrupted)

@@ -134,6 +134,7 @@ def _shown(call: Any) -> dict[str, Any]:
         "changed": call.changed,
         "paths": list(call.paths),
         "undone_by": call.undone_by,
+        "undone_in_part_by": list(call.undone_in_part_by),
     }
 
 

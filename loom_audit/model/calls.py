@@ -1,13 +1,13 @@
 """Calls as lists show them, made of the events of a log."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
 
-from loom_audit.model.coverage import FULL, Coverage, Status
+from loom_audit.model.coverage import FULL, Coverage, Effect, Status
 from loom_audit.model.events import (
     CallFinished,
     CallReported,
@@ -16,7 +16,7 @@ from loom_audit.model.events import (
     Event,
     FilesChanged,
 )
-from loom_audit.model.plans.taken_back import taken_back
+from loom_audit.model.plans.taken_back import TakenBack, TakingBack, UndoneBy
 from loom_audit.model.records import Call
 from loom_audit.model.text.summaries import failure, plain_text, summarize
 
@@ -57,26 +57,38 @@ ENDED = tuple(ended(CallFinished("", "", "read", "ok", None)))
 """The fields of `Call` that a request, and that a finish says."""
 
 
-def took_back(fact: CallFinished) -> Sequence[int]:
-    """The calls and events that a call took back, each once."""
-    return [*dict.fromkeys(fact.reverts)] if fact.status == "ok" else []
+UNDO_TOOLS = frozenset({"undo", "redo", "revert", "rollback"})
+
+
+def takes_back(tool: str, effect: Effect) -> bool:
+    """Whether calls of this tool with this effect take back what is on record."""
+    return tool in UNDO_TOOLS and effect == "write"
 
 
 IN_PART = "in_part"
 """Where the result of an undo, revert or rollback has the paths that it took back of calls which it
-did not take back as a whole: by the numbers of the calls, as texts."""
+did not take back as a whole, or of which others were taken back before: by the numbers of the
+calls, as texts."""
 
 
-def took_back_in_part(fact: CallFinished) -> Mapping[int, Sequence[str]]:
-    """The paths that a call took back of calls which it did not take back as a whole."""
+def took_back(seq: int, fact: CallFinished) -> Sequence[TakingBack]:
+    """What the call that the event `seq` finished took back, each target once, in its order."""
+    if fact.status != "ok":
+        return []
+    found = {target: TakingBack(seq, target) for target in fact.reverts}
     said = fact.result.get(IN_PART) if isinstance(fact.result, dict) else None
-    if fact.status != "ok" or not isinstance(said, dict):
-        return {}
-    return {
-        int(number): [path for path in paths if isinstance(path, str)]
-        for number, paths in said.items()
-        if re.fullmatch("[0-9]{1,18}", number) and isinstance(paths, list | tuple)
-    }
+    if takes_back(fact.tool, fact.effect) and isinstance(said, dict):
+        for text, paths in said.items():
+            listed = paths if isinstance(paths, list | tuple) else ()
+            named = frozenset(path for path in listed if isinstance(path, str))
+            if named and re.fullmatch("[0-9]{1,18}", text):
+                found[int(text)] = TakingBack(seq, int(text), int(text) in found, named)
+    return [*found.values()]
+
+
+def in_part_by(undone: UndoneBy) -> tuple[int, ...]:
+    """The numbers of the calls that took some of a call back, as `Call` has them."""
+    return tuple(sorted({*undone.paths.values()}))
 
 
 def reported(seq: int, fact: CallReported) -> tuple[int, dict[str, Any]] | None:
@@ -114,7 +126,7 @@ class CallFold:
         self._changed: dict[tuple[str, str], list[str]] = {}
         self._lowered: dict[int, list[Coverage]] = {}
         self._told: dict[int, dict[str, Any]] = {}
-        self._taken_back: list[tuple[int, int]] = []
+        self._taken_back: list[TakingBack] = []
 
     def add(self, event: Event) -> None:
         """The next event; one that is about no call changes nothing."""
@@ -149,7 +161,7 @@ class CallFold:
 
     def _finish(self, event: Event, fact: CallFinished) -> None:
         key = event.session, fact.call_id
-        self._taken_back += [(event.seq, target) for target in took_back(fact)]
+        self._taken_back += took_back(event.seq, fact)
         call = self._calls.get(key)
         if call is None:
             self.ended.setdefault(key, (event.seq, fact))
@@ -157,9 +169,13 @@ class CallFold:
             return
         self._calls[key] = replace(call, seq=event.seq, **ended(fact))
 
-    def reverted(self) -> dict[int, int]:
-        """Number of what was taken back → number of the call that did, while that one stands."""
-        return taken_back(reversed(self._taken_back))
+    def taken_back(self) -> TakenBack:
+        """What the calls took back."""
+        return TakenBack(self._taken_back)
+
+    def changed(self, session: str, call_id: str) -> Collection[str]:
+        """The paths that a call changed."""
+        return {*self._changed.get((session, call_id), ())}
 
     def call(self, session: str, call_id: str) -> Call | None:
         """The call, as far as the events say."""
@@ -167,9 +183,8 @@ class CallFold:
 
     def calls(self, keep: Callable[[Call], bool] = lambda _: True) -> list[Call]:
         """The calls to keep, in order of their requests."""
-        reverted = self.reverted()
         kept = [call for call in self._calls.values() if keep(call)]
-        return sorted(self._completed(kept, reverted), key=lambda call: call.requested)
+        return sorted(self._completed(kept), key=lambda call: call.requested)
 
     def coverage(self, number: int, captured: Coverage) -> Coverage:
         """The coverage of a finished call after what was found later."""
@@ -180,14 +195,18 @@ class CallFold:
         told: Status = self._told[number]["status"] if number in self._told else status
         return told
 
-    def _completed(self, calls: Iterable[Call], reverted: dict[int, int]) -> Iterable[Call]:
+    def _completed(self, calls: Iterable[Call]) -> Iterable[Call]:
+        back = self.taken_back()
         for call in calls:
             paths = self._changed.get((call.session, call.call_id), [])
+            changed = self.changed(call.session, call.call_id)
+            undone = UndoneBy() if call.seq is None else back.of(call.seq, changed)
             yield replace(
                 call,
                 **self._told.get(call.seq or 0, {}),
                 coverage=self.coverage(call.seq or 0, call.coverage),
                 paths=first_paths(paths),
-                changed=len(set(paths)),
-                undone_by=None if call.seq is None else reverted.get(call.seq),
+                changed=len(changed),
+                undone_by=undone.whole,
+                undone_in_part_by=in_part_by(undone),
             )

@@ -68,8 +68,9 @@ class Call(Struct, frozen=True):
     """A call as lists show it; `seq` is its number, None while it is open.
 
     `paths` are the first 20 it changed and `changed` how many there are; `undone_by` is the
-    number of the call that took it back, when that one has not been taken back itself; `within`
-    is the seq of the request of the call that contains it.
+    number of the call that took it back, when that one has not been taken back itself, and
+    `undone_in_part_by` the numbers of those that took back some of its paths, while it is in effect
+    at others; `within` is the seq of the request of the call that contains it.
     """
 
     call_id: str
@@ -90,6 +91,7 @@ class Call(Struct, frozen=True):
     duration: int
     sandbox: str = ""
     undone_by: int | None = None
+    undone_in_part_by: tuple[int, ...] = ()
     within: int | None = None
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 from loom_audit.model.conversation import Role
 from loom_audit.model.events import Draft, Event, TreeHead
 from loom_audit.model.files import FileState
+from loom_audit.model.plans.taken_back import TakenBack
 from loom_audit.model.records import (
     Call,
     Checkpoint,
@@ -335,11 +336,8 @@ class Projections(Reading, Protocol):
         """Who made the calls of these numbers, by number."""
         ...
 
-    def reverted(self, of: Collection[int] | None = None) -> Mapping[int, int]:
-        """Call number → number of the call that took it back, for those still taken back.
-
-        They are those `of` these numbers, by default all.
-        """
+    def taken_back(self, of: Collection[int] | None = None) -> TakenBack:
+        """What calls took back: all, or what says whether these calls and events are taken back."""
         ...
 
     def lowered(self, number: int) -> Sequence[int]:

@@ -64,6 +64,7 @@ _STATISTICS = {
     "spoken_session": "100000 50000 200 1 1",
     "lowered": "100 50 1 1",
     "revert": "1000 500 10 1",
+    "revert_path": "1000 500 50 5 1",
     "path_name": "40000 20000 1",
     "change_set": "250000 100000 1",
     "change_set_call": "250000 100000 1",

@@ -172,6 +172,14 @@ CREATE TABLE revert (
     PRIMARY KEY (log, number, target)
 ) WITHOUT ROWID;
 
+CREATE TABLE revert_path (
+    log INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    target INTEGER NOT NULL,
+    path BLOB NOT NULL,
+    PRIMARY KEY (log, number, target, path)
+) WITHOUT ROWID;
+
 CREATE TABLE path (
     number INTEGER NOT NULL,
     log INTEGER NOT NULL,
@@ -335,7 +343,7 @@ CREATE VIRTUAL TABLE search USING fts5(words, content='', detail=none, contentle
 
 CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num));
 
-INSERT INTO alembic_version VALUES ('0006');
+INSERT INTO alembic_version VALUES ('0007');
 
 ANALYZE sqlite_schema;
 
@@ -372,6 +380,8 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('spoken', 'spoken_session', '1
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('lowered', 'lowered', '100 50 1 1');
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('revert', 'revert', '1000 500 10 1');
+
+INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('revert_path', 'revert_path', '1000 500 50 5 1');
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('path', 'path_name', '40000 20000 1');
 

@@ -260,6 +260,19 @@ class RevertRow(SQLModel, table=True):
     target: int = Field(primary_key=True, sa_type=BIG)
 
 
+class RevertPathRow(SQLModel, table=True):
+    """The call numbered `number` took back a path of the call or event `target`: not all of it, or
+    what was left of it.
+    """
+
+    __tablename__ = "revert_path"
+    __table_args__ = (_CLUSTERED,)
+    log: int = Field(primary_key=True, sa_type=BIG)
+    number: int = Field(primary_key=True, sa_type=BIG)
+    target: int = Field(primary_key=True, sa_type=BIG)
+    path: bytes = Field(primary_key=True, sa_type=BYTES)
+
+
 class PathRow(SQLModel, table=True):
     """The number of a path in a log."""
 

@@ -95,9 +95,24 @@ def test_a_kind_that_there_is_not_is_refused_with_those_there_are(
 def test_a_persons_undo_in_an_agents_session_is_listed_as_the_persons(audited: Shell) -> None:
     audited("call", "write_file", '{"path": "a.txt", "content": "x"}', "--agent", "tester")
     audited("undo")
-    heads = [line for line in audited("log").text.splitlines() if line.startswith("session ")]
-    assert [line.split()[-1].split(":")[0] for line in heads] == ["person", "agent"]
-    assert heads[0].split()[1] == heads[1].split()[1]
+    head, undo, call = audited("log").text.splitlines()
+    assert head.startswith("session ") and head.split()[-1].split(":")[0] == "agent"
+    assert "undo" in undo and "[by person:" in undo and "by " not in call.partition("[")[0]
+    assert "by person" not in call
+
+
+def test_a_call_that_was_taken_back_in_part_is_not_listed_as_taken_back(audited: Shell) -> None:
+    audited.sh("echo new > a.txt; echo new > b.txt")
+    number = audited.numbers()[-1]
+    audited("revert", str(number), "b.txt", "--yes")
+    part = audited.numbers()[-1]
+    text = audited("log").text
+    assert f"taken back in part by {part}" in text and f"taken back by {part}" not in text
+    [record] = [one for one in audited.records("log") if one["seq"] == number]
+    assert (record["undone_by"], record["undone_in_part_by"]) == (None, [part])
+    audited("revert", str(number), "--yes")
+    [record] = [one for one in audited.records("log") if one["seq"] == number]
+    assert (record["undone_by"], record["undone_in_part_by"]) == (audited.numbers()[-1], [])
 
 
 @pytest.mark.parametrize("text", ["99999999999999d", "999999d", "0001-01-01", "tomorrow"])

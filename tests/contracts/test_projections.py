@@ -658,12 +658,11 @@ def test_what_is_taken_back_of_some_calls_is_told_alone(opened: Opened) -> None:
     first, second = opened.call(), opened.call()
     calls = [opened.call(tool="undo", reverts=(second, first))]
     for _ in range(12):
-        whole = opened.projections.reverted()
-        assert opened.projections.reverted([]) == {}
+        whole = opened.projections.taken_back().whole
+        assert opened.projections.taken_back([]).whole == {}
         for number in (first, second, *calls):
-            assert opened.projections.reverted([number]) == {
-                one: by for one, by in whole.items() if one == number
-            }
+            found = opened.projections.taken_back([number])
+            assert found.whole.get(number) == whole.get(number)
         listed = {call.seq: call.undone_by for call in opened.projections.calls()}
         assert {one: by for one, by in listed.items() if by} == whole
         calls.append(opened.call(tool="undo", reverts=(calls[-1],)))
@@ -673,13 +672,13 @@ def test_undo_and_redo_of_undo_are_followed(opened: Opened) -> None:
     first, second = opened.call(), opened.call()
     outside = opened.change(FileChange("x", None, opened.file(b"x")), origin="outside", session="")
     undo = opened.call(tool="undo", reverts=(second, outside))
-    assert opened.projections.reverted() == {second: undo, outside: undo}
+    assert opened.projections.taken_back().whole == {second: undo, outside: undo}
     redo = opened.call(tool="redo", reverts=(undo,))
-    assert opened.projections.reverted() == {undo: redo}
+    assert opened.projections.taken_back().whole == {undo: redo}
     again = opened.call(tool="undo", reverts=(redo,))
-    assert opened.projections.reverted() == {redo: again, second: undo, outside: undo}
+    assert opened.projections.taken_back().whole == {redo: again, second: undo, outside: undo}
     failed = opened.call(tool="undo", reverts=(first,), status="error")
-    assert first not in opened.projections.reverted()
+    assert first not in opened.projections.taken_back().whole
     by_number = {call.seq: call for call in opened.projections.calls()}
     assert by_number[second].undone_by == undo
     assert by_number[first].undone_by is None
@@ -769,7 +768,13 @@ def test_rebuilding_gives_the_same_rows(stored: Opened) -> None:
     stored.log.append([draft(WorkspaceAttached("/w", "", 7), ""), started("s"), started("t")])
     stored.call(FileChange("x", None, a), FileChange("y", None, b))
     number = stored.call(FileChange("x", a, b), session="t", status="error")
-    stored.call(FileChange("x", b, None), reverts=(number,), tool="undo", session="none started")
+    stored.call(
+        FileChange("x", b, None),
+        reverts=(number,),
+        tool="undo",
+        session="none started",
+        result={"in_part": {str(number): ["x"]}},
+    )
     stored.log.append([draft(CheckpointMarked("c", 2)), draft(SessionEnded(), "t")])
     stored.log.append([draft(CallRequested("open", "t", None, "read"))])
     stored.change(FileChange("z", None, a), call_id="open", causes=("open", "call-1"))
@@ -1004,7 +1009,7 @@ class SaysWhatAFoldSays(RuleBasedStateMachine):
         assert real.tree() == naive.tree()
         assert real.calls() == naive.calls()
         assert real.open_calls() == naive.open_calls()
-        assert real.reverted() == naive.reverted()
+        assert real.taken_back().doings == naive.taken_back().doings
         numbers = [call.seq or 0 for call in naive.calls()]
         assert real.actors(numbers) == naive.actors(numbers)
         assert real.sessions() == naive.sessions()

@@ -26,6 +26,7 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import FileChange, FileState, apply, parents
+from loom_audit.model.plans.taken_back import TakenBack, TakingBack
 from loom_audit.model.records import (
     Call,
     Checkpoint,
@@ -222,14 +223,16 @@ class MemoryProjections:
         ended = [one for one in self.calls(CallFilter(limit=None)) if one.seq in numbers]
         return {one.seq: one.actor for one in ended if one.seq}
 
-    def reverted(self, of: Collection[int] | None = None) -> Mapping[int, int]:
-        found: dict[int, int] = {}
-        for event in reversed(list(self._log.read())):
+    def taken_back(self, of: Collection[int] | None = None) -> TakenBack:
+        doings: list[TakingBack] = []
+        for event in self._log.read():
             fact = event.fact
-            if isinstance(fact, CallFinished) and fact.status == "ok" and event.seq not in found:
-                for target in fact.reverts:
-                    found.setdefault(target, event.seq)
-        return {one: by for one, by in found.items() if of is None or one in of}
+            if isinstance(fact, CallFinished) and fact.status == "ok":
+                said = fact.result.get("in_part", {}) if isinstance(fact.result, dict) else {}
+                for target in {*fact.reverts, *map(int, said)}:
+                    paths = frozenset(said[str(target)]) if str(target) in said else None
+                    doings.append(TakingBack(event.seq, target, target in fact.reverts, paths))
+        return TakenBack(doings) if of is None else TakenBack(doings).concerning(of)
 
     def lowered(self, number: int) -> Sequence[int]:
         found = []
@@ -406,7 +409,7 @@ class MemoryProjections:
 
     def _calls(self) -> list[Call]:
         found: dict[tuple[str, str], Call] = {}
-        undone = self.reverted()
+        back = self.taken_back()
         told = set[int]()
         for event in self._log.read():
             fact = event.fact
@@ -423,7 +426,6 @@ class MemoryProjections:
                     reverts=fact.reverts,
                     duration=fact.duration,
                     sandbox=fact.sandbox,
-                    undone_by=undone.get(event.seq),
                 )
             elif isinstance(fact, CallReported) and fact.replaces is not None:
                 for key, call in found.items():
@@ -439,6 +441,9 @@ class MemoryProjections:
         calls = []
         for call in found.values():
             paths = self._paths(call)
+            undone = back.of(call.seq or 0, paths)
+            call = replace(call, undone_by=undone.whole)
+            call = replace(call, undone_in_part_by=tuple(sorted({*undone.paths.values()})))
             calls.append(replace(call, paths=tuple(paths[:_LISTED]), changed=len(paths)))
         return sorted(calls, key=lambda call: call.requested)
 

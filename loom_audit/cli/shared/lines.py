@@ -142,12 +142,14 @@ def call_line(
     heard: datetime | None = None,
     told: datetime | None = None,
     by_agent: bool = False,
+    owner: str | None = None,
 ) -> Line:
     """The line of a call fits the terminal's width where there is one.
 
     An open one goes by the number of its request; `question` is what it waits for, and `heard`
     when the program that reports it was heard last. `told` is when it was by its client's clock,
-    where it was imported. `by_agent` says who took it back, if somebody did.
+    where it was imported. `by_agent` says who took it back, if somebody did. `owner` is whose
+    session it is in: another one who made the call is named.
     """
     narrow = width is not None and width < NARROW
     number = f"{call.seq or call.requested:>6}"
@@ -158,7 +160,7 @@ def call_line(
     what = call.summary or ", ".join(visible_path(path) for path in call.paths)
     if call.error:
         what = f"{what}: {call.error}" if what else call.error
-    notes = _notes(call, question, heard, told, by_agent)
+    notes = _notes(call, question, heard, told, by_agent, owner)
     head = f"{number}  {at}  {status}{tool}"
     room = 10_000 if width is None else width - len(head) - len(notes)
     return (
@@ -177,8 +179,11 @@ def _notes(
     heard: datetime | None,
     told: datetime | None,
     by_agent: bool,
+    owner: str | None,
 ) -> str:
     notes = [] if question is None else [how_to_answer(question)]
+    if owner not in (None, call.actor):
+        notes.append(f"by {one_line(call.actor, 60)}")
     if told is not None:
         notes.append(f"told {local_time(told)}")
     if heard is not None:
@@ -191,6 +196,8 @@ def _notes(
         notes.append("takes back " + numbers(call.reverts))
     if call.undone_by is not None:
         notes.append(taken_back_text(call.undone_by, by_agent))
+    if call.undone_in_part_by:
+        notes.append(f"taken back in part by {numbers(call.undone_in_part_by)}")
     return f"  [{'; '.join(notes)}]" if notes else ""
 
 

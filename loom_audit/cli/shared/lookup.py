@@ -77,14 +77,17 @@ def _pages_of_calls(workspace: "AuditedWorkspace", query: CallFilter) -> Iterato
 
 def listed_lines(
     output: Output, workspace: "AuditedWorkspace", calls: Iterable[Call]
-) -> Iterator[tuple[Call, Line]]:
-    """Each call with its line in a list: the question it waits for, and when it was heard last.
+) -> Iterator[tuple[Call, str, Line]]:
+    """Each call, whose session it is in, and its line in a list: the question it waits for, when it
+    was heard last, and who made it where that is somebody else.
 
-    Who took calls back is asked once for a page.
+    Who took calls back is asked once for a page, in which a session is its first call's maker's.
     """
     asked, left = questions(workspace), iter(calls)
     while page := [*islice(left, PAGE)]:
         by_agents = workspace.timeline.taken_back_by_agents(page)
+        by_age = sorted(page, key=lambda call: call.requested, reverse=True)
+        owners = {call.session: call.actor for call in by_age}
         for call in page:
             line = call_line(
                 call,
@@ -93,8 +96,9 @@ def listed_lines(
                 heard=workspace.timeline.last_heard(call),
                 told=workspace.timeline.told_at(call.requested),
                 by_agent=call.seq in by_agents,
+                owner=owners[call.session],
             )
-            yield call, line
+            yield call, owners[call.session], line
 
 
 def event_at(workspace: "AuditedWorkspace", seq: int) -> Event:

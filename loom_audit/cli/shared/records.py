@@ -65,6 +65,7 @@ def call_record(call: Call, id: str, client_id: str = "") -> Record:
         "changed": call.changed,
         "reverts": list(call.reverts),
         "undone_by": call.undone_by,
+        "undone_in_part_by": list(call.undone_in_part_by),
         "requested": call.requested,
         "effect": call.effect,
         "summary": call.summary,

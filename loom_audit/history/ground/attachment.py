@@ -10,6 +10,7 @@ from loom_audit.errors import AuditUnavailable, InvalidArguments, PermissionDeni
 from loom_audit.history.ground.process_state import ProcessState
 from loom_audit.history.ground.roots import accepted_scope
 from loom_audit.history.ground.session_state import SessionState, hold_of, session_state
+from loom_audit.model.calls import takes_back
 from loom_audit.model.coverage import Effect
 from loom_audit.model.events import Lease
 from loom_audit.model.records import Call, SessionHold
@@ -32,7 +33,6 @@ from loom_audit.ports import (
     Workspace,
 )
 
-UNDO_TOOLS = frozenset({"undo", "redo", "revert", "rollback"})
 FUNCTION = "function"
 """The source of the events of a recorded Python function that changes files by itself."""
 
@@ -231,11 +231,6 @@ class Attachment(Struct, frozen=True):
 def is_undo(call: Call) -> bool:
     """Whether a call is our undo, redo, revert or rollback, not an agent's tool of that name."""
     return takes_back(call.tool, call.effect)
-
-
-def takes_back(tool: str, effect: Effect) -> bool:
-    """Whether calls of this tool with this effect take back what is on record."""
-    return tool in UNDO_TOOLS and effect == "write"
 
 
 def check_effect(effect: Effect) -> None:

@@ -8,7 +8,6 @@ from io import BytesIO
 from typing import Any, BinaryIO
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.ground.attachment import OBSERVED
@@ -17,7 +16,6 @@ from loom_audit.history.ground.kept_contents import KeptContents
 from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.ground.session_state import hold_of, session_state
 from loom_audit.history.read.call_detail import CallDetail, net_changes
-from loom_audit.history.read.in_part import paths_taken_back
 from loom_audit.history.read.verified import VerifiedReading
 from loom_audit.model.backgrounds import BackgroundFinished
 from loom_audit.model.events import (
@@ -251,9 +249,8 @@ class Timeline(Struct, frozen=True):
                 result = fact.result
             elif isinstance(fact, FilesChanged):
                 moves += fact.moves
-        in_part = paths_taken_back(self.log, self.projections, call)
         return CallDetail(
-            call=call if in_part is None else replace(call, undone_by=None),
+            call=call,
             arguments=arguments,
             result=result,
             decision=decision,
@@ -262,7 +259,7 @@ class Timeline(Struct, frozen=True):
             events=tuple(events),
             recorded=found.changes,
             maybe=found.maybe,
-            taken_back_in_part=in_part or {},
+            taken_back_in_part=found.undone,
         )
 
     def changes_of(self, call: Call) -> tuple[FileChange, ...]:
@@ -293,6 +290,15 @@ class Timeline(Struct, frozen=True):
         by = {call.seq: call.undone_by for call in calls if call.seq and call.undone_by is not None}
         actors = self.projections.actors({*by.values()}) if by else {}
         return {seq for seq, one in by.items() if actors.get(one, "").startswith("agent:")}
+
+    def taken_back(self, changes: Sequence[RecordedChange]) -> Sequence[int | None]:
+        """The number of the call that took back each change at its path, as lists have it."""
+        numbers = [one.number or (None if one.call_id else one.seq) for one in changes]
+        back = self.projections.taken_back({number for number in numbers if number})
+        return [
+            back.at(one.change.path).get(number) if number else None
+            for one, number in zip(changes, numbers, strict=True)
+        ]
 
     # --- trees and files ------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ What is given is made of events, each of which was checked. Where a table says s
 the log, Corrupt names the event.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +18,7 @@ from loom_audit.history.ground.proven_listings import ProvenListings
 from loom_audit.history.ground.proven_log import ProvenLog, changes_trees
 from loom_audit.history.ground.verified_tree import VerifiedTree
 from loom_audit.history.read.call_lookup import CallLookup, Whose, with_told_later
-from loom_audit.model.calls import CALL_KINDS, CallFold
+from loom_audit.model.calls import CALL_KINDS, UNDO_TOOLS, CallFold
 from loom_audit.model.continuity import TREE_FACTS
 from loom_audit.model.events import (
     CallFinished,
@@ -41,13 +41,15 @@ class RecordedCall(Struct, frozen=True):
     """One call with its events and the changes that are listed with it.
 
     `maybe` are changes that it may have made, and that are listed with another call or as from
-    outside.
+    outside. `undone` has the paths that were taken back though not all of the call was, each with
+    the number of the call that did.
     """
 
     call: Call
     events: tuple[Event, ...]
     changes: tuple[RecordedChange, ...]
     maybe: tuple[RecordedChange, ...] = ()
+    undone: Mapping[str, int] = {}
 
 
 NEAR = 1_000
@@ -245,19 +247,7 @@ class VerifiedReading:
         change is its work. Of those only the ones that the tables suggest are read, and checked as
         every event. NotFound, Corrupt.
         """
-
-        def matters(envelope: Mapping[str, Any]) -> bool:
-            if envelope.get("call_id") == call_id and envelope.get("session", "") == session:
-                return True
-            kind = envelope.get("kind")
-            if kind == FilesChanged.kind:
-                return "causes" in envelope or _has_fact(envelope)
-            if kind == ChangesAttributed.kind:
-                return bool(envelope.get("session", "") == session)
-            return kind == CoverageLowered.kind or (
-                kind == CallFinished.kind and ("reverts" in envelope or _has_fact(envelope))
-            )
-
+        matters = _may_be_about(session, call_id)
         # most often what the tables suggest is right, and then one stretch is all there is to read
         read = self._around(session, call_id, matters)
         lookup = CallLookup(self._proven, self._suggested, read={one.seq: one for one in read[2]})
@@ -289,12 +279,13 @@ class VerifiedReading:
             for seq in self._suggested_after(near, start, fold.call(session, call_id), fold):
                 add(self._proven.event(seq))
         [call] = fold.calls(lambda one: (one.session, one.call_id) == (session, call_id))
+        undone = fold.taken_back().of(call.seq or 0, fold.changed(session, call_id)).paths
         listed, maybe = list[RecordedChange](), list[RecordedChange]()
         for whose in found:
             own = whose.requested == start
             to, whose = (listed, replace(whose, number=call.seq)) if own else (maybe, whose)
             to += map(whose.recorded, whose.fact.changes)
-        return RecordedCall(call, tuple(events), tuple(listed), tuple(maybe))
+        return RecordedCall(call, tuple(events), tuple(listed), tuple(maybe), undone)
 
     def _around(
         self, session: str, call_id: str, wanted: Wanted
@@ -325,11 +316,11 @@ class VerifiedReading:
             seqs |= {event.seq for event in self._proven.log.read(told)}
             later_told = EventFilter(near, None, (ChangesAttributed.kind,), call.session)
             seqs |= {event.seq for event in self._proven.log.read(later_told)}
-            taker = fold.reverted().get(call.seq, 0)
-            listed = self._suggested.reverted({call.seq, taker})
-            takers = listed.get(call.seq), listed.get(taker)
+            near_takers = fold.taken_back().concerning({call.seq}).doings
+            numbers = {call.seq, *(one.number for one in near_takers)}
+            takers = self._suggested.taken_back(numbers).takers(numbers)
             later = (*self._suggested.lowered(call.seq), *takers)
-            seqs |= {seq for seq in later if seq is not None and seq > near}
+            seqs |= {seq for seq in later if seq > near}
         return sorted(seqs)
 
     def check_calls(self, after: int) -> None:
@@ -390,9 +381,10 @@ class VerifiedReading:
             if (one.seq, one.status, one.coverage) != (number, status, coverage):
                 raise listed_error(number)
         # what an earlier call took back is in no event of these
-        reverted = {n: by for n, by in self._suggested.reverted().items() if by > after}
-        if reverted != fold.reverted():
-            raise listed_error(min(reverted.items() ^ fold.reverted().items())[1])
+        back = [one for one in self._suggested.taken_back().doings if one.number > after]
+        if back != (taken := fold.taken_back().doings):
+            odd = [one for one in (*back, *taken) if one not in back or one not in taken]
+            raise listed_error(max(one.number for one in odd))
 
     # --- points ---------------------------------------------------------------------------
 
@@ -465,6 +457,24 @@ def _listed_anew_error(seq: int) -> Conflict:
 def _of_calls_and_changes(envelope: Mapping[str, Any]) -> bool:
     kind = envelope.get("kind")
     return kind in CALL_KINDS or kind == ChangesAttributed.kind or changes_trees(envelope)
+
+
+def _may_be_about(session: str, call_id: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether an event may say something of a call, by its envelope."""
+
+    def matters(envelope: Mapping[str, Any]) -> bool:
+        kind = envelope.get("kind")
+        same = envelope.get("session", "") == session
+        if same and envelope.get("call_id") == call_id:
+            return True
+        if kind == FilesChanged.kind:
+            return "causes" in envelope or _has_fact(envelope)
+        if kind == CallFinished.kind:
+            undoes = "reverts" in envelope or envelope.get("tool") in UNDO_TOOLS
+            return undoes or _has_fact(envelope)
+        return kind == CoverageLowered.kind or (kind == ChangesAttributed.kind and same)
+
+    return matters
 
 
 def _has_fact(envelope: Mapping[str, Any]) -> bool:

@@ -17,7 +17,6 @@ from loom_audit.errors import Conflict, InvalidArguments, NotFound, NoWorkspace
 from loom_audit.history.ground.attachment import (
     CLIENT,
     CLIENT_UNSEEN,
-    UNDO_TOOLS,
     Attachment,
     StoredLog,
     is_undo,
@@ -44,6 +43,7 @@ from loom_audit.history.record.recovery import (
     recover,
 )
 from loom_audit.history.record.watching import note_command
+from loom_audit.model.calls import takes_back
 from loom_audit.model.coverage import Coverage, Status
 from loom_audit.model.events import (
     CallFinished,
@@ -147,7 +147,7 @@ def begin(
     record as denied, and gets that answer also when it is told again.
     """
     attachment = writer.attachment
-    if request.tool in UNDO_TOOLS and request.effect == "write":
+    if takes_back(request.tool, request.effect):
         # a call of such a name that writes is taken for our own undo, so it must not write
         request = replace(request, effect="execute")
     recover(attachment, sparing=writer.session)

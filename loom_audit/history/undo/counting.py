@@ -1,13 +1,15 @@
 """What counts as taken back once a plan is carried out: whole calls, and paths of calls."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.attachment import Attachment, StoredLog
+from loom_audit.history.undo.dealt_with import changed_paths
 from loom_audit.history.undo.selection import UNDO_AND_REDO, Selection
 from loom_audit.model.plans.planning import PathStep, Plan
 from loom_audit.model.plans.request import PlanRequest
+from loom_audit.model.plans.taken_back import TakingBack
 from loom_audit.model.records import RecordedChange
 from loom_audit.ports import CallFilter
 
@@ -30,7 +32,7 @@ def reverts(
         for one in candidates
         if one.number is not None
         and not selection.is_asked_for(one.change.path)
-        and (one.number, one.change.path) not in selection.taken_back_paths
+        and (one.number, one.change.path) not in selection.before.paths
     }
     if not selection.rollback:
         kept = {path for path, choice in request.choices.items() if choice == "current"}
@@ -41,10 +43,10 @@ def reverts(
         }
         # a call of which no change is taken back is not taken back (its changes are shared, or
         # undone already), unless a person chose to keep all of them
-        counted = {one.number for one in selected}
+        overtaken = selection.before.overtaken
+        counted = {one.number for one in selected} | {number for number, _ in overtaken}
         dealt_with = all(
-            one.change.path in kept or (one.number, one.change.path) in selection.taken_back_paths
-            for one in candidates
+            one.change.path in kept or selection.is_dealt_with(one) for one in candidates
         )
         if request.verb in UNDO_AND_REDO and dealt_with:
             counted |= {call.seq for call in selection.calls}
@@ -58,27 +60,24 @@ def reverts(
     # of a call requested before the point only what it did since is taken back
     begun = CallFilter(after=selection.since, changed_only=True, limit=None)
     whole &= {call.seq for call in attachment.stored.reading.calls(begun)}
-    return tuple(sorted(whole | _undos_without_changes(attachment, request, selection, steps)))
+    return tuple(sorted(whole | _undos_without_changes(request, selection, steps)))
 
 
 def _undos_without_changes(
-    attachment: Attachment,
-    request: PlanRequest,
-    selection: Selection,
-    steps: Iterable[PathStep],
+    request: PlanRequest, selection: Selection, steps: Iterable[PathStep]
 ) -> set[int]:
     """Undos after the point that changed no file: what they took back is in effect again."""
     if request.paths:
         return set()
-    undos = {by for by in attachment.stored.tables.reverted().values() if by > selection.since}
+    undos = {by for by in selection.back.whole.values() if by > selection.since}
     return undos - {step.call for step in steps if step.call}
 
 
 def taken_in_part(
-    attachment: Attachment,
+    stored: StoredLog,
     plan: Plan,
     selection: Selection,
-    candidates: Iterable[RecordedChange],
+    candidates: Sequence[RecordedChange],
     selected: Collection[RecordedChange],
 ) -> Mapping[int, tuple[str, ...]]:
     """The paths that a plan takes back of calls which it does not take back as a whole.
@@ -88,21 +87,49 @@ def taken_in_part(
     there.
     """
     done = {change.path for change in plan.changes} | {*plan.already}
-    numbers = {one.number for one in selected}
-    reverted = attachment.stored.tables.reverted()
-    # one whose taking back is taken back, too, would be in effect again otherwise
-    dealt_with = {n for n, by in reverted.items() if by not in numbers} - selection.again
-    whole = {*plan.reverts, *dealt_with}
     taken = {id(one) for one in selected}
     stays = {(one.number, one.change.path) for one in candidates if id(one) not in taken}
-    found: dict[int, dict[str, None]] = {}
+    at_path: dict[str, set[int]] = {}
     for one in selected:
-        number, path = one.number, one.change.path
-        if not number or number in whole or (one.requested or 0) <= selection.since:
+        at_path.setdefault(one.change.path, set()).add(one.number or 0)
+    found: dict[int, set[str]] = {}
+    for path, numbers in at_path.items():
+        if done.isdisjoint(plan.followed.get(path, (path,))):
             continue
-        if path in done and (number, path) not in stays:
-            found.setdefault(number, {})[path] = None
-    return {number: tuple(paths) for number, paths in sorted(found.items())}
+        # one whose taking back is taken back, too, would be in effect again otherwise
+        before = selection.back.without(numbers).at(path)
+        for number in numbers - before.keys():
+            if (number, path) not in stays:
+                found.setdefault(number, set()).add(path)
+    for number, path in selection.before.overtaken:
+        if selection.is_asked_for(path):
+            found.setdefault(number, set()).add(path)
+    if selection.rollback and selection.paths:
+        for number, path in _taken_unchanged(stored, selection, candidates):
+            found.setdefault(number, set()).add(path)
+    early = {one.number for one in candidates if (one.requested or 0) <= selection.since}
+    wanted = found.keys() - {0, *plan.reverts, *early}
+    return {number: tuple(sorted(found[number])) for number in sorted(wanted)}
+
+
+def _taken_unchanged(
+    stored: StoredLog, selection: Selection, candidates: Iterable[RecordedChange]
+) -> Iterator[tuple[int, str]]:
+    """What calls after the point took back at the paths of a rollback, where they changed nothing.
+
+    What one took back there had been taken back, and that was taken back by the same call.
+    """
+    changes = {(one.number, one.change.path) for one in candidates}
+    back = selection.back
+    numbers = {one.number for one in back.doings if one.number > selection.since}
+    changed = changed_paths(stored, back.below(numbers)) if numbers else {}
+    paths = {path for own in changed.values() for path in own if selection.is_asked_for(path)}
+    for path in paths:
+        before = back.at(path)
+        there = {number for number, own in changed.items() if path in own}
+        for number in sorted(numbers - before.keys()):
+            if (number, path) not in changes and not there.isdisjoint(back.targets(number, path)):
+                yield number, path
 
 
 def with_rest(plan: Plan, selection: Selection, candidates: Iterable[RecordedChange]) -> Plan:
@@ -116,9 +143,22 @@ def with_rest(plan: Plan, selection: Selection, candidates: Iterable[RecordedCha
     for one in candidates:
         if one.number is None or one.number not in plan.reverts:
             continue
-        if (one.number, one.change.path) in selection.taken_back_paths:
+        if (one.number, one.change.path) in selection.before.paths:
             before.add(one.number)
         else:
             left.setdefault(one.number, {})[one.change.path] = None
     rest = {number: tuple(paths) for number, paths in sorted(left.items()) if number in before}
     return replace(plan, rest=rest)
+
+
+def takings(plan: Plan) -> Sequence[TakingBack]:
+    """What counts as taken back once the plan is carried out, by the event after its head."""
+    parts = {**plan.partly, **plan.rest}
+    wholes = {number: TakingBack(plan.head + 1, number) for number in plan.reverts}
+    return [
+        *(one for number, one in wholes.items() if number not in parts),
+        *(
+            TakingBack(plan.head + 1, number, number in wholes, frozenset(paths))
+            for number, paths in parts.items()
+        ),
+    ]

@@ -26,19 +26,15 @@ def changes_of(
 
 
 def paths_with_moves(
-    asked: tuple[str, ...],
-    stored: StoredLog,
-    timeline: Timeline,
-    calls: Iterable[Call],
-    events: Sequence[int],
+    asked: tuple[str, ...], timeline: Timeline, changes: Sequence[RecordedChange]
 ) -> tuple[str, ...]:
-    """The paths that a revert is limited to, with the other end of each move of what is there.
+    """The paths that a revert of changes is limited to, with the other end of each move of what is
+    there.
 
-    NotFound for one at and below which the named calls and events changed nothing; Corrupt.
+    NotFound for one at and below which nothing was changed; Corrupt.
     """
     if not asked:
         return ()
-    changes = changes_of(stored, calls, events)
     for path in asked:
         if not any(is_below_any((path,), one.change.path) for one in changes):
             raise NotFound(
@@ -63,20 +59,13 @@ def paths_with_moves(
 
 
 def moved_with(
-    chosen: Iterable[str],
-    stored: StoredLog,
-    timeline: Timeline,
-    calls: Iterable[Call],
-    events: Sequence[int],
+    chosen: Iterable[str], timeline: Timeline, changes: Iterable[RecordedChange]
 ) -> frozenset[str]:
-    """Some paths, and the other end of each move that calls and events made of just these.
-
-    Corrupt.
-    """
+    """Some paths, and the other end of each move of just these among changes. Corrupt."""
     found = {*chosen}
     if not found:
         return frozenset()
-    for move in _moves(timeline, changes_of(stored, calls, events)):
+    for move in _moves(timeline, changes):
         if not found.isdisjoint((move.source, move.target)):
             found |= {move.source, move.target}
     return frozenset(found)

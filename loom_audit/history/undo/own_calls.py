@@ -75,6 +75,10 @@ class OwnCalls:
         """The call that a change is listed with; None for a change without a call."""
         return self._timeline.call_of(change) if change.call_id else None
 
+    def taken_back(self, changes: Sequence[RecordedChange]) -> Sequence[int | None]:
+        """The number of the call that took back each change at its path, as lists have it."""
+        return self._timeline.taken_back(changes)
+
     def content(self, state: FileState) -> bytes:
         """A recorded content. TooLarge where only its hash is on record; Corrupt."""
         return self._timeline.content(state)

@@ -22,7 +22,8 @@ from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.history.undo.arrived_folders import with_arrived_folders
 from loom_audit.history.undo.contents_on_disk import ContentsOnDisk
-from loom_audit.history.undo.counting import reverts, taken_in_part, with_rest
+from loom_audit.history.undo.counting import reverts, taken_in_part, takings, with_rest
+from loom_audit.history.undo.dealt_with import changed_paths
 from loom_audit.history.undo.limits import changes_of
 from loom_audit.history.undo.notes import (
     shared_note,
@@ -31,6 +32,7 @@ from loom_audit.history.undo.notes import (
 )
 from loom_audit.history.undo.scope_moves import FolderPlan, events_with_arrivals, plan_folders
 from loom_audit.history.undo.selection import (
+    UNDO_AND_REDO,
     Selection,
     as_recorded,
     is_in_paths,
@@ -162,6 +164,7 @@ class Planner:
             target=selection.target,
             reverts=reverts(self.attachment, request, selection, candidates, selected, steps),
             steps=folders.steps,
+            back=selection.back,
             tree=folders.tree,
             blobs=contents,
             moves={**moves, head + 1: drift.moves},
@@ -185,15 +188,16 @@ class Planner:
             blocked=(*plan.blocked, *self._unnamed_notes(plan, drift)),
             kept=(*plan.kept, *self._displaced_notes(plan)),
         )
-        partly = taken_in_part(self.attachment, plan, selection, candidates, selected)
-        whole = self._whole(plan, selection, steps)
-        return with_rest(replace(plan, partly=partly, reverts=whole), selection, candidates)
+        partly = taken_in_part(self.attachment.stored, plan, selection, candidates, selected)
+        plan = with_rest(replace(plan, partly=partly), selection, candidates)
+        differs = self._takes_anything_back(plan, selection, steps)
+        return plan if differs else replace(plan, reverts=(), partly={}, rest={})
 
     def _notes_on_calls(
         self, selection: Selection, selected: Sequence[RecordedChange]
     ) -> Iterator[Note]:
         yield from uncaptured_notes(self._calls_of(selection))
-        yield from taken_back_notes(selection.taken_back_by, selected)
+        yield from taken_back_notes(selection.before.calls, selected)
 
     def _unnamed_notes(self, plan: Plan, drift: FilesChanged) -> Iterator[Note]:
         """Notes on paths that a plan would change and does not list, unless something blocks it."""
@@ -201,18 +205,19 @@ class Planner:
             on_disk = apply(self.attachment.stored.reading.tree(), drift.changes)
             yield from (Note(path, UNNAMED) for path in unnamed_changes(plan, on_disk))
 
-    def _whole(
+    def _takes_anything_back(
         self, plan: Plan, selection: Selection, steps: Iterable[PathStep]
-    ) -> tuple[int, ...]:
-        """What the plan takes back as a whole; () where all that is taken back already.
+    ) -> bool:
+        """Whether something else counts as taken back once the plan is carried out.
 
-        A revert does not where later calls hide all changes: it can be made again later.
+        Not by a revert where later calls hide all changes: it can be made again later.
         """
+        if plan.verb in UNDO_AND_REDO:  # the call is dealt with: the next one is another
+            return bool(plan.reverts or plan.partly)
         if plan.verb == "revert" and not (plan.changes or set(plan.already) - hidden_paths(steps)):
-            return ()
-        reverted = self.attachment.stored.tables.reverted()
-        already = {n: by for n, by in reverted.items() if n not in selection.again}
-        return plan.reverts if takes_anything_back(plan.reverts, already) else ()
+            return False
+        paths = partial(changed_paths, self.attachment.stored)
+        return takes_anything_back(selection.back, takings(plan), paths)
 
     def _with_whole_choices(
         self, request: PlanRequest, changes: Iterable[FileChange]

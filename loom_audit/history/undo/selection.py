@@ -1,10 +1,10 @@
 """Selects what a request takes back: calls, single events, or everything after a point."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.history.ground.attachment import Attachment, StoredLog, is_undo
@@ -13,16 +13,22 @@ from loom_audit.history.look.doers import UNKNOWN, Candidate, by_doers
 from loom_audit.history.look.survivor_changes import SurvivorChanges
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.look.timing import look_between
-from loom_audit.history.read.in_part import TakenInPart, taken_back_in_part
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
+from loom_audit.history.undo.dealt_with import DealtWith, dealt_with
 from loom_audit.history.undo.interrupted_since import check_interrupted_since
-from loom_audit.history.undo.limits import is_below_any, moved_with, paths_with_moves
+from loom_audit.history.undo.limits import (
+    changes_of,
+    is_below_any,
+    moved_with,
+    paths_with_moves,
+)
 from loom_audit.model.events import OUTSIDE, ChangesAttributed, FilesChanged
 from loom_audit.model.files import FileChange
 from loom_audit.model.plans.planning import Note, how_to_choose
 from loom_audit.model.plans.request import PlanRequest
+from loom_audit.model.plans.taken_back import TakenBack
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.ports import CallFilter, EventFilter
 
@@ -31,22 +37,19 @@ class Selection(Struct, frozen=True):
     """What a request takes back: whole calls and single events, or in a rollback all after a point.
 
     `target` says it in words, `events` are the seqs of events that are of no call, and `since` is
-    the seq of the point. `taken_back_by` has the numbers of the selected calls and events that are
-    taken back already, each with the number of the call that did it, and `taken_back_paths` the
-    number and the path of each of their changes that was taken back then. `again` are the numbers
-    of calls that were taken back as a whole and of which a path is in effect again. `running` are
-    the seqs of the requests of open calls whose shared changes a rollback takes back too.
+    the seq of the point. `back` is what calls took back, and `before` what there is nothing left to
+    do about. `running` are the seqs of the requests of open calls whose shared changes a
+    rollback takes back too.
     """
 
     target: str
+    back: TakenBack
     calls: tuple[Call, ...] = ()
     events: tuple[int, ...] = ()
     since: int = 0
     rollback: bool = False
     running: frozenset[int] = frozenset()
-    taken_back_by: Mapping[int, int] = field(default_factory=dict)
-    taken_back_paths: frozenset[tuple[int, str]] = frozenset()
-    again: frozenset[int] = frozenset()
+    before: DealtWith = DealtWith()
     paths: tuple[str, ...] = ()
     """What a request is limited to, with what moved from or to there; () without a limit."""
     passed_over: tuple[Note, ...] = ()
@@ -55,6 +58,11 @@ class Selection(Struct, frozen=True):
     def is_asked_for(self, path: str) -> bool:
         """Whether a path is one that the request is limited to, or below one; True without."""
         return is_below_any(self.paths, path)
+
+    def is_dealt_with(self, one: RecordedChange) -> bool:
+        """Whether there is nothing left to do about a change."""
+        names = {(one.seq, one.change.path), (one.number, one.change.path)}
+        return not names.isdisjoint(self.before.paths | self.before.overtaken)
 
     def predicate(
         self, request: PlanRequest, survivor_changes: SurvivorChanges
@@ -103,7 +111,7 @@ class Selection(Struct, frozen=True):
         old = request.choices.get(path) == "old"
         if not self.is_asked_for(path):
             return False
-        if not old and {(one.seq, path), (one.number, path)} & self.taken_back_paths:
+        if not old and self.is_dealt_with(one):
             return False
         if one.seq in self.events:
             return True
@@ -135,34 +143,27 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
     for a target that is no number, session or point; Conflict for a call that is open, and where
     the newest call was interrupted and what it may have changed stands.
     """
+    back = attachment.stored.tables.taken_back()
     if request.verb == "undo":
         call = _named_or_newest(request, attachment)
         passed_over = may_have_done(attachment.stored, request.session, call.requested)
         if not request.targets:
             check_interrupted_since(attachment, request.session, call, passed_over)
-        found = _taken_in_part(attachment, call.requested)
-        return Selection(
-            _label(call),
-            (call,),
-            passed_over=passed_over,
-            taken_back_paths=frozenset(found.paths),
-            again=found.again,
-        )
+        done = dealt_with(attachment.stored, back, changes_of(attachment.stored, [call], ()))
+        return Selection(_label(call), back, (call,), passed_over=passed_over, before=done)
     if request.verb == "redo":
         call = newest_undo(attachment, request.session)
-        found = _taken_in_part(attachment, call.requested)
-        return Selection(
-            _label(call),
-            (call, *_begun_redos(attachment.stored, call)),
-            taken_back_paths=frozenset(found.paths),
-            again=found.again,
-        )
+        calls = (call, *_begun_redos(attachment.stored, call))
+        done = dealt_with(attachment.stored, back, changes_of(attachment.stored, calls, ()))
+        return Selection(_label(call), back, calls, before=done)
     if request.verb == "rollback":
-        return _select_after_point(request, attachment, timeline)
-    return _select_named(request, attachment, timeline)
+        return _select_after_point(request, attachment, timeline, back)
+    return _select_named(request, attachment, timeline, back)
 
 
-def _select_named(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> Selection:
+def _select_named(
+    request: PlanRequest, attachment: Attachment, timeline: Timeline, back: TakenBack
+) -> Selection:
     """Select the calls and events that a revert names."""
     if not request.targets:
         raise InvalidArguments(
@@ -180,47 +181,22 @@ def _select_named(request: PlanRequest, attachment: Attachment, timeline: Timeli
     if still_open := [call for call in calls.values() if call.seq is None]:
         raise open_call_error(attachment, still_open)
     listed = ", ".join(str(target) for target in request.targets)
-    numbers = {*events, *(call.seq for call in calls.values() if call.seq)}
-    taken_back_by = _find_taken_back(numbers, attachment)
     asked = tuple(calls.values())
-    first = min((call.requested for call in asked), default=attachment.stored.log.head())
-    in_part = _taken_in_part(attachment, first)
-    paths = frozenset(
-        (number, one.change.path)
-        for by in {*taken_back_by.values()}
-        for one in attachment.stored.reading.changes(
-            calls=[attachment.stored.reading.call_at(by).requested]
-        )
-        for number in taken_back_by
-        if taken_back_by[number] == by == one.number and (by, one.change.path) not in in_part.paths
-    )
-    named = {path for path, by in in_part.paths.items() if by not in numbers}
+    changes = changes_of(attachment.stored, asked, events)
+    numbers = {*events, *(call.seq for call in asked if call.seq)}
+    paths = paths_with_moves(request.paths, timeline, changes)
+    done = dealt_with(attachment.stored, back, changes, numbers, paths)
     old = [path for path, choice in request.choices.items() if choice == "old"]
     # a move is taken back at both ends
-    chosen = moved_with(old, attachment.stored, timeline, asked, events)
+    chosen = moved_with(old, timeline, changes)
     return Selection(
         listed,
+        back,
         asked,
         tuple(events),
-        taken_back_by=taken_back_by,
-        taken_back_paths=frozenset(one for one in paths | named if one[1] not in chosen),
-        again=in_part.again,
-        paths=paths_with_moves(request.paths, attachment.stored, timeline, asked, events),
+        before=done.but(chosen),
+        paths=paths,
     )
-
-
-def _taken_in_part(attachment: Attachment, after: int) -> TakenInPart:
-    """What calls requested after an event took back in part."""
-    return taken_back_in_part(attachment.stored.log, attachment.stored.tables, after)
-
-
-def _find_taken_back(numbers: Collection[int], attachment: Attachment) -> dict[int, int]:
-    """The numbers that are taken back already, each with the number of the call that did it.
-
-    Without those that were taken back by a call which is itself to be taken back now.
-    """
-    reverted = attachment.stored.tables.reverted()
-    return {n: reverted[n] for n in numbers if n in reverted and reverted[n] not in numbers}
 
 
 def _find_named(target: int | str, attachment: Attachment) -> Iterable[Call | int]:
@@ -249,7 +225,7 @@ def _find_named(target: int | str, attachment: Attachment) -> Iterable[Call | in
 
 
 def _select_after_point(
-    request: PlanRequest, attachment: Attachment, timeline: Timeline
+    request: PlanRequest, attachment: Attachment, timeline: Timeline, back: TakenBack
 ) -> Selection:
     """Select everything after the one point that a rollback names."""
     if len(request.targets) != 1:
@@ -271,14 +247,19 @@ def _select_after_point(
             raise NotFound(f"{path} is not on disk and was never on record", hint=hint)
     calls = attachment.stored.tables.open_calls() if request.running else ()
     running = frozenset(call.requested for call in calls)
-    in_part = _taken_in_part(attachment, point)
+    # what took back something elsewhere stays as it is there
+    elsewhere = (
+        (one.number, one.change.path)
+        for one in (attachment.stored.reading.changes(after=point) if request.paths else ())
+        if one.number in back.at(one.change.path) and not is_in_paths(request, one.change.path)
+    )
     return Selection(
         f"point {point}",
+        back,
         since=point,
         rollback=True,
         running=running,
-        taken_back_paths=frozenset(in_part.paths) if request.paths else frozenset(),
-        again=in_part.again,
+        before=DealtWith(paths=frozenset((n, path) for n, path in elsewhere if n)),
         paths=request.paths,
     )
 
@@ -416,16 +397,9 @@ def _newest(
     before: int | None = None
     size = 10  # one is wanted, mostly among the newest; each page is twice as long as the last
     while page := stored.reading.calls(CallFilter(session=session, before=before, limit=size)):
-        undone = any(call.undone_by is not None and wanted(call) for call in page)
-        again = _taken_in_part(attachment, page[-1].requested).again if undone else ()
         for call in page:
             acted = call.changed > 0 or (call.status == "ok" and call.reverts and is_undo(call))
-            if (
-                call.seq
-                and acted
-                and (call.undone_by is None or call.seq in again)
-                and wanted(call)
-            ):
+            if call.seq and acted and call.undone_by is None and wanted(call):
                 return call
         before, size = page[-1].requested, min(2 * size, 500)
     where = f"in session {session}" if session else "in any session"

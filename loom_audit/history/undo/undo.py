@@ -151,8 +151,6 @@ class Undo:
             with OpenCall(writer, plan.verb, arguments, "write", call_id=call_id) as call:
                 self._apply(plan, call, progress)
                 call.result["output"] = _summary(plan, left_open)
-                if plan.partly or plan.rest:
-                    call.result[IN_PART] = arguments[IN_PART]
         except AuditError as error:
             if call.files_changed and call.finish_event is not None:
                 way = f"`loom-audit revert {call.finish_event.seq}` takes that back"
@@ -166,6 +164,8 @@ class Undo:
         self.attachment.on_disk.workspace.make_again()  # a command may have deleted the root
         for content in plan.contents.values():
             self.attachment.stored.blobs.put(content)
+        if plan.partly or plan.rest:
+            call.result[IN_PART] = _in_part(plan)
         *before, last = plan.stages or (plan.changes,)
         for stage in before:  # only the last stage takes calls back, all as a whole
             call.apply(stage, moves=moves_among(stage, plan.moves), progress=progress)
@@ -292,7 +292,7 @@ def _arguments(plan: Plan) -> dict[str, object]:
     }
 
 
-def _in_part(plan: Plan) -> dict[str, object]:
+def _in_part(plan: Plan) -> dict[str, list[str]]:
     """The paths that a plan takes back of calls of which it does not take back everything."""
     parts = {**plan.partly, **plan.rest}
     return {str(number): list(paths) for number, paths in sorted(parts.items())}

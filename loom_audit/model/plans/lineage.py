@@ -60,7 +60,8 @@ class LineageStep(Struct, frozen=True):
 
     `arrived` is true when a file without a lineage was renamed to this path. `moved` is the other
     end of a move from outside that the lineage does not follow. `came_in`: what was created existed
-    before, at a place that is not recorded.
+    before, at a place that is not recorded. `cancels`: the step is kept, and so is another one that
+    took it back, or that it took back.
     """
 
     before: PathState
@@ -70,6 +71,7 @@ class LineageStep(Struct, frozen=True):
     arrived: bool = False
     moved: str = ""
     came_in: bool = False
+    cancels: bool = False
 
 
 class ThreeWay(Struct, frozen=True):
@@ -143,8 +145,13 @@ class Lineage(Struct, eq=False):
 
 
 def call_numbers(steps: Iterable[LineageStep]) -> tuple[int, ...]:
-    """The numbers of the calls that made the steps, in order, each once."""
-    return tuple(dict.fromkeys(step.call for step in steps if step.call is not None))
+    """The numbers of the calls that made the steps, in order, each once.
+
+    Without those that cancel out, where others are left.
+    """
+    known = [step for step in steps if step.call is not None]
+    stand = [step for step in known if not step.cancels] or known
+    return tuple(dict.fromkeys(step.call for step in stand if step.call is not None))
 
 
 def by_calls_text(calls: Sequence[int]) -> str:

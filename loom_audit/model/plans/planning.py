@@ -1,12 +1,14 @@
 """Plans: what an undo would change, what it keeps and what blocks it, each with its reason."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
 from loom_audit.model.files import BlobId, FileChange, FileState, Move, Tree
+from loom_audit.model.plans.cancelling import mark_cancelling
 from loom_audit.model.plans.lineage import (
     Lineage,
+    LineageTrace,
     PathStep,
     ThreeWay,
     call_numbers,
@@ -23,6 +25,7 @@ from loom_audit.model.plans.placement import (
 )
 from loom_audit.model.plans.rebase import BlobReader, KeptChange, StateMerger, rebase
 from loom_audit.model.plans.request import Choice, PlanRequest, Verb
+from loom_audit.model.plans.taken_back import TakenBack
 from loom_audit.model.plans.verdicts import Category, Note, one_verdict_each
 
 __all__ = [
@@ -92,6 +95,8 @@ class Plan(Struct, frozen=True):
     stages: tuple[tuple[FileChange, ...], ...] = ()
     decided: Mapping[str, Choice] = field(default_factory=dict)
     """The conflicts that a choice for a folder above them decides, and how."""
+    followed: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Where else than at its path is decided what becomes of what was taken back there."""
     sides: Mapping[str, ThreeWay] = field(default_factory=dict)
     """What a blocked path is a conflict between, where a change of it is to be taken back."""
 
@@ -108,7 +113,7 @@ class Plan(Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether the plan writes nothing and takes nothing back, so that it is not carried out."""
-        return not (self.changes or self.reverts)
+        return not (self.changes or self.reverts or self.partly)
 
     @property
     def in_part(self) -> bool:
@@ -145,9 +150,10 @@ def plan_taking_back(
     head: int,
     target: str,
     reverts: tuple[int, ...],
-    steps: Iterable[PathStep],
+    steps: Sequence[PathStep],
     tree: Tree,
     blobs: BlobReader,
+    back: TakenBack = TakenBack(()),
     moves: Mapping[int, Iterable[Move]] | None = None,
     holds: Mapping[str, Hold] | None = None,
     notes: Iterable[Note] = (),
@@ -159,8 +165,9 @@ def plan_taking_back(
     after the point), at least those of every path a taken one touches. Giving all lets the
     plan follow renames, name the calls behind a folder that is not empty, and, in a rollback,
     list what came from outside. `tree` is the tree at `head`; `moves` are the rename hints by
-    seq of their event; `blobs` is asked for texts to merge. Folders that hold files outside
-    the scope are not known here: what must stay as it is for such a reason is in `holds`, by path.
+    seq of their event; `blobs` is asked for texts to merge; `back` is what calls took back before,
+    of which what cancels out is not told. Folders that hold files outside the scope are not known
+    here: what must stay as it is for such a reason is in `holds`, by path.
     `notes` are on more that is kept. The changes of the plan are ordered by path; of a file with
     several names all are among them.
 
@@ -171,9 +178,7 @@ def plan_taking_back(
     otherwise the file at its new name is kept and listed.
     """
     chosen = request.choices
-    followed = {path for path, choice in chosen.items() if choice != "current"}
-    outside = request.verb == "rollback"
-    trace = trace_lineages(steps, moves or {}, tree, outside=outside, chosen=followed)
+    trace = _traced(steps, moves or {}, tree, request, back)
     merger = StateMerger(blobs)
     kept: dict[Lineage, tuple[KeptChange, ...]] = {}
     proposals = []
@@ -211,8 +216,36 @@ def plan_taking_back(
         blocked=verdicts.get("blocked", ()),
         irreversible=verdicts.get("irreversible", ()),
         contents={blob: text for blob, text in merger.merged.items() if blob in needed},
+        followed=_followed(placement.proposals),
         sides=_sides(placement.proposals),
     )
+
+
+def _followed(proposals: Iterable[Proposal]) -> dict[str, set[str]]:
+    """By the path of what is taken back the paths at which its file is now, and will be."""
+    found: dict[str, set[str]] = {}
+    for proposal in proposals:
+        places = {proposal.lineage.current.path, proposal.result.path}
+        for step in proposal.lineage.steps if proposal.lineage.is_taken else ():
+            for path in {step.before.path, step.after.path} if step.taken else ():
+                found.setdefault(path, set()).update(places)
+    return {path: places for path, places in found.items() if places != {path}}
+
+
+def _traced(
+    steps: Sequence[PathStep],
+    moves: Mapping[int, Iterable[Move]],
+    tree: Tree,
+    request: PlanRequest,
+    back: TakenBack,
+) -> LineageTrace:
+    """The lineages, in which steps that cancel each other out are marked."""
+    chosen = {path for path, choice in request.choices.items() if choice != "current"}
+    outside = request.verb == "rollback"
+    trace = trace_lineages(steps, moves, tree, outside=outside, chosen=chosen)
+    for lineage in trace.lineages:
+        mark_cancelling(lineage, back, steps[0].seq)
+    return trace
 
 
 def _sides(proposals: Iterable[Proposal]) -> dict[str, ThreeWay]:

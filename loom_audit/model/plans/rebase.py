@@ -5,7 +5,7 @@ content, each on its own. Consecutive kept steps count as one, so that what they
 themselves is not a conflict.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from itertools import groupby
 from typing import Protocol, TypeVar
@@ -170,8 +170,9 @@ def rebase(lineage: Lineage, merger: StateMerger, *, markers: bool = False) -> R
     """Rebase the kept steps of a lineage onto its start, leaving out the taken ones."""
     result = lineage.start
     kept_changes: list[KeptChange] = []
-    for taken, group in groupby(lineage.steps, key=lambda step: step.taken):
-        if taken:
+    left_out = _left_out(lineage.steps)
+    for skipped, group in groupby(lineage.steps, key=left_out):
+        if skipped:
             continue
         run = list(group)
         base, theirs = run[0].before, run[-1].after
@@ -188,11 +189,24 @@ def rebase(lineage: Lineage, merger: StateMerger, *, markers: bool = False) -> R
     return RebaseResult(result, tuple(kept_changes))
 
 
+def _left_out(steps: Sequence[LineageStep]) -> Callable[[LineageStep], bool]:
+    """A function that tells which steps are not applied: the taken ones.
+
+    And those that cancel each other out, where taken ones lie between them, so that they do not in
+    the sum of kept steps that follow each other.
+    """
+    cancel = [n for n, step in enumerate(steps) if step.cancels]
+    between = steps[cancel[0] : cancel[-1]] if cancel else ()
+    if any(step.taken for step in between):
+        return lambda step: step.taken or step.cancels
+    return lambda step: step.taken
+
+
 def _conflicting_steps(
     run: Sequence[LineageStep], result: PathState, merger: StateMerger
 ) -> Sequence[LineageStep]:
     """The first kept step that conflicts by itself, or all when only their sum does."""
-    for step in run:
+    for step in (one for one in run if not one.cancels):
         merged = merger.merge(step.before, result, step.after)
         if isinstance(merged, MergeConflict):
             return [step]

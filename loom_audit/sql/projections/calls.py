@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from loom_audit.errors import NotFound
-from loom_audit.model.calls import ASKED, ENDED, asked, ended
+from loom_audit.model.calls import ASKED, ENDED, asked, ended, in_part_by
 from loom_audit.model.coverage import FULL, NOT_FAILED, Coverage
 from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.records import Call
@@ -109,7 +109,7 @@ _READ = Reading(
     Call,
     "c",
     packed={"call_id": unpack_id},
-    apart=("coverage", "reverts", "paths", "undone_by"),
+    apart=("coverage", "reverts", "paths", "undone_by", "undone_in_part_by"),
     seq="c.finished",
     actor=_ACTOR,
     session="coalesce(s.id, '')",
@@ -300,19 +300,24 @@ def _to_calls(connection: Connection, log: int, rows: Sequence[Row]) -> list[Cal
     with corrupt_on_mismatch():
         seq, requested, changed = map(_READ.names.index, ("seq", "requested", "changed"))
         ended = [row[seq] for row in rows if row[seq] is not None]
-        undone = reverts.reverted_of(connection, log, ended) if ended else {}
+        back = reverts.taken_back(connection, log, ended)
         later = coverage.lowered(connection, log, ended) if ended else {}
         changing = [row[requested] for row in rows if row[changed]]
         paths = changes.listed_paths(connection, log, changing)
+        by_path = back.by_path(ended)
+        asked = [row[requested] for row in rows if row[seq] in by_path]
+        touched = changes.all_paths(connection, log, asked)
+        undone = [back.of(row[seq] or 0, touched.get(row[requested], ())) for row in rows]
         return [
             _READ.read(
                 row,
                 coverage=_coverage(*row[-3:-1]).lowered_by(later.get(row[seq], ())),
                 reverts=tuple(json.loads(row[-1])) if row[-1] else (),
                 paths=paths.get(row[requested], ()),
-                undone_by=undone.get(row[seq]),
+                undone_by=by.whole,
+                undone_in_part_by=in_part_by(by),
             )
-            for row in rows
+            for row, by in zip(rows, undone, strict=True)
         ]
 
 

@@ -162,6 +162,11 @@ _FIRST_PATHS = (
     "AND f.seq = x.seq AND f.n < :limit JOIN path p ON p.number = f.path "
     "WHERE x.log = :log AND x.requested IN ({calls}) ORDER BY x.requested, f.seq, f.n"
 )
+_ALL_PATHS = (
+    "SELECT DISTINCT x.requested, p.path FROM change_set x JOIN file_change f ON f.log = x.log "
+    "AND f.seq = x.seq JOIN path p ON p.number = f.path "
+    "WHERE x.log = :log AND x.requested IN ({calls})"
+)
 _END = (
     "(SELECT {}(f.seq) FROM file_change f WHERE f.log = p.log AND f.path = p.number "
     "AND f.seq > :after)"
@@ -387,6 +392,18 @@ def listed_paths(
             for requested, own in groupby(rows, lambda row: row[0]):
                 paths = (unpack_path(raw) for _, raw in own)
                 found[requested] = first_paths(paths)
+    return found
+
+
+def all_paths(connection: Connection, log: int, calls: Sequence[int]) -> dict[int, set[str]]:
+    """All paths that each of these calls changed, by their requests."""
+    found: dict[int, set[str]] = {}
+    for some in chunks(calls):
+        listed, values = in_values("call", some)
+        query = prepare(_ALL_PATHS.format(calls=listed))
+        with corrupt_on_mismatch():
+            for requested, raw in query.rows(connection, log=log, **values):
+                found.setdefault(requested, set()).add(unpack_path(raw))
     return found
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from loom_audit.errors import NotFound
 from loom_audit.model.conversation import Role
 from loom_audit.model.files import FileState
+from loom_audit.model.plans.taken_back import TakenBack
 from loom_audit.model.records import (
     Call,
     Checkpoint,
@@ -55,6 +55,7 @@ _NUMBERED = (
     ("call", "requested"),
     ("call", "finished"),
     ("revert", "number"),
+    ("revert_path", "number"),
     ("session", "started"),
     ("spoken", "seq"),
     ("keyframe", "seq"),
@@ -196,12 +197,9 @@ class SqlProjections:
         """Who made the calls of these numbers, by number."""
         return self._ask(calls.actors, numbers)
 
-    def reverted(self, of: Collection[int] | None = None) -> Mapping[int, int]:
-        """Call number → number of the call that took it back, for those still taken back.
-
-        They are those `of` these numbers, by default all.
-        """
-        return self._ask(reverts.reverted_by if of is None else partial(reverts.reverted_of, of=of))
+    def taken_back(self, of: Collection[int] | None = None) -> TakenBack:
+        """What calls took back: all, or what says whether these calls and events are taken back."""
+        return self._ask(reverts.taken_back, of)
 
     def lowered(self, number: int) -> Sequence[int]:
         """The seqs of the events that lowered the coverage of a call, in order."""

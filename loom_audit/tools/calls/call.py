@@ -27,9 +27,10 @@ from loom_audit.errors import (
     ToolTimeout,
     UnknownTool,
 )
-from loom_audit.history.ground.attachment import TOOL, takes_back
+from loom_audit.history.ground.attachment import TOOL
 from loom_audit.history.ground.writer import Writer, check_unused, new_id
 from loom_audit.history.record.call import OpenCall
+from loom_audit.model.calls import takes_back
 from loom_audit.model.coverage import Effect, Status, status_of
 from loom_audit.model.text.display import count_text
 from loom_audit.model.values import as_json, nearest_json
@@ -339,7 +340,7 @@ def _record(call: OpenCall, outcome: _Outcome) -> ToolResult:
     status, result = outcome.status, with_rest_kept(_with_files(outcome.result, call), call)
     try:
         try:
-            call.finish(status, result.to_record())
+            call.finish(status, {**call.result, **result.to_record()})
         except (AuditUnavailable, Conflict):
             raise
         except Exception as error:  # noqa: BLE001 - a call must finish, be its result what it may

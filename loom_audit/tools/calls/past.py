@@ -34,6 +34,9 @@ class Past(Protocol):
     def call_of(self, change: RecordedChange) -> Call | None:
         """The call that a change is listed with; None for a change without a call."""
 
+    def taken_back(self, changes: Sequence[RecordedChange]) -> Sequence[int | None]:
+        """The number of the call that took back each change at its path, as lists have it."""
+
     def content(self, state: FileState) -> bytes:
         """A recorded content. TooLarge where only its hash is on record; Corrupt."""
 

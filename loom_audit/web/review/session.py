@@ -167,7 +167,11 @@ def taken_back(
 ) -> Response:
     """Show the calls of a session that are taken back, and those that took something back."""
     reviewed = reviews_of(request).of(workspace, unquoted(session))
-    rows = [call for call in reversed(reviewed.calls) if call.undone_by or call.reverts]
+    rows = [
+        call
+        for call in reversed(reviewed.calls)
+        if call.undone_by or call.undone_in_part_by or call.reverts
+    ]
     title = "Taken back, and what took back"
     return _listed(
         request, workspace, reviewed, pages, query, rows, title, ("taken-back",), "taken-back"

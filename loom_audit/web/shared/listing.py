@@ -228,7 +228,9 @@ def _weight(row: Call | OutsideChange) -> int:
     if isinstance(row, OutsideChange):
         return 14 * NODE + titled
     undoing = 3 * (row.seq is not None and not row.undone_by)
-    back = 3 * bool(row.undone_by) + (1 + len(row.reverts[:3])) * bool(row.reverts)
+    back = 3 * bool(row.undone_by or row.undone_in_part_by) + (1 + len(row.reverts[:3])) * bool(
+        row.reverts
+    )
     nodes = 11 + bool(row.changed) * (2 + undoing) + bool(row.error) + back
     return nodes * NODE + len(row.tool) + len(row.summary[:140]) + len(row.error[:100]) + titled
 

@@ -7,7 +7,12 @@ import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.errors import Conflict
-from loom_audit.model.plans.taken_back import taken_back, takes_anything_back
+from loom_audit.model.plans.taken_back import (
+    TakenBack,
+    TakingBack,
+    UndoneBy,
+    takes_anything_back,
+)
 
 Call = Callable[..., ToolResult]
 
@@ -85,27 +90,46 @@ def test_undos_of_undos_count_by_which_of_them_stand(
         }
 
 
+def chain(*pairs: tuple[int, int]) -> TakenBack:
+    return TakenBack(TakingBack(number, target) for number, target in pairs)
+
+
 def test_the_chain_in_effect_says_what_is_taken_back() -> None:
-    assert taken_back([]) == {}
-    assert taken_back([(3, 2), (2, 1)]) == {2: 3}
-    assert taken_back([(4, 3), (3, 2), (2, 1)]) == {3: 4, 1: 2}
-    assert taken_back([(9, 7), (9, 1), (7, 1)]) == {7: 9, 1: 9}
+    assert chain().whole == {}
+    assert chain((3, 2), (2, 1)).whole == {2: 3}
+    assert chain((4, 3), (3, 2), (2, 1)).whole == {3: 4, 1: 2}
+    assert chain((9, 7), (9, 1), (7, 1)).whole == {7: 9, 1: 9}
+
+
+def test_what_was_taken_back_in_part_is_in_effect_elsewhere() -> None:
+    first, rest = TakingBack(2, 1, False, frozenset("a")), TakingBack(3, 1, True, frozenset("b"))
+    assert TakenBack([first]).of(1, "ab") == UndoneBy(None, {"a": 2})
+    assert TakenBack([first, rest]).of(1, "ab") == UndoneBy(3)
+    again = TakenBack([first, rest, TakingBack(4, 2)])
+    assert again.of(1, "ab") == UndoneBy(None, {"b": 3})
+    assert again.by_path([1, 2]) == {1} and again.takers([1]) == {3} and again.takers([2]) == {4}
+    assert again.concerning([2]).doings == [TakingBack(4, 2)] and again.below([4]) == {4, 2, 1}
+
+
+def test_a_call_says_nothing_of_what_came_after_it() -> None:
+    assert chain((1, 2), (2, 2)).doings == []
 
 
 @pytest.mark.parametrize(
-    ("numbers", "already", "difference"),
+    ("numbers", "before", "difference"),
     [
-        ([], {}, False),
-        ([1], {}, True),
-        ([1], {1: 2}, False),
-        ([1, 2], {1: 2}, False),
-        ([2], {1: 2}, True),
-        ([1, 2], {1: 2, 5: 2}, True),
-        ([2, 3], {2: 3}, False),
-        ([1, 2, 3], {2: 3}, True),
+        ([], [], False),
+        ([1], [], True),
+        ([1], [(2, 1)], False),
+        ([1, 2], [(2, 1)], False),
+        ([2], [(2, 1)], True),
+        ([1, 2], [(2, 1), (2, 0)], True),
+        ([2, 3], [(3, 2)], False),
+        ([1, 2, 3], [(3, 2)], True),
     ],
 )
 def test_taking_back_makes_a_difference_or_not(
-    numbers: list[int], already: dict[int, int], difference: bool
+    numbers: list[int], before: list[tuple[int, int]], difference: bool
 ) -> None:
-    assert takes_anything_back(numbers, already) is difference
+    more = [TakingBack(9, number) for number in numbers]
+    assert takes_anything_back(chain(*before), more, lambda _: {}) is difference

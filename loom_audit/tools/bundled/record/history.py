@@ -34,7 +34,11 @@ class HistoryInput(Fields):
 
 
 class HistoryRow(Output):
-    """`call` is the number of the call, None for a change from outside, or an open call."""
+    """`call` is the number of the call, None for a change from outside, or an open call.
+
+    `taken_back_by` is the number of the call that took back all of it, of a change what it did to
+    the path; `taken_back_in_part_by` are those that took back some paths of a call.
+    """
 
     call: int | None
     at: str
@@ -43,6 +47,7 @@ class HistoryRow(Output):
     status: str
     paths: list[str]
     taken_back_by: int | None
+    taken_back_in_part_by: list[int]
 
 
 class HistoryOutput(Output):
@@ -70,7 +75,12 @@ class History(Tool):
             if args.path:
                 changes = past.changes(args.path, before=before, limit=limit)
                 more = changes[args.limit - 1].seq if len(changes) == limit else None
-                found = [_of_change(one, past.call_of(one)) for one in changes[: args.limit]]
+                shown = changes[: args.limit]
+                back = past.taken_back(shown)
+                found = [
+                    _of_change(one, past.call_of(one), by)
+                    for one, by in zip(shown, back, strict=True)
+                ]
                 return found, more
             calls = past.calls(before=before, limit=limit)
             more = calls[args.limit - 1].requested if len(calls) == limit else None
@@ -97,11 +107,12 @@ def _of_call(call: Call) -> dict[str, Any]:
         "status": call.status,
         "paths": paths,
         "taken_back_by": call.undone_by,
+        "taken_back_in_part_by": list(call.undone_in_part_by),
         "about": f"changed {named}" if paths else one_line(call.summary, _MAX_SUMMARY),
     }
 
 
-def _of_change(one: RecordedChange, call: Call | None) -> dict[str, Any]:
+def _of_change(one: RecordedChange, call: Call | None, by: int | None) -> dict[str, Any]:
     path = visible_path(one.change.path)
     what = "created" if one.change.before is None else "changed"
     return {
@@ -111,7 +122,8 @@ def _of_change(one: RecordedChange, call: Call | None) -> dict[str, Any]:
         "tool": call.tool if call else one.origin,
         "status": call.status if call else "ok",
         "paths": [path],
-        "taken_back_by": call.undone_by if call else None,
+        "taken_back_by": by,
+        "taken_back_in_part_by": [],
         "about": f"{what if one.change.after else 'deleted'} {path}",
     }
 
@@ -123,5 +135,8 @@ def _time(at: datetime) -> str:
 def _line(row: dict[str, Any]) -> str:
     number = "-" if row["call"] is None else f"#{row['call']}"
     words = [number, row["at"], row["actor"], row["tool"], row["status"], row["about"]]
-    back = row["taken_back_by"]
-    return " ".join(filter(None, words)) + (f" [taken back by #{back}]" if back else "")
+    if row["taken_back_by"]:
+        words.append(f"[taken back by #{row['taken_back_by']}]")
+    if parts := row["taken_back_in_part_by"]:
+        words.append(f"[taken back in part by {first_few(parts, 3, lambda by: f'#{by}')}]")
+    return " ".join(filter(None, words))

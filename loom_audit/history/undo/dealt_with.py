@@ -1,0 +1,150 @@
+"""Which changes of the calls that are to be taken back leave nothing to do: they are already."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from loom_audit.history.ground.attachment import StoredLog
+from loom_audit.history.undo.limits import is_below_any
+from loom_audit.model.plans.taken_back import TakenBack
+from loom_audit.model.records import RecordedChange
+from loom_audit.ports import CallFilter
+
+
+class DealtWith(Struct, frozen=True):
+    """What is taken back already: by the numbers of calls and events the call that did so, and the
+    number and the path of each change.
+
+    `overtaken` are those of changes which took back what stays taken back without them.
+    """
+
+    calls: Mapping[int, int] = field(default_factory=dict)
+    paths: frozenset[tuple[int, str]] = frozenset()
+    overtaken: frozenset[tuple[int, str]] = frozenset()
+
+    def but(self, paths: Collection[str]) -> "DealtWith":
+        """The same without the changes of some paths."""
+        some = (self.paths, self.overtaken)
+        left = [frozenset(one for one in changes if one[1] not in paths) for changes in some]
+        return DealtWith(self.calls, *left)
+
+
+def dealt_with(
+    stored: StoredLog,
+    back: TakenBack,
+    changes: Iterable[RecordedChange],
+    numbers: Collection[int] = (),
+    within: Sequence[str] = (),
+) -> DealtWith:
+    """What is taken back already of these changes, by calls that are not to be taken back now.
+
+    To be taken back are the calls and events that made the changes, and those with these numbers;
+    of all only the changes `within` some paths, where there are any. A change that a call left as
+    it was which took back all of its call can be taken back again.
+    """
+    changed: dict[int, set[str]] = {}
+    for one in changes:
+        number = one.number if one.call_id else one.seq
+        if number is not None:
+            changed.setdefault(number, set()).add(one.change.path)
+    taken = {*changed, *numbers}
+    before = Before(stored, back.concerning(back.below(taken)), changed, taken, within)
+    calls = {number: before.all.without(taken).of(number, own) for number, own in changed.items()}
+    each = [(number, path) for number, own in changed.items() for path in own]
+    paths = frozenset(one for one in each if before.is_taken_back(*one))
+    return DealtWith(
+        {number: by.whole for number, by in calls.items() if by.whole is not None},
+        paths,
+        frozenset(one for one in each if one not in paths and before.is_overtaken(*one)),
+    )
+
+
+class Before:
+    """What was taken back before: all, and at a path what is without the calls taken back now."""
+
+    def __init__(
+        self,
+        stored: StoredLog,
+        back: TakenBack,
+        changed: Mapping[int, Collection[str]],
+        taken: Collection[int],
+        within: Sequence[str],
+    ) -> None:
+        self.all = back
+        self._changed = changed
+        self._taken = frozenset(taken)
+        self._within = within
+        self._on_record = _Changed(stored)
+        self._without: dict[frozenset[int], TakenBack] = {}
+
+    def stays(self, path: str) -> TakenBack:
+        """What is taken back at a path without the calls that are taken back there."""
+        taken = self._taken
+        if not is_below_any(self._within, path):
+            taken = frozenset()
+        elif self._within:
+            taken = frozenset(n for n in taken if path in self._changed.get(n, ()))
+        if taken not in self._without:
+            self._without[taken] = self.all.without(taken)
+        return self._without[taken]
+
+    def is_taken_back(self, number: int, path: str) -> bool:
+        """Whether a call is taken back at a path already, and the path was changed for it.
+
+        It need not have been where the call that did so took back what this one took back there,
+        too, or what had taken this one back.
+        """
+        stays = self.stays(path)
+        by = stays.at(path).get(number)
+        if by is None:
+            return False
+        if stays.names(by, number) or path in self._on_record.paths(by):
+            return True
+        others = self.all.targets(by, path)
+        had = any(number in self.all.targets(one, path) for one in others)
+        return had or self.is_overtaken(number, path)
+
+    def is_overtaken(self, number: int, path: str) -> bool:
+        """Whether all that a call took back at a path stays taken back without it, by others."""
+        targets, stay = self.all.targets(number, path), self.stays(path).at(path).keys()
+        if stay.isdisjoint(targets):
+            return False
+        there = {target for target in targets if self.was_at(target, path)}
+        return bool(there) and stay >= there
+
+    def was_at(self, target: int, path: str) -> bool:
+        """Whether a call changed a path, or took back one that did."""
+        found = {target}
+        for one in sorted(self.all.below(found), reverse=True):
+            if one in found:
+                if path in self._on_record.paths(one):
+                    return True
+                found.update(self.all.targets(one, path))
+        return False
+
+
+class _Changed:
+    """Which paths calls and events changed, read from the log as they are asked for."""
+
+    def __init__(self, stored: StoredLog) -> None:
+        self._stored = stored
+        self._known: dict[int, frozenset[str]] = {}
+
+    def paths(self, number: int) -> frozenset[str]:
+        """The paths that the call with a number changed, or the event of no call. Corrupt."""
+        if number not in self._known:
+            self._known[number] = frozenset(one.change.path for one in self._changes(number))
+        return self._known[number]
+
+    def _changes(self, number: int) -> Sequence[RecordedChange]:
+        reading = self._stored.reading
+        for call in self._stored.tables.calls(CallFilter(numbers=(number,), limit=1)):
+            found = reading.changes(calls=[call.requested])
+            return [one for one in found if one.number == number]
+        return [*reading.changes(after=number - 1, until=number)]
+
+
+def changed_paths(stored: StoredLog, numbers: Collection[int]) -> Mapping[int, Collection[str]]:
+    """The paths that calls changed, and events of no call, by their numbers. Corrupt."""
+    changed = _Changed(stored)
+    return {number: changed.paths(number) for number in sorted(numbers)}
