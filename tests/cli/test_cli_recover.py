@@ -186,3 +186,18 @@ def test_what_a_crash_left_waits_until_the_workspace_is_back(audited: Shell) -> 
 def test_recover_has_nothing_to_do_after_a_clean_end(busy: Shell) -> None:
     assert "nothing to recover" in busy("recover").errors
     assert busy("recover", "--continue", "--abandon", code=2)
+
+
+def test_an_undo_goes_on_to_an_older_call_where_a_person_put_back_what_an_interrupted_run_did(
+    audited: Shell,
+) -> None:
+    before = audited.tree()
+    audited.sh("echo older > old.txt")
+    process = started(audited, "touch ready; sleep 1000")
+    process.kill()
+    process.communicate(timeout=SECONDS)
+    audited("recover")
+    audited("undo", code=5)
+    (audited.workspace / "ready").unlink()  # by hand, and not on record yet
+    audited("undo", "--yes")
+    assert audited.tree() == before

@@ -1,11 +1,13 @@
 """Refuses an undo that would pass over an interrupted call, and take back an older one instead."""
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 
-from loom_audit.errors import Conflict
+from loom_audit.errors import Conflict, PermissionDenied
 from loom_audit.history.ground.attachment import Attachment, is_undo
 from loom_audit.history.look.attribution import contains_calls
 from loom_audit.history.record.open_calls import open_call_error
+from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.model.plans.planning import Note, how_to_choose
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import first_few, visible_path
@@ -43,9 +45,14 @@ def check_interrupted_since(
 
 
 def _stands(attachment: Attachment, path: str, requested: int) -> bool:
-    """Whether the newest change of a path is one that a call may have made."""
+    """Whether what is at a path is as a change left it that a call may have made."""
     [newest] = attachment.stored.tables.history(path, limit=1)
-    return requested in (*newest.causes, *newest.told_later)
+    if requested not in (*newest.causes, *newest.told_later):
+        return False
+    now = Preconditions(attachment, keep=False)
+    with suppress(PermissionDenied):  # nobody can tell
+        now.look(path)
+    return not now.drift
 
 
 def _passed_over_error(call: Call, older: Call, kept: Collection[Note]) -> Conflict:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from loom_audit.errors import Conflict, NotFound, PermissionDenied
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.record.call import OpenCall
-from loom_audit.history.undo.selection import newest_undoable
+from loom_audit.history.undo.interrupted_since import check_interrupted_since
+from loom_audit.history.undo.selection import may_have_done, newest_undoable
 from loom_audit.history.undo.undo import Undo
 from loom_audit.model.events import OUTSIDE, CallDecided
 from loom_audit.model.files import FileState
@@ -84,14 +85,26 @@ class OwnCalls:
         return self._timeline.content(state)
 
     def _newest(self) -> int:
+        """The number of the newest call; Conflict where a later one was interrupted, and what that
+        changed may stand.
+        """
+        attachment = self._undo.planner.attachment
         try:
-            return newest_undoable(self._undo.planner.attachment, self._session).seq or 0
+            call = newest_undoable(attachment, self._session)
         except NotFound as error:
             raise NotFound(
                 "nothing that this session changed in files is left to take back",
                 hint="`history` without a path lists the calls of this session.",
                 details=error.details,
             ) from error
+        later = may_have_done(attachment.stored, self._session, call.requested)
+        try:
+            check_interrupted_since(attachment, self._session, call, later)
+        except Conflict as error:
+            error.hint = f"`undo` with call {call.seq} takes back the older {call.tool}. "
+            error.hint += "A person can take back what was interrupted: `loom-audit undo`."
+            raise
+        return call.seq or 0
 
     # --- what speaks against it -------------------------------------------------------------
 

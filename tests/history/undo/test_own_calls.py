@@ -14,9 +14,12 @@ import pytest
 from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.api.control.holding import hold, why_not_now
 from loom_audit.api.ground.connections import Connections
+from loom_audit.api.ground.timelines import undo_of
 from loom_audit.api.registry import builtin_registry
 from loom_audit.api.store import AuditStore
 from loom_audit.errors import AuditError, Conflict
+from loom_audit.history.ground.writer import Writer
+from loom_audit.history.undo.own_calls import OwnCalls
 from loom_audit.model.plans.planning import Plan
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Call as Recorded
@@ -344,3 +347,33 @@ def test_history_names_who_changed_a_path_and_goes_on_by_pages(
     assert len(seen) > 4  # and the baseline's
     call("history", path="../x", fails="INVALID_PATH")
     assert "never changed" in call("history", path="nothing").output
+
+
+def test_an_undo_of_the_newest_call_does_not_pass_over_one_that_was_interrupted(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    script = dedent(
+        f"""
+        import os, sys, anyio
+        from loom_audit import open_store
+        from loom_audit.history.record import call
+        with open_store() as store, store.attach({str(root)!r}).session("killed") as session:
+            run = lambda *asked: anyio.run(lambda: session.call(*asked))
+            assert run("write_file", {{"path": "older", "content": "x"}}).success
+            call.look_after_block = lambda *_, **__: os._exit(9)
+            run("bash", {{"command": "echo half > a.txt"}})
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", script], env={**os.environ}, capture_output=True)
+    assert done.returncode == 9, done.stderr
+    workspace.recover()
+    killed, older = workspace.timeline.calls()
+    assert (killed.tool, killed.status, older.tool) == ("bash", "interrupted", "write_file")
+    writer = Writer(workspace.attachment, killed.session, killed.actor)
+    own = OwnCalls(undo_of(workspace.attachment, workspace.timeline), writer)
+    with pytest.raises(Conflict, match="was interrupted") as refused:
+        own.plan(None)
+    assert f"`undo` with call {older.seq} " in refused.value.hint
+    assert own.plan(older.seq).calls == (older.seq,)
+    (root / "a.txt").write_bytes(b"one\ntwo\nthree\n")  # a person put it back, unrecorded yet
+    assert own.plan(None).calls == (older.seq,) == workspace.plan_undo().calls
