@@ -42,9 +42,10 @@ from loom_audit.model.scope import Scope
 from loom_audit.model.text.summaries import failure, summarize
 from loom_audit.ports import CallFilter, WordsFilter
 from loom_audit.sql.ground.driver import connect
-from loom_audit.sql.projections import keyframes, search
+from loom_audit.sql.projections import keyframes
 from loom_audit.sql.projections.keyframes import pack, unpack
 from loom_audit.sql.projections.queries import SqlProjections
+from loom_audit.sql.projections.searching import search
 from loom_audit.sql.projections.subjects import PROJECTIONS
 from tests.contracts.stores import (
     DIRECTORY,

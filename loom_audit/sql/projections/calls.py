@@ -24,13 +24,12 @@ from loom_audit.sql.ground.statements import insert_into, prepare
 from loom_audit.sql.projections import (
     changes,
     coverage,
-    named,
     outcomes,
     reverts,
-    search,
     sessions,
 )
 from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_array
+from loom_audit.sql.projections.searching import named, search
 
 LOOKED_AT = 250
 """So many calls at once are looked through for those that say common words."""

@@ -31,11 +31,8 @@ from loom_audit.sql.projections import (
     changes,
     checkpoints,
     coverage,
-    found,
     keyframes,
-    named,
     reverts,
-    search,
     sessions,
     spoken,
     tallies,
@@ -43,6 +40,7 @@ from loom_audit.sql.projections import (
     workspaces,
 )
 from loom_audit.sql.projections.fold import rebuild
+from loom_audit.sql.projections.searching import found, named, search
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,7 +10,8 @@ from loom_audit.ports import WordsFilter
 from loom_audit.sql.events.event_reader import EventReader
 from loom_audit.sql.ground.connection import Connection, Row
 from loom_audit.sql.ground.statements import prepare
-from loom_audit.sql.projections import outcomes, search
+from loom_audit.sql.projections import outcomes
+from loom_audit.sql.projections.searching import search
 
 AT_ONCE = 1_000
 MOST = 20_000
