@@ -144,7 +144,7 @@ def test_a_session_that_is_not_listed_any_more_is_not_said_to_be_none(
     shell("revert", "session:none", "--dry-run", code=4)
 
 
-def test_a_call_that_ended_later_and_is_not_listed_is_corrupt(
+def test_calls_are_counted_back_by_the_log_whatever_is_listed(
     workspace: AuditedWorkspace,
 ) -> None:
     client = workspace.start_foreign_session("client", id="f", pid=os.getpid())
@@ -152,12 +152,26 @@ def test_a_call_that_ended_later_and_is_not_listed_is_corrupt(
         client.begin_call(id, "Bash", effect="execute")
     for id in ("one", "two", "three"):
         client.end_call(id)
-    for which in (min, max):
-        one = which(call.requested for call in workspace.timeline.calls(CallFilter(session="f")))
-        forge(workspace, f"DELETE FROM call WHERE requested = {one}")
-        with pytest.raises(Corrupt, match="What is listed of event"):
-            again(workspace).timeline.point("head~1")
-        workspace.rebuild()
+    calls = workspace.timeline.calls(CallFilter(limit=None))
+    numbers = sorted(one.seq for one in calls if one.seq is not None)
+    back = {f"head~{n}": seq for n, seq in enumerate(reversed(numbers)) if n}
+    back[f"head~{len(numbers)}"] = min(one.requested for one in calls) - 1
+    for forged in ("requested = (SELECT max(requested) FROM call)", "true"):
+        forge(workspace, f"DELETE FROM call WHERE {forged}")
+        assert {point: again(workspace).timeline.point(point) for point in back} == back
+
+
+def test_a_point_some_calls_back_is_not_given_by_events_that_were_altered(
+    workspace: AuditedWorkspace,
+) -> None:
+    told = {n: again(workspace).timeline.point(f"head~{n}") for n in (1, 2)}
+    last = max(one.seq for one in workspace.timeline.calls() if one.seq is not None)
+    forge(workspace, "UPDATE event SET kind = 'call.decided' WHERE kind = 'call.finished'")
+    assert {n: again(workspace).timeline.point(f"head~{n}") for n in (1, 2)} == told
+    other = "(SELECT leaf FROM event WHERE seq = 1)"
+    forge(workspace, f"UPDATE event SET leaf = {other} WHERE seq = {last}")
+    with pytest.raises(Corrupt):
+        again(workspace).timeline.point("head~1")
 
 
 @pytest.mark.parametrize("forged", ["listed time", "event"])

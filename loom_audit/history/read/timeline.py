@@ -42,7 +42,6 @@ from loom_audit.model.records import (
     Session,
     SessionHold,
 )
-from loom_audit.model.text.display import count_text
 from loom_audit.model.text.times import check_year, leap_text
 from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Projections
 
@@ -117,28 +116,10 @@ class Timeline(Struct, frozen=True):
                 )
             return int(text)
         if back := _BACK.fullmatch(text):
-            return self._calls_back(int(back[1]), head)
+            return self.verified.calls_back(int(back[1]))
         if text.startswith("@"):
             return self.verified.checkpoint(text[1:])
         return self.verified.session(text.removeprefix("session:")).started
-
-    def _calls_back(self, count: int, head: int) -> int:
-        if count == 0:
-            return head
-        # the tables suggest the calls, and the log must have the same ones from there on
-        most = count + 1 + len(self.projections.open_calls())  # which have no number yet
-        calls = self.projections.calls(CallFilter(limit=most))
-        whole = len(calls) < most
-        numbers = sorted((call.seq for call in calls if call.seq), reverse=True)
-        after = 0 if whole else min(call.requested for call in calls) - 1
-        self.verified.check_numbers(after, numbers)
-        if len(numbers) > count:
-            return numbers[count]
-        if len(numbers) == count:
-            return min(call.requested for call in calls) - 1
-        raise NotFound(
-            f"head~{count} does not exist", hint=f"On record: {count_text(len(numbers), 'call')}."
-        )
 
     # --- lists ----------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ What is given is made of events, each of which was checked. Where a table says s
 the log, Corrupt names the event.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
@@ -18,12 +18,12 @@ from loom_audit.history.ground.proven_listings import ProvenListings
 from loom_audit.history.ground.proven_log import ProvenLog, changes_trees
 from loom_audit.history.ground.verified_tree import VerifiedTree
 from loom_audit.history.read.call_lookup import CallLookup, Whose, with_told_later
+from loom_audit.history.read.call_numbers import CallNumbers
 from loom_audit.model.calls import CALL_KINDS, UNDO_TOOLS, CallFold
 from loom_audit.model.continuity import TREE_FACTS
 from loom_audit.model.events import (
     CallFinished,
     CallReported,
-    CallRequested,
     ChangesAttributed,
     CheckpointMarked,
     CoverageLowered,
@@ -92,6 +92,7 @@ class VerifiedReading:
         self._proven = proven
         self._contents = contents
         self._suggested = suggested
+        self._numbers = CallNumbers(proven)
         self._trees = VerifiedTree(proven, suggested, self._folded, listings)
         self._read: tuple[int, int, _Stretch] = 0, 0, _Stretch()
         """The stretch that was read last."""
@@ -330,36 +331,6 @@ class VerifiedReading:
             fold.add(event)
         self._compare(after, fold)
 
-    def check_numbers(self, after: int, numbers: Collection[int]) -> None:
-        """Refuse these as the numbers of the calls that were requested and ended after an event,
-        where the log has others, and tables that do not have those that only ended since: Corrupt.
-
-        What the calls were given and answered is not read.
-        """
-        asked: set[tuple[str, str]] = set()
-        ended: dict[tuple[str, str], int] = {}
-
-        def note(envelope: Mapping[str, Any]) -> bool:
-            kind = envelope.get("kind")
-            key = envelope.get("session", ""), envelope.get("call_id", "")
-            if kind == CallRequested.kind:
-                asked.add(key)
-            elif kind == CallFinished.kind:
-                ended[key] = int(envelope["seq"])
-            return False
-
-        for _ in self._proven.events(after, self._proven.head(), note):
-            pass
-        unlike = {ended[key] for key in asked & ended.keys()}.symmetric_difference(numbers)
-        for key in ended.keys() - asked:
-            try:
-                listed = self._suggested.call(*key).seq
-            except NotFound:
-                listed = None
-            unlike |= {ended[key]} - {listed}
-        if unlike:
-            raise listed_error(min(unlike))
-
     def _compare(self, after: int, fold: CallFold) -> None:
         """Refuse tables that do not have the calls after an event as these events say: Corrupt.
 
@@ -387,6 +358,10 @@ class VerifiedReading:
             raise listed_error(max(one.number for one in odd))
 
     # --- points ---------------------------------------------------------------------------
+
+    def calls_back(self, count: int) -> int:
+        """The seq of the point so many calls back from the log's end. NotFound, Corrupt."""
+        return self._numbers.back(count) if count else self._proven.head()
 
     def checkpoint(self, name: str) -> int:
         """The seq of the point that a checkpoint's name means now. NotFound, Corrupt."""

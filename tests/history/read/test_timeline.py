@@ -70,6 +70,34 @@ def test_calls_are_counted_back_past_those_that_are_open(
     assert nothing.value.hint == "On record: 2 calls."
 
 
+def test_a_call_that_spans_others_is_counted_back_where_it_ended(
+    workspace: AuditedWorkspace, call: Call
+) -> None:
+    client = workspace.start_foreign_session("client", id="f", pid=os.getpid())
+    client.begin_call("long", "Bash", effect="execute")
+    before = workspace.log.head()
+    ends = []
+    for n in range(4):
+        call("write_file", path="n", content=f"{n}")
+        ends.append(workspace.log.head())
+    client.end_call("long")
+    assert [workspace.timeline.point(f"head~{n}") for n in (1, 2, 3, 4)] == ends[::-1]
+    assert workspace.timeline.point("head~5") < before
+
+
+def test_what_was_counted_back_goes_on_with_the_log(
+    workspace: AuditedWorkspace, call: Call
+) -> None:
+    ends = [workspace.log.head()]
+    for n in range(60):
+        call("list_directory", path="src")
+        ends.append(workspace.log.head())
+        back = n % 40 + 1
+        assert workspace.timeline.point(f"head~{min(back, n + 1)}") <= ends[-1 - min(back, n + 1)]
+        if back <= n:
+            assert workspace.timeline.point(f"head~{back}") == ends[-1 - back]
+
+
 @pytest.fixture
 def around(
     workspace: AuditedWorkspace, call: Call, monkeypatch: pytest.MonkeyPatch
