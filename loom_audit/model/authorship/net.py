@@ -14,7 +14,7 @@ from loom_audit.model.files import FileState
 Kind = Literal[" ", "-", "+"]
 
 
-class NetLine(Struct, frozen=True):
+class NetLine(Struct, frozen=True, gc=False):
     """One line of a hunk, its ending included, with its numbers at both ends, None where it is not.
 
     `by` is an index into the file's `writers`: of "+" who wrote the line, of "-" who removed
@@ -29,7 +29,7 @@ class NetLine(Struct, frozen=True):
     brought_back: bool = False
 
 
-class NetRun(Struct, frozen=True):
+class NetRun(Struct, frozen=True, gc=False):
     """A part: changed lines without context between them, from `start` to before `end` in the lines
     of their hunk, and the numbers of the calls that changed them.
 
@@ -139,6 +139,7 @@ class _Told(Struct):
     lines: list[NetLine | Line] = field(default_factory=list)
     changed: list[int] = field(default_factory=list)
     removed_again: int = 0
+    brought_back: int = 0
     shared: int = 0
 
 
@@ -152,8 +153,7 @@ def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3)
     if not why:
         _tell(told, done, steps)
     hunks = tuple(_hunks(told, context, steps))
-    lines = [line for hunk in hunks for line in hunk.lines]
-    counted = [line.kind for line in lines if steps.everyone or not line.brought_back]
+    runs = [run for hunk in hunks for run in hunk.runs]
     return NetFile(
         path=last.path,
         old_path=last.path if steps.before is None else steps.old_path,
@@ -161,10 +161,10 @@ def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3)
         after=last.after,
         calls=tuple(sorted(calls)),
         others=_others(steps),
-        added=counted.count("+"),
-        removed=counted.count("-"),
+        added=sum(run.added for run in runs),
+        removed=sum(run.removed for run in runs),
         removed_again=told.removed_again,
-        brought_back=0 if steps.everyone else sum(line.brought_back for line in lines),
+        brought_back=told.brought_back,
         shared=told.shared,
         reason=why[-1] if why else "",
         mode=_mode(steps),
@@ -186,6 +186,7 @@ def _tell(told: _Told, done: Walk, steps: FileSteps) -> None:
             wrote = line.writer in own
             back = not wrote and not line.old and line.back in own and line.turns[-2] not in own
             told.shared += line.writer in shared
+            told.brought_back += back
             if wrote or back:
                 told.changed.append(len(lines))
                 lines.append(_line("+", line, line.back if back else line.writer, back))
@@ -281,8 +282,8 @@ def _hunk(lines: Sequence[NetLine | Line], first: int, last: int, steps: FileSte
 
 
 def _run(start: int, lines: Sequence[NetLine], steps: FileSteps) -> NetRun:
-    by = (steps.versions[line.by].writer for line in lines if line.by >= 0)
-    calls = {one.call for one in by} - {0}
+    by = {line.by for line in lines if line.by >= 0}
+    calls = {steps.versions[n].writer.call for n in by} - {0}
     counted = [line.kind for line in lines if steps.everyone or not line.brought_back]
     added, removed = counted.count("+"), counted.count("-")
     return NetRun(start, start + len(lines), tuple(sorted(calls)), added, removed)

@@ -9,7 +9,8 @@ are unique in both (patience), and a stretch without such lines is replaced as a
 from bisect import bisect_left
 from collections.abc import Sequence
 from io import BytesIO
-from itertools import pairwise
+from itertools import compress, count, pairwise
+from operator import ne
 from typing import Final, NamedTuple
 
 WHOLE_CAP: Final = 2000
@@ -39,10 +40,18 @@ def edits(old: Sequence[bytes], new: Sequence[bytes], *, tidy: bool = False) -> 
     Where lines repeat, an insertion or a deletion stands as low as it can, or, when `tidy`, where a
     reader would put it: at blank lines and at the least indentation.
     """
+    top = _common_start(old, new)
+    end = _common_start(old[top:][::-1], new[top:][::-1])
     numbers: dict[bytes, int] = {}
-    a = [numbers.setdefault(line, len(numbers)) for line in old]
-    b = [numbers.setdefault(line, len(numbers)) for line in new]
-    return _slide(_from_pairs(_common_lines(a, b), len(a), len(b)), a, b, old if tidy else (), new)
+    a = [numbers.setdefault(line, len(numbers)) for line in old[top : len(old) - end]]
+    b = [numbers.setdefault(line, len(numbers)) for line in new[top : len(new) - end]]
+    found = _from_pairs(_common_lines(a, b), len(a), len(b))
+    return _slide([_shift(one, top) for one in found], old, new, tidy=tidy)
+
+
+def _common_start(one: Sequence[bytes], other: Sequence[bytes]) -> int:
+    """How many lines are equal from the first on."""
+    return next(compress(count(), map(ne, one, other)), min(len(one), len(other)))
 
 
 def _common_lines(a: list[int], b: list[int]) -> list[tuple[int, int]]:
@@ -178,7 +187,7 @@ def _from_pairs(pairs: list[tuple[int, int]], n: int, m: int) -> list[Edit]:
 
 
 def _slide(
-    unslid: list[Edit], a: list[int], b: list[int], old: Sequence[bytes], new: Sequence[bytes]
+    unslid: list[Edit], old: Sequence[bytes], new: Sequence[bytes], *, tidy: bool
 ) -> list[Edit]:
     """Insertions and deletions slid to one canonical place; those that meet become one."""
     done: list[Edit] = []
@@ -186,24 +195,26 @@ def _slide(
     while waiting:
         edit = waiting.pop()
         low = (done[-1].old_end, done[-1].new_end) if done else (0, 0)
-        up = _max_slide(edit, a, b, low, -1)
+        up = _max_slide(edit, old, new, low, -1)
         top = _shift(edit, -up)
         if done and (top.old_start, top.new_start) == low:
             waiting.append(_join(done.pop(), top))
             continue
-        high = (waiting[-1].old_start, waiting[-1].new_start) if waiting else (len(a), len(b))
-        down = _max_slide(edit, a, b, high, 1)
+        high = (waiting[-1].old_start, waiting[-1].new_start) if waiting else (len(old), len(new))
+        down = _max_slide(edit, old, new, high, 1)
         bottom = _shift(edit, down)
         if waiting and (bottom.old_end, bottom.new_end) == high:
             waiting.append(_join(bottom, waiting.pop()))
             continue
-        if old and up + down:
+        if tidy and up + down:
             bottom = _best_slide(top, up + down, old, new)
         done.append(bottom)
     return done
 
 
-def _max_slide(edit: Edit, a: list[int], b: list[int], end: tuple[int, int], step: int) -> int:
+def _max_slide(
+    edit: Edit, a: Sequence[bytes], b: Sequence[bytes], end: tuple[int, int], step: int
+) -> int:
     """By how many lines a pure insertion or deletion can slide in one direction."""
     i0, i1, j0, j1 = edit
     if (i0 < i1) == (j0 < j1):
