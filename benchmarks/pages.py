@@ -1,4 +1,4 @@
-"""24 kinds of pages over real calls, beside the least that the same server answers.
+"""25 kinds of pages over real calls, beside the least that the same server answers.
 
 That is its `/healthz`, asked by the same browser. Each page is asked in turns with all others, and
 "first" of a server of its own, which has shown nothing but the overview yet.
@@ -49,6 +49,8 @@ def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
     yield from compare(made.store.url, made.workspace, pages_of(made), "real", sizes)
     back = made.made
     point = partial(made.workspace.timeline.point, f"head~{back}")
+    took = timed(point) * 1000
+    yield Figure("pages", f"the point head~{back}, first", took, "ms")
     took = statistics.median(timed(point) for _ in range(5)) * 1000
     yield Figure("pages", f"the point head~{back}", took, "ms", most=BACK)
     made.store.close()
@@ -123,7 +125,7 @@ class _Counting(HTMLParser):
 
 
 def pages_of(made: Recorded) -> dict[str, Page]:
-    """24 kinds of pages of the store of real calls."""
+    """25 kinds of pages of the store of real calls."""
     timeline = made.workspace.timeline
     head = timeline.log.head()
     session = timeline.session(made.large)
@@ -157,6 +159,7 @@ def pages_of(made: Recorded) -> dict[str, Page]:
         "folder then": Page(f"/at/{head // 2}/package0/d1", 25),
         "file": Page(f"/at/head/{name(1)}", 25),
         "file then": Page(f"/at/{head // 2}/{name(1)}", 25),
+        "blame of a window": Page(f"/at/head/{name(1)}?view=blame", 25, 80),
         "history of a file": Page(f"/history/{name(1)}"),
         "history of a folder": Page("/history/package0"),
         "compare": Page(f"/compare/{session.started}..{later}", 60),
