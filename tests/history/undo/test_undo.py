@@ -401,3 +401,19 @@ def test_a_folder_that_was_moved_away_and_made_again_leaves_no_empty_one_behind(
     call("shell_execute", command=command)
     workspace.carry_out(workspace.plan_undo())
     assert tree_of(root) == before
+
+
+def test_a_plan_says_only_of_calls_that_stand_that_they_changed_a_file_later(
+    workspace: AuditedWorkspace, call: Call, root: Path
+) -> None:
+    (root / "a.txt").write_text("".join(f"{n}\n" for n in range(20)))
+    call("edit_file", path="a.txt", old_str="\n3\n", new_str="\nfirst\n")
+    first = number(workspace)
+    call("edit_file", path="a.txt", old_str="\n9\n", new_str="\nsecond\n")
+    second = number(workspace)
+    for verb in (workspace.plan_undo, workspace.plan_redo) * 2:
+        workspace.carry_out(verb())
+    call("edit_file", path="a.txt", old_str="\n15\n", new_str="\nthird\n")
+    undo(workspace)
+    [kept] = workspace.plan_revert([first]).merged
+    assert (kept.reason, kept.calls) == ("changed later, kept", (second,))
