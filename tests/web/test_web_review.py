@@ -397,3 +397,17 @@ def test_two_points_of_a_session_are_chosen_by_a_form_and_refused_backwards(
     answer = client.get(f"{where}/head..3?by={recorded.session}")
     assert answer.status_code == 400 and "earlier point first" in answer.text
     assert client.get(f"{where}/3..head?by=nobody").status_code == 404
+
+
+def test_a_call_that_is_taken_back_in_part_is_marked_so_in_each_list(
+    recorded: Recorded, client: TestClient
+) -> None:
+    workspace = recorded.workspace
+    with workspace.session("halves") as made:
+        call(made, "shell_execute", command="echo > one.txt; echo > two.txt")
+    number = workspace.timeline.calls()[0].seq or 0
+    by = workspace.carry_out(workspace.plan_revert([number], paths=["one.txt"])).call.seq
+    for page in ("calls", f"s/{made.id}/steps", f"s/{made.id}/taken-back"):
+        text = text_of(client, f"{recorded.url}/{page}")
+        [badge] = re.findall(r"undone in part by .*?</span>", text)
+        assert f"/c/{by}" in badge, page
