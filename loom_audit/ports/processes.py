@@ -257,11 +257,12 @@ class Processes(Protocol):
     ) -> tuple[Sequence[str], Collection[int]]:
         """The processes that a program, by default ours, started since and that still run.
 
-        The second value are the pids of those that ended before it was seen whose they are.
+        The second value are the pids of those that ended meanwhile, and are of the program or
+        ended before it was seen whose they are: they may have started others.
 
         `before` were running then. They are its descendants, and of what lost its parent
-        what is of the program's process group or session, or works in the folder. Not those
-        that a `Runner` ends by itself.
+        what is of the program's process group or session, or works in the folder, with its own
+        descendants. Not those that a `Runner` ends by itself.
         """
         ...
 

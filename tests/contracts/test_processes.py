@@ -247,7 +247,7 @@ def test_what_ended_while_it_was_read_is_told_and_what_is_hidden_is_not(tmp_path
     """A process is listed, and when it is looked at it is not there; or it is another user's."""
     (tmp_path / "1").mkdir()
     (tmp_path / str(2**30)).mkdir()
-    assert LinuxProcesses(tmp_path).left_running((), "/") == ([], [2**30])
+    assert LinuxProcesses(tmp_path).left_running((), "/") == ([], {2**30})
 
 
 def test_what_another_program_started_and_what_has_ended_is_not_asked_about(
@@ -284,3 +284,18 @@ def wait_for_zombie_of(parent: int) -> int:
                 state, above = stat.read_text().rpartition(")")[2].split()[:2]
                 if state == "Z" and int(above) == parent:
                     return int(stat.parent.name)
+
+
+def test_what_ended_below_a_runner_is_not_asked_about(
+    processes: Processes, start: Start, tmp_path: Path
+) -> None:
+    """A command beside the call may start and end a hundred processes at every moment."""
+    before = {*processes.running()}
+    code = "import os, sys; os.posix_spawnp('true', ['true'], os.environ); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as runner:
+        ended = wait_for_zombie_of(runner.pid)
+        assert ended in processes.left_running(before, str(tmp_path))[1]
+        supervised = LinuxProcesses(supervised="posix_spawnp")
+        assert supervised.left_running(before, str(tmp_path)) == ([], set())
+        assert runner.stdin
+        runner.stdin.close()

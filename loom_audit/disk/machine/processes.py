@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -37,6 +38,9 @@ class _Seen(Struct, frozen=True):
     group: int
     session: int
     started: int
+
+
+_NOTHING: Mapping[int, _Seen | None] = MappingProxyType({})
 
 
 class LinuxProcesses:
@@ -103,28 +107,26 @@ class LinuxProcesses:
         self, before: Collection[int], folder: str, *, by: int | None = None
     ) -> tuple[Sequence[str], Collection[int]]:
         """The descendants and orphans of a program that began since and run, as their pids."""
-        new = {*self.running()}.difference(before)
-        if not new:
-            return (), ()
+        listed = {*self.running()}.difference(before)
+        # all are read before one is judged, the newest first: what is short-lived ends meanwhile
+        seen = {pid: self._read(pid) for pid in sorted(listed, reverse=True)}
         program = os.getpid() if by is None else by
         above = [program, *self._parents(program)]
-        asking = {os.getpid(), *self._parents(os.getpid())}
-        found, gone = list[str](), list[int]()
-        for pid in sorted(new.difference(asking, [program])):
-            line = [pid, *self._parents(pid)]
-            if program in line:
-                mine = not any(map(self._is_supervised, line[: line.index(program)]))
-            else:
-                mine = self._is_orphan_of(line, above, folder)
-            if self._process(pid) is None:
-                # the nearest above it that ran before: what another program starts is not its work
-                older = next((one for one in line[1:] if one not in new), program)
-                known = program not in line and older not in (program, 1, *above[1:])
-                if not known and not self._exists(pid):
-                    gone.append(pid)
-            elif mine and not self._reports(pid):
-                found.append(str(pid))
-        return found, gone
+        asking = {os.getpid(), *self._parents(os.getpid()), program}
+        found, ended = list[str](), set[int]()
+        for pid, one in sorted(seen.items()):
+            if pid in asking:
+                continue
+            line = [pid, *self._parents(pid, seen)]
+            top = line[-1]
+            if (seen[top] if top in seen else self._read(top)) is None and not self._exists(top):
+                ended.add(top)  # the process or one above it: whose it is cannot be said
+            elif one is not None and (mine := self._is_of(line, above, folder, seen)) is not False:
+                if mine is None or one.state in _ENDED:
+                    ended.add(pid)
+                elif not self._reports(pid):
+                    found.append(str(pid))
+        return found, ended
 
     def _reports(self, pid: int) -> bool:
         """Whether a process is a hook of ours that began just now, or the shell around one."""
@@ -137,19 +139,36 @@ class LinuxProcesses:
             return up - seen.started / _TICKS < _HOOK_SECONDS
         return False
 
-    def _is_orphan_of(self, line: Sequence[int], above: Sequence[int], folder: str) -> bool:
-        """Whether what lost its parent to one of those `above` a program may be of the program."""
-        if len(line) < 2 or line[1] not in (1, *above[1:]) or not self._adopts(line[1]):
-            return False
-        one, program = self._process(line[0]), self._process(above[0])
-        if one is None or program is None:
-            return False
-        if one.group == program.group or one.session == program.session:
-            return True
-        with suppress(OSError):
-            where = os.readlink(self._proc / str(line[0]) / "cwd")
-            return where == folder or where.startswith(folder.rstrip("/") + "/")
+    def _is_of(
+        self, line: Sequence[int], above: Sequence[int], folder: str, new: Collection[int]
+    ) -> bool | None:
+        """Whether a process, with those above it, is of a program; None where it ended too soon.
+
+        It is of the program below it, unless a runner runs it, or below a `new` orphan of it.
+        """
+        if above[0] in line:
+            return not any(map(self._is_supervised, line[: line.index(above[0])]))
+        for one, parent in pairwise(line):
+            if parent in (1, *above[1:]):
+                return one in new and self._is_orphan_of(one, parent, above[0], folder)
         return False
+
+    def _is_orphan_of(self, pid: int, parent: int, program: int, folder: str) -> bool | None:
+        """Whether what lost its parent to another may be of a program; None where it has ended."""
+        if not self._adopts(parent):
+            return False
+        one, by = self._read(pid), self._process(program)
+        if one is None or by is None:
+            return None if by else False
+        if one.group == by.group or one.session == by.session:
+            return True
+        try:
+            where = os.readlink(self._proc / str(pid) / "cwd")
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        except OSError:
+            return False
+        return where == folder or where.startswith(folder.rstrip("/") + "/")
 
     def asker(self, pid: int) -> tuple[int | None, Sequence[int]]:
         """The first process above a hook that is no shell, and the hook with the shells between."""
@@ -180,10 +199,13 @@ class LinuxProcesses:
                     break
         return found
 
-    def _parents(self, pid: int) -> Iterator[int]:
-        """The processes above one, its parent first, also of one that has ended unwaited for."""
-        while (seen := self._read(pid)) is not None and seen.parent > 0:
-            pid = seen.parent
+    def _parents(self, pid: int, seen: Mapping[int, _Seen | None] = _NOTHING) -> Iterator[int]:
+        """The processes above one, its parent first, also of one that has ended unwaited for.
+
+        What was `seen` is not read again.
+        """
+        while (one := seen[pid] if pid in seen else self._read(pid)) and one.parent > 0:
+            pid = one.parent
             yield pid
 
     def _is_supervised(self, pid: int) -> bool:

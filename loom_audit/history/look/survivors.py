@@ -24,10 +24,10 @@ Activity = Mapping[str, Any]
 """What each task had done at some moment, by task; see `ports.Processes.activity`."""
 
 _READINGS = 3
-"""So many readings in a row must agree."""
+"""So many readings in which nothing ended must agree."""
 
-_READING_SECONDS = 0.02
-"""For how long readings are compared, beside the patience for what ends by itself."""
+_READING_SECONDS = 0.25
+"""For how long such readings are tried for, beside the patience for what ends by itself."""
 
 _BETWEEN_READINGS = 0.0005
 """Seconds between two readings."""
@@ -202,18 +202,22 @@ class Running(Struct, frozen=True):
         processes that `reporting` gives, which report calls, are nobody's. This is asked before the
         last look of the call, so that what ends before the answer was at work before that look.
 
-        It is known where several readings agree. One reading is not enough: a process that ends
-        leaves children that do not name it any more, and one that ends during a reading may have
-        started others. `patience` is for how many seconds what ends by itself is waited for.
+        It is known where several readings agree in which nothing ended that may be the program's:
+        what ends during a reading may have started others after these were listed, and leaves
+        children that do not name it any more. Other readings say nothing, since on a busy machine
+        other programs' processes end at any moment; what had ended before does no harm. `patience`
+        is for how many seconds what ends by itself is waited for.
         """
         until = monotonic() + patience
         known = {*before}
-        agreed, last = 0, None
+        agreed, last, ended = 0, None, set[int]()
         for reading in count(1):
             known.update(reporting())
-            left, seen = self._reading(known, tasks, by, beside)
-            agreed = agreed + 1 if last == (left.keys(), seen) else 1
-            last = left.keys(), seen
+            left, gone = self._reading(known, tasks, by, beside)
+            if ended.issuperset(gone):
+                agreed = agreed + 1 if last == left.keys() else 1
+                last = left.keys()
+            ended.update(gone)
             now = monotonic()
             if agreed >= _READINGS and (now >= until or not left):
                 return left, True
@@ -229,16 +233,17 @@ class Running(Struct, frozen=True):
         tasks: Iterable[str],
         by: int | None,
         beside: Collection[Collection[int]],
-    ) -> tuple[Activity, Collection[str]]:
-        """What runs at this moment; and all that was seen of it, even what ended meanwhile."""
+    ) -> tuple[Activity, Collection[int]]:
+        """What runs at this moment; and what ended meanwhile that may be of the program."""
         attachment, processes = self.attachment, self.attachment.on_disk.processes
-        started, gone = processes.left_running(before, attachment.on_disk.workspace.root, by=by)
+        started, ended = processes.left_running(before, attachment.on_disk.workspace.root, by=by)
         own = [task for task in started if all(int(task) in others for others in beside)]
         if own:
             of_others = self.activity(self.kept()).values()
             known = {task for done in of_others for task in done}
             own = [task for task in own if task not in known]
-        return processes.activity([*tasks, *own]), {*own, *map(str, gone)}
+        left = processes.activity([*tasks, *own])
+        return left, {*ended, *(int(task) for task in own if task not in left)}
 
     # --- after it has ended ---------------------------------------------------------------
 

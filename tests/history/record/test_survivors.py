@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -155,6 +156,80 @@ def test_readings_are_compared_also_where_the_machine_is_busy(
     running = workspace.attachment.on_disk.processes.running()
     left, agreed = account.tasks_left_running(running, (), beside=())
     assert agreed and not left
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """Another program that starts and ends hundreds of processes a second."""
+    loop = "while :; do /bin/true; done"
+    argv = ["setsid", "sh", "-c", f"({loop}) > /dev/null 2>&1 & echo $!"]
+    done = subprocess.run(argv, cwd="/", capture_output=True, check=True, text=True)
+    yield
+    os.kill(int(done.stdout), signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("busy")
+def test_what_a_call_left_running_is_settled_beside_a_program_that_starts_others_all_the_time(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    with workspace.session("agent") as session:
+        for n in range(12):
+            with session.recording("block") as block:
+                subprocess.run(["sh", "-c", f"echo {n} > a.txt"], cwd=root, check=True)
+            assert (block.coverage.level, block.coverage.reasons) == ("full", ())
+        with session.recording("block") as block:
+            one = Server(root, "log")
+        one.close()
+        assert [reason.split(":")[0] for reason in block.coverage.reasons] == ["left running"]
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_daemon_whose_parents_have_ended_is_found_beside_a_busy_program(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    code = (
+        "import os, time\n"
+        "if os.fork(): os._exit(0)\n"
+        "os.setsid()\n"
+        "if os.fork(): os._exit(0)\n"
+        "open('pid', 'w').write(str(os.getpid()))\n"
+        "time.sleep(1000)\n"
+    )
+    with workspace.session("agent") as session, session.recording("block") as block:
+        subprocess.run([sys.executable, "-Sc", code], cwd=root, check=True)
+    try:
+        [reason] = block.coverage.reasons
+        assert reason.startswith("left running: ")
+    finally:
+        while not (root / "pid").exists() or not (root / "pid").read_text():
+            time.sleep(0.01)
+        os.kill(int((root / "pid").read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("detached", ["", "os.setsid()"])
+def test_a_process_that_goes_on_in_a_new_child_again_and_again_is_never_taken_for_ended(
+    workspace: AuditedWorkspace, root: Path, detached: str
+) -> None:
+    code = f"import os\n{detached}\nwhile not os.path.exists('stop'):\n if os.fork(): os._exit(0)"
+    with workspace.session("agent") as session:
+        for _ in range(5):
+            with session.recording("block") as block:
+                subprocess.run([sys.executable, "-Sc", code], cwd=root, check=True)
+            (root / "stop").touch()
+            assert block.coverage.level == "partial"
+            time.sleep(0.05)
+            (root / "stop").unlink()
+
+
+def test_a_child_that_ended_and_that_nobody_waits_for_leaves_nothing_open(
+    workspace: AuditedWorkspace,
+) -> None:
+    with workspace.session("agent") as session:
+        with session.recording("block") as block:
+            ended = subprocess.Popen(["true"])
+            os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        assert block.coverage.level == "full"
+        ended.wait()
 
 
 def test_what_a_survivor_starts_is_a_survivor_too(workspace: AuditedWorkspace, root: Path) -> None:
