@@ -24,6 +24,7 @@ from loom_audit.model.events import (
     CallFinished,
     CallReported,
     CallRequested,
+    ChangeIntended,
     ChangesAttributed,
     ContentFound,
     Event,
@@ -292,10 +293,18 @@ class Timeline(Struct, frozen=True):
         return self.verified.state(path, at)
 
     def found(self, path: str, at: int) -> FileState | None:
-        """The state that a late writer gave a file, where the event `at` kept it; else None."""
-        facts = (event.fact for event in self.log.read(EventFilter.only(at)))
-        found = (fact for fact in facts if isinstance(fact, ContentFound) and fact.path == path)
-        return next((fact.state for fact in found), None)
+        """The state of a path that the event `at` itself kept, wherever the path is; else None.
+
+        It is what a late writer gave a file, or what was there before a tool changed it, which is
+        kept of paths that are out of scope, too.
+        """
+        for event in self.log.read(EventFilter.only(at)):
+            match event.fact:
+                case ContentFound(path=found, state=state) if found == path:
+                    return state
+                case ChangeIntended(changes=changes):
+                    return next((one.before for one in changes if one.path == path), None)
+        return None
 
     def is_unknown(self, path: str, at: int) -> bool:
         """Whether nobody knows what was at a path after event `at`, after which the tree has none.

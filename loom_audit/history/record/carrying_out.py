@@ -16,7 +16,7 @@ from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.links import with_groups
 from loom_audit.history.look.observation import observe
 from loom_audit.history.look.special_files import displaced_special_files
-from loom_audit.history.record.preconditions import Preconditions
+from loom_audit.history.record.preconditions import Preconditions, outside_scope
 from loom_audit.model.events import OPENED, OUTSIDE, ContentFound, Draft
 from loom_audit.model.files import (
     FileChange,
@@ -85,13 +85,16 @@ class Step:
         self.outcome = Outcome()
 
     def carry_out(
-        self, changes: Sequence[Replacement], folders: Mapping[Move, Sequence[FileChange]]
+        self,
+        changes: Sequence[Replacement],
+        folders: Mapping[Move, Sequence[FileChange]],
+        intention: int,
     ) -> Outcome:
         """Change the disk, durably, and return what came of it.
 
-        `folders` are renamed as a whole, each with the changes that its rename makes. The error of
-        a change is in the outcome, and not raised: what was changed before it has to go on record
-        first.
+        `intention` is the seq of the step's intention. `folders` are renamed as a whole, each with
+        the changes that its rename makes. The error of a change is in the outcome, and not raised:
+        what was changed before it has to go on record first.
         """
         outcome = self.outcome
         self._names = self._preconditions.count_names(groups_in([one.change for one in changes]))
@@ -106,16 +109,16 @@ class Step:
         # these files stay on disk as they are, but which names are links of them has changed
         self._tried += link_sources
         self.look_for_results()
-        # a tool may write a path that is out of scope: that is not recorded, and coverage says so
         recorded = self._preconditions.recorded_among
         made, outcome.changes = outcome.changes, recorded(outcome.changes)
         outcome.others_before, outcome.others_after = (
             recorded(outcome.others_before),
             recorded(outcome.others_after),
         )
-        unseen = {one.path for one in made} - {one.path for one in outcome.changes}
-        outcome.reasons += [f"outside the scope: {path}" for path in sorted(unseen)]
-        for path in unseen:
+        seen = {one.path for one in outcome.changes}
+        unseen = {one.path: one for one in made if one.path not in seen}
+        for path, one in sorted(unseen.items()):
+            outcome.reasons.append(outside_scope(one, intention))
             outcome.entries.pop(path, None)
         return outcome
 

@@ -80,7 +80,7 @@ def make_changes(
         # from here on the contents before and after are durable; only now the disk is changed
         intention = record.commit_intention(intended)
         step = Step(preconditions, reserved, together=together)
-        outcome = step.carry_out(steps, folders)
+        outcome = step.carry_out(steps, folders, intention)
     finally:
         reserved.release()
     # in the order in which things happened, so that each change applies to the tree before it

@@ -19,9 +19,9 @@ from loom_audit.history.look.attribution import outside_draft
 from loom_audit.history.look.observation import observe
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.carrying_out import Seen, as_left_out, seen_with_groups
-from loom_audit.history.record.preconditions import Preconditions
+from loom_audit.history.record.preconditions import Preconditions, outside_scope
 from loom_audit.model.coverage import Origin
-from loom_audit.model.events import OPENED, ChangeIntended, FilesChanged, OpenedFolder
+from loom_audit.model.events import OPENED, ChangeIntended, Event, FilesChanged, OpenedFolder
 from loom_audit.model.files import FileChange, FileState, Move, is_directory, moves_among
 from loom_audit.model.plans.applicable import in_applicable_order
 from loom_audit.model.plans.links import without_group
@@ -79,8 +79,18 @@ def intended(stored: StoredLog, call: Call) -> tuple[tuple[FileChange, ...], tup
 def intentions(stored: StoredLog, call: Call, *, first: bool = False) -> Iterator[ChangeIntended]:
     """The intentions of a call in the order of the log.
 
-    With `first` those are left out that were recorded when an interrupted undo was finished. They
-    are read from the log alone, in which no event since the request may be missing: Corrupt.
+    With `first` those are left out that were recorded when an interrupted undo was finished.
+    Corrupt as `_intention_events`.
+    """
+    for event, fact in _intention_events(stored, call):
+        if not (first and event.source == SOURCE):
+            yield fact
+
+
+def _intention_events(stored: StoredLog, call: Call) -> Iterator[tuple[Event, ChangeIntended]]:
+    """The events of a call's intentions, with their facts.
+
+    They are read from the log alone, in which no event since the request may be missing: Corrupt.
     """
 
     def is_wanted(envelope: Mapping[str, Any]) -> bool:
@@ -89,8 +99,8 @@ def intentions(stored: StoredLog, call: Call, *, first: bool = False) -> Iterato
 
     after, head = call.requested - 1, stored.log.head()
     for event in stored.log.stretch(after, head, is_wanted):
-        if isinstance(event.fact, ChangeIntended) and not (first and event.source == SOURCE):
-            yield event.fact
+        if isinstance(event.fact, ChangeIntended):
+            yield event, event.fact
 
 
 def close_opened(attachment: Attachment, call: Call) -> bool:
@@ -218,7 +228,12 @@ def _outcome(change: FileChange, now: FileState | None) -> PathOutcome:
 def add_outcome(record: CallRecord, call: Call, comparison: Comparison) -> None:
     """Let what a comparison gave wait for the call's next commit: its own changes and others."""
     record.entries.update(comparison.entries)
-    record.lower_coverage(*(f"outside the scope: {path}" for path in comparison.unrecorded[:10]))
+    if unrecorded := comparison.unrecorded[:10]:
+        stored, reasons = record.attachment.stored, dict[str, str]()
+        for event, fact in _intention_events(stored, call):
+            for change in fact.changes:
+                reasons.setdefault(change.path, outside_scope(change, event.seq))
+        record.lower_coverage(*(reasons[path] for path in unrecorded))
     _add(record, call, comparison.made, comparison.by_others, comparison.moves)
 
 

@@ -206,21 +206,6 @@ def test_a_daemon_whose_parents_have_ended_is_found_beside_a_busy_program(
         os.kill(int((root / "pid").read_text()), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("detached", ["", "os.setsid()"])
-def test_a_process_that_goes_on_in_a_new_child_again_and_again_is_never_taken_for_ended(
-    workspace: AuditedWorkspace, root: Path, detached: str
-) -> None:
-    code = f"import os\n{detached}\nwhile not os.path.exists('stop'):\n if os.fork(): os._exit(0)"
-    with workspace.session("agent") as session:
-        for _ in range(5):
-            with session.recording("block") as block:
-                subprocess.run([sys.executable, "-Sc", code], cwd=root, check=True)
-            (root / "stop").touch()
-            assert block.coverage.level == "partial"
-            time.sleep(0.05)
-            (root / "stop").unlink()
-
-
 def test_a_child_that_ended_and_that_nobody_waits_for_leaves_nothing_open(
     workspace: AuditedWorkspace,
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult
-from loom_audit.model.events import FilesChanged
+from loom_audit.model.events import ChangeIntended, FilesChanged
 from tests.history.record.test_recovery import ends_cannot_be_recorded
 
 Call = Callable[..., ToolResult]
@@ -84,3 +84,44 @@ def test_a_file_that_is_left_out_stays_so_when_a_tool_writes_it(
     assert kinds(workspace) == before
     assert changed_by(workspace).get("agent:tester", []) == []
     assert workspace.status().drift == ()
+
+
+@pytest.mark.parametrize("interrupted", [False, True], ids=["finished", "interrupted"])
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("write_file", {"path": "venv/x", "content": "new\n"}),
+        ("edit_file", {"path": "venv/x", "old_str": "old", "new_str": "new"}),
+        ("write_file", {"path": "link", "content": "new\n"}),
+        ("move_file", {"from": "a.txt", "to": "venv/x", "overwrite": True}),
+    ],
+)
+def test_what_a_tool_overwrites_out_of_scope_is_kept_and_the_call_and_the_plan_say_where(
+    workspace: AuditedWorkspace,
+    root: Path,
+    session: Session,
+    call: Call,
+    tool: str,
+    arguments: dict[str, object],
+    interrupted: bool,
+) -> None:
+    (root / "venv").mkdir()
+    (root / "venv/x").write_text("old\n")
+    (root / "link").symlink_to("venv/x")
+    if interrupted:
+        with ends_cannot_be_recorded(workspace):
+            call(tool, fails="AUDIT_UNAVAILABLE", **arguments)
+        call("shell_execute", command="true")
+    else:
+        call(tool, **arguments)
+    assert (root / "venv/x").read_text() != "old\n"
+    done = next(one for one in workspace.timeline.calls() if one.tool == tool)
+    [intention] = [e for e in workspace.log.read() if isinstance(e.fact, ChangeIntended)]
+    way = f"`loom-audit cat PATH --at {intention.seq}` prints what it held"
+    assert f"outside the scope: venv/x ({way})" in done.coverage.reasons
+    assert done.seq is not None
+    assert any(way in note.reason for note in workspace.plan_revert([done.seq]).irreversible)
+    kept = workspace.timeline.found("venv/x", intention.seq)
+    assert kept is not None and workspace.timeline.content(kept) == b"old\n"
+    assert workspace.timeline.found("venv/x", intention.seq - 1) is None
+    assert workspace.verify().ok and "venv/x" not in workspace.timeline.tree()
