@@ -231,7 +231,9 @@ def name_of(error: AuditError | None) -> str:
 def is_clean(plan: Plan) -> bool:
     """Whether one click may carry it out: nothing to decide and few enough files to oversee."""
     undecided = plan.merged or plan.kept or plan.blocked or plan.irreversible or plan.inexact
-    return bool(plan.changes) and not undecided and len(plan.changes) <= CLEAN_FILES
+    return (
+        bool(plan.changes) and not (undecided or plan.ran_long) and len(plan.changes) <= CLEAN_FILES
+    )
 
 
 def _show(

@@ -5,6 +5,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.model.plans.planning import TAKEN_BACK, Note
 from loom_audit.model.records import Call, RecordedChange
+from loom_audit.model.text.display import duration_text
+
+LONG_RUN = 60_000_000
+"""Microseconds from which on it is said that others may have worked beside a call."""
 
 
 def taken_back_notes(
@@ -30,6 +34,28 @@ def uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
         if call.effect == "network":
             notes.append(Note("", f"call {number} reached the network", (number,)))
     return tuple(notes)
+
+
+def long_run_notes(calls: Iterable[Call], selected: Sequence[RecordedChange]) -> tuple[Note, ...]:
+    """Notes on calls that ran for long and whose changes were found by a look at their end.
+
+    What a person or another program changed meanwhile was found by that look, too.
+    """
+    looked_at = {one.number for one in selected if one.origin == "command"}
+    return tuple(
+        Note(
+            "",
+            f"call {call.seq} ran for {duration_text(call.duration)} from"
+            f" {call.at:%Y-%m-%d %H:%M:%S} UTC on: what changed meanwhile and is of no other call"
+            " counts as its own, with edits of yours and of other programs",
+            (call.seq,),
+        )
+        for call in calls
+        if call.seq
+        and call.seq in looked_at
+        and call.effect == "execute"
+        and call.duration >= LONG_RUN
+    )
 
 
 def shared_note(one: RecordedChange, calls: Collection[int], number: Callable[[int], int]) -> Note:

@@ -26,6 +26,7 @@ from loom_audit.history.undo.counting import reverts, taken_in_part, takings, wi
 from loom_audit.history.undo.dealt_with import changed_paths
 from loom_audit.history.undo.limits import changes_of
 from loom_audit.history.undo.notes import (
+    long_run_notes,
     shared_note,
     taken_back_notes,
     uncaptured_notes,
@@ -185,6 +186,7 @@ class Planner:
             irreversible=(*plan.irreversible, *self._notes_on_calls(selection, selected)),
             drifted=bool(drift.changes),
             passed_over=selection.passed_over,
+            ran_long=long_run_notes(selection.calls, selected),
             blocked=(*plan.blocked, *self._unnamed_notes(plan, drift)),
             kept=(*plan.kept, *self._displaced_notes(plan)),
         )

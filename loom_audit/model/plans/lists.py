@@ -47,6 +47,7 @@ DECIDED = PlanList("decided", "", "Decided")
 
 TOLD = (
     PlanList("irreversible", "cannot be undone:", "Cannot be undone"),
+    PlanList("ran_long", "may be the work of others, too:", "May be the work of others"),
     PlanList("inexact", "not exactly as it was:", "Not exactly as it was"),
     PlanList(
         "passed_over",

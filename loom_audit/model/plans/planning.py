@@ -92,6 +92,8 @@ class Plan(Struct, frozen=True):
     drifted: bool = False
     passed_over: tuple[Note, ...] = ()
     """What later calls may have done, which an undo passes over: only a choice takes it back."""
+    ran_long: tuple[Note, ...] = ()
+    """Calls that ran so long that edits beside them, which count as their own, are likely."""
     stages: tuple[tuple[FileChange, ...], ...] = ()
     decided: Mapping[str, Choice] = field(default_factory=dict)
     """The conflicts that a choice for a folder above them decides, and how."""
