@@ -2,6 +2,8 @@
 
 import difflib
 import os
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +21,7 @@ from loom_audit.model.text.display import visible
 
 if TYPE_CHECKING:
     from loom_audit.api.agents.connect import Change
-    from loom_audit.api.face import AuditStore
+    from loom_audit.api.face import AuditedWorkspace, AuditStore
 
 
 @command(
@@ -69,11 +71,12 @@ def connect(
             else:
                 _show(invocation, one, root, flags)
         return
-    asked = "" if user or not invocation.output.interactive else _asked(invocation)
+    root = None if user else _root(invocation, ask=True)
+    changes = _changes(invocation, clients, root, flags)
     with invocation.store(create=True) as store:
-        root = None if user else _root_under_audit(invocation, store, asked)
-        for one in clients:
-            _connect(invocation.output, store, one, root, flags)
+        workspace = None if root is None else _under_audit(invocation, store, root)
+        for change in changes:
+            _connect(invocation, change, workspace, flags)
 
 
 def _clients(named: str, *, remove: bool) -> list[str]:
@@ -95,67 +98,80 @@ def _clients(named: str, *, remove: bool) -> list[str]:
     return clients
 
 
-def _root(invocation: Invocation) -> str:
-    """The folder whose settings are looked at: that of the workspace, else the one we are in."""
+def _root(invocation: Invocation, *, ask: bool = False) -> str:
+    """The folder whose settings are meant: that of the workspace, else the one we are in.
+
+    With `ask` a person at a terminal chooses where there is a choice; Abort when they want none.
+    """
     try:
         with invocation.store() as store:
             return store.workspace(invocation.shared.workspace or Path.cwd()).root
-    except NoWorkspace:
+    except NoWorkspace as error:
         if invocation.shared.workspace:
             raise
+        is_moved = "moved" in error.details
+    if not ask or is_moved or not invocation.output.interactive:
         return os.path.realpath(Path.cwd())
-
-
-def _asked(invocation: Invocation) -> str:
-    """What a person wants under audit, where that is to be chosen; "" where it need not be.
-
-    Abort when they want nothing.
-    """
-    try:
-        with invocation.workspace():
-            return ""
-    except NoWorkspace as error:
-        if invocation.shared.workspace or "moved" in error.details:
-            return ""
     if chosen := ask_what_to_record(invocation, only_repository=True):
         return chosen
     raise click.Abort
 
 
-def _root_under_audit(invocation: Invocation, store: "AuditStore", asked: str) -> str:
-    """The folder whose settings are changed: that of the workspace, put under audit if need be."""
-    try:
-        return store.workspace(invocation.shared.workspace or Path.cwd()).root
-    except NoWorkspace:
-        if invocation.shared.workspace:
-            raise
-    root = put_under_audit(invocation, store, asked or os.path.realpath(Path.cwd())).root
-    if not invocation.output.json:
-        invocation.output.line((f"{visible(root)} is under audit", "green"))
-    note_repository(invocation.output, root)
-    return root
+def _changes(
+    invocation: Invocation, clients: Sequence[str], root: str | None, flags: Sequence[str]
+) -> "Sequence[Change]":
+    """What is to be written into the clients' settings; all that may be refused is asked for here.
+
+    Nothing is written. InvalidArguments, InvalidPath, StorageFailed.
+    """
+    from loom_audit.api.agents.connect import connecting, settings_file
+    from loom_audit.api.agents.launcher import check_lasting, launcher_words
+    from loom_audit.api.store import check_root
+
+    check_lasting(invocation.settings)
+    if root is not None:
+        check_root(root, invocation.shared.store)
+    words = launcher_words(invocation.settings)
+    return [connecting(one, settings_file(one, root), [*words, one, *flags]) for one in clients]
+
+
+def _under_audit(invocation: Invocation, store: "AuditStore", root: str) -> "AuditedWorkspace":
+    """The workspace of the folder whose settings are changed, put under audit if need be."""
+    output = invocation.output
+    with suppress(NoWorkspace):
+        return store.workspace(root)
+    workspace = put_under_audit(invocation, store, root)
+    if not output.json:
+        output.line((f"{visible(root)} is under audit", "green"))
+    note_repository(output, root)
+    return workspace
 
 
 def _connect(
-    output: Output, store: "AuditStore", client: str, root: str | None, flags: list[str]
+    invocation: Invocation,
+    change: "Change",
+    workspace: "AuditedWorkspace | None",
+    flags: Sequence[str],
 ) -> None:
     from loom_audit.api.agents.connect import (
         carry_out,
-        connecting,
         leave_out_of_git,
         record_as_it_is,
+        record_written,
         settings_file,
     )
-    from loom_audit.api.agents.launcher import install_launcher
+    from loom_audit.api.agents.launcher import write_launcher
     from loom_audit.clients.known import CLIENTS
-    from loom_audit.config import read_settings
 
+    output, settings, client = invocation.output, invocation.settings, change.client
+    root = None if workspace is None else workspace.root
     path = settings_file(client, root)
-    words = install_launcher(read_settings(store.url))
-    change = connecting(client, path, [*words, client, *flags])
-    carry_out(change, store.home, connect=True)
-    if root is not None:
-        record_as_it_is(store.workspace(root))
+    write_launcher(settings)
+    if workspace is not None:
+        record_as_it_is(workspace)
+    carry_out(change, settings.home, connect=True)
+    if workspace is not None:
+        record_written(workspace, change)
     is_ours = change.before is None or CLIENTS[client].place.personal
     ignored = root is not None and is_ours and leave_out_of_git(root, path)
     if output.json:
@@ -164,7 +180,7 @@ def _connect(
         _say(output, change, path, flags, ignored=ignored, root=root)
 
 
-def _show(invocation: Invocation, client: str, root: str | None, flags: list[str]) -> None:
+def _show(invocation: Invocation, client: str, root: str | None, flags: Sequence[str]) -> None:
     """Print what would be written into the client's settings, for which no store is needed."""
     from loom_audit.api.agents.connect import connecting, settings_file
     from loom_audit.api.agents.launcher import launcher_words
@@ -178,7 +194,7 @@ def _say(
     output: Output,
     change: "Change",
     path: Path,
-    flags: list[str],
+    flags: Sequence[str],
     *,
     ignored: bool,
     root: str | None,
@@ -219,7 +235,7 @@ def _say(
 
 
 def _remove(invocation: Invocation, client: str, root: str | None, *, show: bool) -> None:
-    from loom_audit.api.agents.connect import carry_out, disconnecting, let_git_see, settings_file
+    from loom_audit.api.agents.connect import disconnecting, let_git_see, settings_file
 
     output, home = invocation.output, invocation.settings.home
     path = settings_file(client, root)
@@ -227,7 +243,7 @@ def _remove(invocation: Invocation, client: str, root: str | None, *, show: bool
     if show:
         _print(output, change)
         return
-    carry_out(change, home, connect=False)
+    _carry_out_removal(invocation, change, root)
     if root is not None:
         let_git_see(root, path)
     if output.json:
@@ -235,6 +251,27 @@ def _remove(invocation: Invocation, client: str, root: str | None, *, show: bool
         return
     was = "is not connected any more" if change.before != change.after else "was not connected"
     output.line(f"{client} {was}: {visible(str(path))}")
+
+
+def _carry_out_removal(invocation: Invocation, change: "Change", root: str | None) -> None:
+    """Take our hook out, and put that on record where the folder is under audit.
+
+    A log that cannot be written does not keep the hook in.
+    """
+    from loom_audit.api.agents.connect import carry_out, record_as_it_is, record_written
+
+    with ExitStack() as stack:
+        workspace = None
+        if root is not None and change.before != change.after:
+            with suppress(NoWorkspace):
+                workspace = stack.enter_context(invocation.store()).workspace(root)
+        try:
+            if workspace is not None:
+                record_as_it_is(workspace)
+        finally:
+            carry_out(change, invocation.settings.home, connect=False)
+        if workspace is not None:
+            record_written(workspace, change)
 
 
 def _print(output: Output, change: "Change") -> None:

@@ -47,19 +47,18 @@ def history(
             call = _call(workspace, recorded)
             moved = moves.get((recorded.seq, recorded.change.path), "")
             told = workspace.timeline.told_at(recorded.seq)
-            observed = (
-                workspace.timeline.observed_at(recorded.seq)
-                if recorded.origin == "outside"
-                else None
-            )
+            is_outside = recorded.origin == "outside"
+            observed = workspace.timeline.observed_at(recorded.seq) if is_outside else None
+            source = workspace.timeline.source_of(recorded.seq) if is_outside else ""
             if output.json:
                 output.record(
                     history_record(recorded, call)
                     | {"occurred_at": time_text(told or observed), "moved": moved or None}
+                    | {"source": source or None}
                 )
             else:
                 others = _others(workspace, recorded, call)
-                line = history_line(recorded, call, others, told, observed, path=inside)
+                line = history_line(recorded, call, others, told, observed, source, path=inside)
                 output.line(*line, _moved_text(recorded, moved))
         note_verified(invocation, workspace)
 
@@ -107,16 +106,19 @@ def history_line(
     others: Sequence[int] = (),
     told: datetime | None = None,
     observed: datetime | None = None,
+    source: str = "",
     *,
     path: bool,
 ) -> Line:
     """One change of a path's history: its event's number, who did it, in which call.
 
     `others` are calls that may have made it instead; it was recorded later than it was `observed`.
+    `source` is what made a change from outside, where that is known.
     """
     letter, style = mark(recorded.change)
     who = recorded.actor if recorded.origin != "outside" else "outside"
     how: list[str] = [recorded.origin] if recorded.origin not in (who, "tool") else []
+    how += ["by loom-audit connect"] if source == "connect" else []
     how += [] if call is None else [f"call {call}"]
     how += [f"or call {other}" for other in others]
     how += [f"told {local_time(told)}"] if told else []

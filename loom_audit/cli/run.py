@@ -122,7 +122,7 @@ def _folder_to_take(invocation: Invocation, error: NoWorkspace, program: str, *,
     The error is raised where nobody wants one put there, or one is that cannot be seen now;
     ExecutionFailed where there is no such command to run.
     """
-    from loom_audit.api.store import lost_store_hint
+    from loom_audit.api.store import check_root, lost_store_hint
 
     is_lost = "moved" in error.details or lost_store_hint(invocation.settings)
     if invocation.shared.workspace or is_lost or not (init or invocation.output.interactive):
@@ -141,6 +141,7 @@ def _folder_to_take(invocation: Invocation, error: NoWorkspace, program: str, *,
             "nothing was run: the folder is not under audit",
             hint="Run the command alone, or answer that the folder is to be put under audit.",
         )
+    check_root(chosen, invocation.shared.store)
     return chosen
 
 

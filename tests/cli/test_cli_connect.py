@@ -81,6 +81,30 @@ def test_what_is_written_is_on_record_before_any_session(person: Shell) -> None:
     assert (person.workspace / LOCAL["claude-code"]).is_file()
 
 
+def test_what_connect_wrote_is_told_apart_from_what_a_person_did(person: Shell) -> None:
+    person("init")
+    mine, settings = person.workspace / "mine.txt", LOCAL["claude-code"]
+    mine.write_text("mine\n")
+    person("connect", "claude-code")
+    sources = {
+        change["path"]: event["source"]
+        for event in person.records("log", "--events")
+        if event["kind"] == "files.changed" and event["actor"] == "outside"
+        for change in event["fact"]["changes"]
+    }
+    assert sources["mine.txt"] == "" and sources[settings] == sources[".claude"] == "connect"
+    assert "outside  by loom-audit connect" in person("history", settings).text
+    assert "connect" not in person("history", "mine.txt").text
+    assert "outside, by loom-audit connect" in person("log", "--events").text
+    (person.workspace / settings).write_text("{}\n")
+    person("connect", "claude-code")
+    by_person, *_ = [*person.records("history", settings)][1:]
+    assert by_person["source"] is None
+    person("connect", "--remove", "claude-code")
+    assert person.records("history", settings)[0]["source"] == "connect"
+    assert person.records("status")[0]["drift"] == []
+
+
 def test_printing_shows_what_would_be_written_and_writes_nothing(person: Shell) -> None:
     person("init")
     before = written(person)
@@ -158,6 +182,31 @@ def test_a_temporary_data_folder_is_refused(
     refused = shell("connect", "codex", code=2)
     assert "temporary folder" in refused.errors
     assert not (shell.workspace / ".codex").exists()
+    assert not shell.home.exists()  # nothing is under audit
+
+
+def test_where_one_clients_settings_are_refused_nothing_is_changed(
+    person: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for program in ("claude", "gemini"):
+        (tmp_path / program).write_text("")
+        (tmp_path / program).chmod(0o755)
+    (person.workspace / ".gemini").mkdir()
+    (person.workspace / ".gemini/settings.json").write_text("{ broken")
+    before = written(person)
+    for clients in ("gemini", ""):
+        refused = person("connect", *[clients] * bool(clients), code=2)
+        assert "settings.json" in refused.errors
+        assert written(person) == before and not person.home.exists()
+
+
+def test_a_folder_that_cannot_be_under_audit_is_refused_before_a_store_is_made(
+    person: Shell, tmp_path: Path
+) -> None:
+    for command in (["connect", "codex"], ["run", "--init", "--", "true"]):
+        assert "home directory" in person(*command, code=None, cwd=tmp_path).errors
+        assert not person.home.exists() and not (tmp_path / ".codex").exists()
 
 
 def test_a_store_that_other_machines_may_write_is_refused_and_a_run_there_is_one_call(

@@ -19,6 +19,7 @@ from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.programs import PROGRAMS
 from loom_audit.clients.reports import Client
 from loom_audit.errors import Conflict, InvalidArguments
+from loom_audit.history.ground.attachment import CONNECT
 from loom_audit.history.record.drift import record_drift
 from loom_audit.wiring.files import audit_errors
 
@@ -140,9 +141,26 @@ def carry_out(change: Change, home: Path, *, connect: bool) -> None:
 
 
 def record_as_it_is(workspace: AuditedWorkspace) -> None:
-    """Put on record what is on disk, so that no session counts as the author of the settings."""
+    """Put on record what is on disk, so that no session counts as its author."""
     with workspace.attachment.exclusive():
         record_drift(workspace.attachment)
+
+
+def record_written(workspace: AuditedWorkspace, change: Change) -> None:
+    """Put on record that `connect` made a change, where its file is in the workspace.
+
+    What else was changed there has to be on record already.
+    """
+    root = Path(os.path.realpath(workspace.root))
+    if change.before == change.after or not change.path.is_relative_to(root):
+        return
+    path = os.fsencode(change.path.relative_to(root)).decode("utf-8", "surrogateescape")
+    with workspace.attachment.exclusive():
+        record_drift(
+            workspace.attachment,
+            lambda one: one == path or path.startswith(f"{one}/"),
+            source=CONNECT,
+        )
 
 
 def is_connected(client: str, path: Path) -> bool:

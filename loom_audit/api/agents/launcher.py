@@ -32,29 +32,32 @@ START = "daemon"
 _PACKAGE = Path(__file__).parents[2]
 
 
-def install_launcher(settings: Settings) -> Sequence[str]:
-    """Put the hook client at a place that stays: the words that a client's settings run.
+def check_lasting(settings: Settings) -> None:
+    """Whether clients can be connected to this program; nothing is written.
 
-    To them the client's name is added, and `--strict`. The interpreter is not one of a virtual
-    environment. InvalidArguments where it, this program or the data folder is temporary, or other
+    InvalidArguments where the interpreter, this program or the data folder is temporary, or other
     machines may write the store too.
     """
-    interpreter = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
     for what, path in (
         ("the data folder", str(settings.home)),
-        ("the interpreter", interpreter),
+        ("the interpreter", _interpreter()),
         ("this installation", sys.prefix),
     ):
         _check_lasting(what, path)
     check_home(settings)
-    write_launcher(settings)
-    return launcher_words(settings)
 
 
 def launcher_words(settings: Settings) -> Sequence[str]:
-    """The words of `install_launcher`; nothing is written."""
-    interpreter = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-    return (interpreter, "-I", "-S", str(settings.hooks / CLIENT))
+    """The words that a client's settings run: the hook client, at a place that stays.
+
+    To them the client's name is added, and `--strict`. Nothing is written.
+    """
+    return (_interpreter(), "-I", "-S", str(settings.hooks / CLIENT))
+
+
+def _interpreter() -> str:
+    """The interpreter, which is not one of a virtual environment."""
+    return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
 def write_launcher(settings: Settings) -> None:
@@ -87,11 +90,9 @@ def _start(settings: Settings) -> list[str]:
 
 
 def check_home(settings: Settings) -> None:
-    """Make the folder of hooks. InvalidArguments where other machines may write the store too."""
-    folder = settings.hooks
-    with audit_errors(str(folder)):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    check_own_filesystem(settings.home)
+    """InvalidArguments where other machines may write the store too; nothing is written."""
+    home = settings.home
+    check_own_filesystem(next(one for one in (home, *home.parents) if one.exists()))
 
 
 def build_id() -> str:

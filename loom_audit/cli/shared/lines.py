@@ -227,12 +227,13 @@ def how_to_answer(request: "ApprovalRequest") -> str:
 def event_line(event: Event) -> Line:
     """The line of an event has its number, time, kind, fact and actor."""
     told = event.occurred_at if event.source == "import" else None
+    by = ", by loom-audit connect" if event.source == "connect" else ""
     return (
         (f"{event.seq:>6}", "bold"),
         f"  {local_time(event.at)}  ",
         (f"{event.kind:<18} ", "cyan"),
         one_line(fact_text(event), 200),
-        (f"  {event.actor}", "dim"),
+        (f"  {event.actor}{by}", "dim"),
         (f"  [told {local_time(told)}]" if told else "", "dim"),
     )
 

@@ -39,6 +39,9 @@ FUNCTION = "function"
 OBSERVED = "watch"
 """The source of what changed from outside and was recorded as it happened."""
 
+CONNECT = "connect"
+"""The source of what `loom-audit connect` wrote into a client's settings."""
+
 TOOL = "tool"
 """The source of the events of an undo that a model called as a tool."""
 

@@ -169,6 +169,11 @@ class Timeline(Struct, frozen=True):
         event = next(iter(self.log.read(EventFilter.only(seq))), None)
         return event.occurred_at if event is not None and event.source == OBSERVED else None
 
+    def source_of(self, seq: int) -> str:
+        """What an event came from, where that is not its actor; "" for its actor."""
+        event = next(iter(self.log.read(EventFilter.only(seq))), None)
+        return "" if event is None else event.source
+
     def calls(self, filter: CallFilter = CallFilter()) -> Sequence[Call]:
         """The calls that match, newest first, as lists have them."""
         return self.projections.calls(filter)

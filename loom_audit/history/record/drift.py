@@ -14,11 +14,13 @@ from loom_audit.history.record.fitted import append_batch
 from loom_audit.history.record.interrupted import record_interrupted
 
 
-def record_drift(attachment: Attachment, wanted: Callable[[str], bool] | None = None) -> None:
+def record_drift(
+    attachment: Attachment, wanted: Callable[[str], bool] | None = None, *, source: str = ""
+) -> None:
     """Put on record what others changed on disk since the last scan; the lock is held.
 
     Where `wanted` is given, only changes at paths for which it is true are recorded; the next scan
-    finds the others again.
+    finds the others again. `source` says what made the changes that no call may have made.
     """
     open_calls = attachment.stored.tables.open_calls()
     record_interrupted(attachment, open_calls)
@@ -27,7 +29,7 @@ def record_drift(attachment: Attachment, wanted: Callable[[str], bool] | None = 
     window = Window.begin(attachment)
     for batch in scan(attachment):
         seen = batch if wanted is None else _at_wanted_paths(batch, wanted)
-        events = append_batch(attachment, seen, window.with_survivors(among))
+        events = append_batch(attachment, seen, window.with_survivors(among), source)
         update_index(attachment, seen.entries, events)
     window.end()
 

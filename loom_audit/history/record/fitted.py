@@ -111,11 +111,20 @@ def append_or_fit(
 
 
 def append_batch(
-    attachment: Attachment, batch: Batch, among: Sequence[Candidate]
+    attachment: Attachment, batch: Batch, among: Sequence[Candidate], source: str = ""
 ) -> Sequence[Event]:
-    """Append a batch of a look between calls, as changes of the candidates or from outside."""
+    """Append a batch of a look between calls, as changes of the candidates or from outside, where
+    `source` says what made them.
+    """
     drafts = attributed_drafts(attachment, batch, among)
+    drafts = [replace(d, source=source) if _is_of_nobody(d) else d for d in drafts]
     return append_or_fit(attachment, drafts, batch.entries, among)
+
+
+def _is_of_nobody(draft: Draft) -> bool:
+    """Whether a draft is of changes that no call may have made."""
+    fact = draft.fact
+    return isinstance(fact, FilesChanged) and fact.origin == "outside" and not fact.causes
 
 
 def _is_owned(draft: Draft) -> bool:
