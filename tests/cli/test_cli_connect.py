@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.api.agents.hooked import hooked
+from loom_audit.api.store import open_store
 from loom_audit.config import read_settings
 from loom_audit.disk.machine.shared_filesystems import check_own_filesystem
 from tests.cli.shells import Shell
@@ -260,3 +261,35 @@ def test_removing_without_a_name_takes_out_every_client_whatever_is_installed(
         person("connect", client)
     person("connect", "--remove")
     assert written(person) == before
+
+
+def test_doctor_tells_a_connection_that_was_heard_from_one_that_was_not(
+    person: Shell, tmp_path: Path
+) -> None:
+    def said() -> list[str]:
+        return [
+            one["text"]
+            for one in person.records("doctor", code=None)
+            if one["name"] == "client claude-code"
+        ]
+
+    other = tmp_path / "other"
+    other.mkdir()
+    person("connect", "claude-code")
+    person("connect", "claude-code", cwd=other)
+    here = str(person.workspace)
+    assert said() == [f"connected for {here} (nothing heard yet), {other} (nothing heard yet)"]
+    with open_store(f"sqlite:///{person.database}") as store:
+        store.workspace(other).start_foreign_session("claude-code", id="s1")
+    assert said() == [f"connected for {here} (nothing heard yet), {other} (heard 0 minutes ago)"]
+
+
+def test_doctor_names_hooks_that_remain_in_a_folder_that_was_forgotten(person: Shell) -> None:
+    person("connect", "gemini")
+    person("workspaces", "forget", str(person.workspace), "--yes")
+    left = f"runs our hook in {person.workspace}, which is not under audit any more"
+    told = person("doctor", code=None).text
+    assert f"warning client gemini: {left}" in told
+    assert f"`cd {person.workspace} && loom-audit connect --remove gemini`" in told
+    person("connect", "--remove", "gemini")
+    assert "runs our hook" not in person("doctor", code=None).text

@@ -171,6 +171,12 @@ def is_connected(client: str, path: Path) -> bool:
         return False
 
 
+def connected_since(home: Path, path: Path) -> float:
+    """Since when a settings file runs our hook, in seconds of 1970; 0 where that is not known."""
+    kept = _kept(home, Path(os.path.realpath(path)))
+    return kept.since if kept is not None else 0.0
+
+
 def was_connected(
     home: Path, client: str, root: str, started: datetime, at: datetime
 ) -> bool | None:

@@ -4,6 +4,7 @@ Changes nothing but files about held sessions that do not say what the logs say.
 """
 
 import os
+import shlex
 import shutil
 import stat
 import sys
@@ -16,7 +17,12 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from loom_audit.api.agents.connect import installed_clients, is_connected, settings_file
+from loom_audit.api.agents.connect import (
+    connected_since,
+    installed_clients,
+    is_connected,
+    settings_file,
+)
 from loom_audit.api.agents.failed_hooks import FailedSession, failures_of, last_words, waiting
 from loom_audit.api.agents.heard import heard_clients
 from loom_audit.api.agents.launcher import CLIENT
@@ -40,6 +46,9 @@ from loom_audit.wiring.folders import is_in_place, most_watches
 Verdict = Literal["ok", "warning", "problem"]
 
 _TIME = "%Y-%m-%d %H:%M:%SZ"
+_MANY_MINUTES = 120
+"""From so many minutes on it is said at what time a client was heard, not how long ago."""
+
 SPACE_WARNING = 1024**3
 _STOPPED = "nothing is recorded: "
 
@@ -209,7 +218,7 @@ def _is(name: str, good: bool, text: str, hint: str) -> Check:
 def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
     try:
         with open_store(settings.url) as store:
-            heard: dict[str, tuple[datetime, str]] = {}
+            heard: dict[str, dict[str, datetime]] = {}
             failed = {one.client: 0 for one in waiting(settings)}
             roots = list[str]()
             for entry in store.workspaces():
@@ -224,7 +233,8 @@ def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
                 yield from _guarded(name, partial(_hear, workspace, heard, failed))
                 roots.append(entry.root)
             yield _failed(settings, waiting(settings), failed)
-            yield from _clients(settings, roots, heard, failed)
+            yield from _clients(settings, now, roots, heard, failed)
+            yield from _guarded("forgotten", partial(_forgotten_hooks, store, roots))
             yield from _guarded("logs", partial(_missing, store.adapters.missing_logs))
             yield from _guarded("forgotten", partial(_forgotten, store))
             yield from _guarded("held sessions", partial(_held, store))
@@ -271,13 +281,13 @@ def _held(store: AuditStore) -> Sequence[Check]:
 
 
 def _hear(
-    workspace: AuditedWorkspace, heard: dict[str, tuple[datetime, str]], failed: dict[str, int]
+    workspace: AuditedWorkspace, heard: dict[str, dict[str, datetime]], failed: dict[str, int]
 ) -> Sequence[Check]:
-    """Note which clients were heard in a workspace later than in those before, and which failed."""
+    """Note by client when it was heard in a workspace, and which failed."""
     for client, count in failures_of(workspace).items():
         failed[client] = failed.get(client, 0) + count
     for client, at in heard_clients(workspace).items():
-        heard[client] = max((at, workspace.root), heard.get(client, (at, "")))
+        heard.setdefault(client, {})[workspace.root] = at
     return []
 
 
@@ -300,32 +310,93 @@ _BY_HAND = "`loom-audit daemon` starts it by hand, and says what is wrong."
 
 def _clients(
     settings: Settings,
+    now: datetime,
     roots: Sequence[str],
-    heard: Mapping[str, tuple[datetime, str]],
+    heard: Mapping[str, Mapping[str, datetime]],
     failed: Mapping[str, int],
 ) -> Iterator[Check]:
-    """Which clients run our hook, and when each was last heard."""
+    """Which clients run our hook, and when each was heard last, by the place."""
     installed = installed_clients()
-    for client, known in CLIENTS.items():
-        name, told = f"client {client}", heard.get(client)
+    for client in CLIENTS:
+        told = heard.get(client, {})
         connected = [
             one for one in (None, *roots) if is_connected(client, settings_file(client, one))
         ]
-        if not connected and told is None and client not in installed:
-            continue
-        where = ", ".join("all projects" if one is None else visible(one) for one in connected[:5])
-        last = f"last heard {told[0]:{_TIME}} in {visible(told[1])}" if told else "never heard"
-        text = f"{f'connected for {where}' if connected else 'not connected'}, {last}"
-        if connected and not settings.hooks.joinpath(CLIENT).is_file():
-            hint = f"`loom-audit connect {client}`: what its hook runs is not there any more."
-            yield Check(name, "problem", text, hint)
-        elif connected and told is None and client in failed:
-            yield Check(name, "warning", f"{text}: its hooks run, and fail", _BY_HAND)
-        elif connected and told is None:
-            hint = known.trust or f"Start `{PROGRAMS[client]}` there: its first call is recorded."
-            yield Check(name, "warning", text, hint)
-        else:
-            yield Check(name, "ok", text)
+        if connected:
+            last = {one: _heard_since(settings.home, client, one, told) for one in connected}
+            is_whole = settings.hooks.joinpath(CLIENT).is_file()
+            fails = client in failed
+            yield _connection(now, client, last, is_whole=is_whole, fails=fails)
+        elif told or client in installed:
+            newest = max(told, key=lambda root: told[root], default="")
+            text = f"{_ago(now, told[newest])} in {visible(newest)}" if told else "never heard"
+            yield Check(f"client {client}", "ok", f"not connected, {text}")
+
+
+def _connection(
+    now: datetime,
+    client: str,
+    last: Mapping[str | None, datetime | None],
+    *,
+    is_whole: bool,
+    fails: bool,
+) -> Check:
+    """Whether a client that is connected in these places, None for all, is heard in each.
+
+    `is_whole` says whether what its hook runs is there, `fails` whether hooks of it failed.
+    """
+    name, is_silent = f"client {client}", None in last.values()
+    places = (
+        f"{'all projects' if one is None else visible(one)}"
+        f" ({_ago(now, at) or 'nothing heard yet'})"
+        for one, at in [*last.items()][:5]
+    )
+    text = f"connected for {', '.join(places)}"
+    if not is_whole:
+        hint = f"`loom-audit connect {client}`: what its hook runs is not there any more."
+        return Check(name, "problem", text, hint)
+    if is_silent and fails:
+        return Check(name, "warning", f"{text}: its hooks run, and fail", _BY_HAND)
+    if is_silent:
+        started = f"Start `{PROGRAMS[client]}` there: its first call is recorded."
+        return Check(name, "warning", text, CLIENTS[client].trust or started)
+    return Check(name, "ok", text)
+
+
+def _heard_since(
+    home: Path, client: str, root: str | None, told: Mapping[str, datetime]
+) -> datetime | None:
+    """When a client was heard last in a folder, or in any, since it was connected for it."""
+    since = connected_since(home, settings_file(client, root))
+    times = [*told.values()] if root is None else [told[root]] if root in told else []
+    return max((at for at in times if at.timestamp() >= since), default=None)
+
+
+def _ago(now: datetime, at: datetime | None) -> str:
+    """How long ago a client was heard; "" for never."""
+    if at is None:
+        return ""
+    minutes = max(0, round((now - at).total_seconds() / 60))
+    if minutes < _MANY_MINUTES:
+        return f"heard {count_text(minutes, 'minute')} ago"
+    return f"heard {at:{_TIME}}"
+
+
+def _forgotten_hooks(store: AuditStore, roots: Sequence[str]) -> Sequence[Check]:
+    """Clients that run our hook in folders that were forgotten, where nothing is recorded."""
+    forgotten = (getattr(one.event.fact, "root", "") for one in store.adapters.forgotten())
+    return [
+        Check(
+            f"client {client}",
+            "warning",
+            f"runs our hook in {visible(root)}, which is not under audit any more",
+            f"`cd {shlex.quote(visible(root))} && loom-audit connect --remove {client}`",
+        )
+        for root in sorted({one for one in forgotten if one and not is_imported(one)})
+        if not any(Path(root).is_relative_to(one) for one in roots)
+        for client in CLIENTS
+        if is_connected(client, settings_file(client, root))
+    ]
 
 
 def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:

@@ -61,8 +61,8 @@ def test_a_client_was_heard_when_its_last_hook_came(
     heard = heard_clients(workspace)["claude-code"]
     assert heard > first
     found = told_of(store)["client claude-code"]
-    assert found.verdict == "ok" and f"last heard {heard:%Y-%m-%d %H:%M:%SZ}" in found.text
-    assert str(root) in found.text
+    assert found.verdict == "ok"
+    assert found.text == f"not connected, heard 0 minutes ago in {root}"
     with asking(store) as visitor:
         page = visitor.get(f"/w/{workspace.id}/").text
     assert "Last heard by its hooks" in page and f"{heard:%H:%M:%S}" in page
@@ -97,8 +97,8 @@ def test_doctor_names_who_is_connected_and_was_never_heard(
     assert told_of(store) == {}
     launcher = connect(store, root)
     (found,) = told_of(store).values()
-    assert found.verdict == "warning" and "never heard" in found.text and "claude" in found.hint
-    assert f"connected for {root}" in found.text
+    assert found.verdict == "warning" and "claude" in found.hint
+    assert found.text == f"connected for {root} (nothing heard yet)"
     launcher.unlink()
     (found,) = told_of(store).values()
     assert found.verdict == "problem" and "loom-audit connect claude-code" in found.hint
