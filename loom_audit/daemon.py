@@ -12,6 +12,7 @@ import select
 import socket
 import stat
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -36,6 +37,7 @@ MAX_INPUT = 512 * 1024 * 1024
 MAX_LOG = 1024 * 1024
 _HEADER = 4096
 _PEER = struct.Struct("3i")
+_PROGRAM = (Path(__file__).absolute(), Path(sys.executable))
 _DRAIN_SECONDS = 3600.0
 """For how long a question that waits keeps a process that was replaced."""
 
@@ -221,7 +223,7 @@ def only_one(folder: Path, name: str) -> Iterator[Callable[[], None]]:
 
 
 def run_daemon(store: AuditStore, folder: Path, name: str = SOCKET) -> None:
-    """Answer hooks until nobody asks for long, or this program is replaced.
+    """Answer hooks until nobody asks for long, or this program is replaced or removed.
 
     Conflict when another process answers there.
     """
@@ -232,7 +234,8 @@ def run_daemon(store: AuditStore, folder: Path, name: str = SOCKET) -> None:
     ):
         (folder / "failed").unlink(missing_ok=True)
         while not server.ended.wait(1.0):
-            if server.is_idle:
+            # without its program, its interpreter or its socket nobody can be answered any more
+            if server.is_idle or not all(one.exists() for one in (*_PROGRAM, server.path)):
                 return
 
 

@@ -421,6 +421,22 @@ def test_it_ends_when_nobody_asks(
     assert not (home / "hooks" / SOCKET).exists()
 
 
+@pytest.mark.parametrize("gone", ["program", "socket"])
+def test_it_ends_when_its_program_or_its_socket_is_gone(
+    store: AuditStore, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    program, socket_file = tmp_path / "program", home / FOLDER / SOCKET
+    program.touch()
+    monkeypatch.setattr("loom_audit.daemon._PROGRAM", (program, Path(sys.executable)))
+    running = threading.Thread(target=run_daemon, args=(store, home / FOLDER))
+    running.start()
+    while not socket_file.exists():
+        assert running.is_alive()
+    {"program": program, "socket": socket_file}[gone].unlink()
+    running.join(60)
+    assert not running.is_alive() and not socket_file.exists()
+
+
 def test_a_question_whose_hook_is_killed_is_withdrawn_and_its_call_stays_open(
     server: HookServer, store: AuditStore, home: Path, root: Path
 ) -> None:
