@@ -14,7 +14,7 @@ from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
 from loom_audit.cli.shared.records import Record, plain
 from loom_audit.errors import InvalidArguments, NotFound
-from loom_audit.model.text.display import one_line, visible_bytes, visible_path
+from loom_audit.model.text.display import columns, one_line, visible, visible_bytes, visible_path
 from loom_audit.model.text.textdiff import git_name
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def blame(
     first, last = _read_range(lines)
     with invocation.workspace() as workspace:
         from loom_audit.api.lines import lines_of
+        from loom_audit.api.upkeep.drift import is_as_recorded
 
         name = workspace_path(workspace.root, path)
         seq = read_point(invocation, workspace, point)
@@ -79,6 +80,10 @@ def blame(
             invocation.output.raw(b"".join(_porcelain(workspace, found)))
         else:
             _print(invocation.output, found)
+        if seq == workspace.log.head() and not is_as_recorded(workspace, name):
+            told = f"{visible_path(name)} has changes on disk that are not on record"
+            shown = f"`loom-audit diff {shlex.quote(visible(path))}`"
+            invocation.output.note((f"{told}: {shown}", "yellow"))
 
 
 def _read_range(text: str) -> tuple[int, int | None]:
@@ -110,13 +115,14 @@ def _record(told: "Blame", run: "BlameRun") -> Record:
 
 def _print(output: Output, told: "Blame") -> None:
     who = [_who(run.by, run.brought_back) for run in told.runs]
-    width = min(max(map(len, who), default=0), 60)
+    width = max(map(columns, who), default=0)
     digits = len(str(told.last))
     for run, said in zip(told.runs, who, strict=True):
+        before = said + " " * (width - columns(said))
         for number in range(run.first, run.last + 1):
             line = told.texts[number - told.first].removesuffix(b"\n")
             text = visible_bytes(line, multiline=True)
-            output.marked(f"{said:<{width}}  {number:>{digits}}) {text}", "")
+            output.marked(f"{before}  {number:>{digits}}) {text}", "")
 
 
 def _who(writer: "Writer", brought_back: "Writer | None") -> str:

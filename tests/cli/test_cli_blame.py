@@ -1,5 +1,6 @@
 """`blame`: which call wrote each line."""
 
+from loom_audit.model.text.display import columns
 from tests.cli.shells import Shell
 
 
@@ -56,3 +57,29 @@ def test_what_cannot_be_blamed_says_why_and_what_to_do(audited: Shell) -> None:
     ):
         ran = audited("blame", *words, code=code)
         assert said in ran.errors and "hint: " in ran.errors, words
+
+
+def test_edits_that_are_not_on_record_are_said_and_stay_so(audited: Shell) -> None:
+    audited.call("write_file", path="b.txt", content="one\n")
+    head = audited.records("status")[0]["head"]
+    assert "not on record" not in audited("blame", "b.txt").errors
+    (audited.workspace / "b.txt").write_text("one\nmine\n")
+    told = audited("blame", "b.txt")
+    assert told.text.count("\n") == 1
+    assert (
+        "b.txt has changes on disk that are not on record: `loom-audit diff b.txt`" in told.errors
+    )
+    assert "not on record" not in audited("blame", "b.txt", "--at", str(head - 1)).errors
+    (audited.workspace / "b.txt").unlink()
+    assert "not on record" in audited("blame", "b.txt").errors
+    assert audited.records("status")[0]["head"] == head
+
+
+def test_the_lines_of_writers_with_long_and_wide_names_stand_below_each_other(
+    audited: Shell,
+) -> None:
+    audited.call("write_file", path="c.txt", content="one\ntwo\nthree\n")
+    for agent, old in (("日本語の代理人", "one"), ("a-name-that-is-very-very-long-indeed", "two")):
+        audited("run", "--agent", agent, "--", "sed", "-i", f"s/{old}/x/", "c.txt")
+    lines = audited("blame", "c.txt").text.splitlines()
+    assert len({columns(line.partition(")")[0]) for line in lines}) == 1

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 from loom_audit.api.workspace import AuditedWorkspace
-from loom_audit.errors import Conflict
+from loom_audit.errors import AuditError, Conflict, NoWorkspace
 from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.recovery import recover_all
 from loom_audit.model.files import FileChange, FileState, is_within, parents
@@ -36,6 +36,21 @@ def content_of_drift(
         return read
 
     return content
+
+
+def is_as_recorded(workspace: AuditedWorkspace, path: str) -> bool:
+    """Whether a file on disk has the content that is on record of it now; nothing is recorded.
+
+    True where the folder of the workspace cannot be looked at.
+    """
+    state = workspace.timeline.state(path, workspace.log.head())
+    try:
+        read = workspace.attachment.on_disk.workspace.read(path)
+    except NoWorkspace:
+        return True
+    except AuditError:
+        return state is None
+    return state is not None and hashlib.sha256(read).hexdigest() == state.blob
 
 
 def content_of_plan(workspace: AuditedWorkspace, plan: Plan) -> Callable[[FileState], bytes]:

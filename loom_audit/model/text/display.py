@@ -6,6 +6,7 @@ result is for reading only and cannot be decoded.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
@@ -126,3 +127,9 @@ def _escape(char: str) -> str:
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text of one line takes."""
+    wide = sum(unicodedata.east_asian_width(one) in "WF" for one in text)
+    return len(text) + wide - sum(1 for one in text if unicodedata.combining(one))
