@@ -130,7 +130,7 @@ def test_a_plan_of_what_there_is_not_leads_to_the_calls_before_it_names_a_comman
     assert answer.status_code == 404
     way, command = (
         answer.text.index(f'href="{recorded.url}/calls">All calls'),
-        answer.text.index("`loom-audit"),
+        answer.text.index("<code>loom-audit"),
     )
     assert way < command
 
