@@ -11,7 +11,7 @@ from loom_audit.cli.shared.options import DryRunOption, YesOption, folder
 from loom_audit.cli.shared.output import progress
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import plain
-from loom_audit.cli.shared.recovering import recover_file
+from loom_audit.cli.shared.taking_back.recovering import recover_file
 from loom_audit.clients.programs import NAMED
 from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.model.text.display import count_text, size_text

@@ -11,8 +11,8 @@ from loom_audit.cli.shared.lines import call_line, half_move_lines
 from loom_audit.cli.shared.lookup import record_of
 from loom_audit.cli.shared.output import Line
 from loom_audit.cli.shared.parameters import option
-from loom_audit.cli.shared.plans import CODES, section_lines
 from loom_audit.cli.shared.records import Record, plain
+from loom_audit.cli.shared.taking_back.plans import CODES, section_lines
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.model.plans.lists import KEPT
 from loom_audit.model.plans.request import Verb

@@ -14,8 +14,8 @@ from loom_audit.cli.shared.options import (
     workspace_path,
 )
 from loom_audit.cli.shared.parameters import argument
-from loom_audit.cli.shared.plans import CODES, check_patch, close_interrupted, take_back
 from loom_audit.cli.shared.points import SESSION, call_number, named_point
+from loom_audit.cli.shared.taking_back.plans import CODES, check_patch, close_interrupted, take_back
 from loom_audit.model.plans.request import PlanRequest
 
 if TYPE_CHECKING:

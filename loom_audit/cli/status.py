@@ -15,8 +15,8 @@ from loom_audit.cli.shared.lookup import (
     record_of,
 )
 from loom_audit.cli.shared.parameters import option
-from loom_audit.cli.shared.plans import note_line
 from loom_audit.cli.shared.records import plain
+from loom_audit.cli.shared.taking_back.plans import note_line
 from loom_audit.model.text.display import visible_path
 
 if TYPE_CHECKING:

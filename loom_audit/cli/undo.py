@@ -10,8 +10,8 @@ from loom_audit.cli.shared.options import (
     YesOption,
     read_choices,
 )
-from loom_audit.cli.shared.plans import CODES, check_patch, close_interrupted, take_back
 from loom_audit.cli.shared.points import session_id
+from loom_audit.cli.shared.taking_back.plans import CODES, check_patch, close_interrupted, take_back
 from loom_audit.model.plans.request import PlanRequest
 
 

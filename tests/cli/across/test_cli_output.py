@@ -15,7 +15,7 @@ from loom_audit.cli.history import history_line
 from loom_audit.cli.ls import entry_line
 from loom_audit.cli.shared import lines, records
 from loom_audit.cli.shared.output import Output, to_json, wants_color
-from loom_audit.cli.shared.plans import plan_lines
+from loom_audit.cli.shared.taking_back.plans import plan_lines
 from loom_audit.errors import Conflict
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import Event, FilesChanged, TreeHead

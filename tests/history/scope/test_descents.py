@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from loom_audit import AuditedWorkspace
-from loom_audit.cli.shared.plans import plan_lines
+from loom_audit.cli.shared.taking_back.plans import plan_lines
 from loom_audit.errors import Conflict
 from loom_audit.history.undo.planner import Planner
 from loom_audit.model.plans.planning import Plan

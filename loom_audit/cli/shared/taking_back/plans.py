@@ -129,7 +129,7 @@ def _show(
 ) -> dict[str, str]:
     """Print a plan, or the patch of it; as JSON the patch is a field of the record."""
     if patch:
-        from loom_audit.cli.shared.plan_patch import patch_text, print_plan_patch
+        from loom_audit.cli.shared.taking_back.plan_patch import patch_text, print_plan_patch
 
         if output.json:
             return {"patch": patch_text(workspace, plan)}
