@@ -13,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from jinja2 import Environment
 
+from loom_audit.api.agents.connect import record_as_it_is
 from loom_audit.api.face import open_store
 from loom_audit.errors import AuditUnavailable
 from loom_audit.web.shared.urls import address, quoted
@@ -459,3 +460,14 @@ def test_no_page_waits_for_a_template_once_all_are_compiled(
     monkeypatch.setattr(Environment, "compile", refuse)
     for name in ("overview", "session", "call", "folder"):
         assert reader.get(pages(standing)[name]).status_code == 200
+
+
+def test_what_is_not_recorded_has_no_size(recorded: Recorded, client: TestClient) -> None:
+    (recorded.root / ".git").mkdir()
+    record_as_it_is(recorded.workspace)
+    (row,) = re.findall(
+        r'<tr><th scope="row" class="k-opaque">.*?</tr>',
+        client.get(f"{recorded.url}/at/head/").text,
+        re.DOTALL,
+    )
+    assert "not recorded" in row and '<td class="r"></td>' in row

@@ -57,3 +57,14 @@ def test_an_undo_that_nobody_answers_says_so_and_can_be_pressed_again(
     page.locator(f"tr#c{recorded.numbers['notes']}.undone").wait_for()
     assert "Took back" in page.locator("#notice").inner_text()
     assert (recorded.root / "notes.txt").read_text() == "one\ntwo\nthree\n"
+
+
+def test_undoing_the_ticked_is_offered_only_where_something_can_be_ticked(
+    recorded: Recorded, page: Page, live: Live
+) -> None:
+    expect(page.locator(".tick").first).to_be_visible()
+    expect(page.locator("form.ticked")).to_be_visible()
+    page.goto(f"{live.address}{recorded.url}/calls?tool=read_file")
+    expect(page.locator("tr[id^=c]").first).to_be_visible()
+    expect(page.locator(".tick")).to_have_count(0)
+    expect(page.locator("form.ticked")).to_be_hidden()
