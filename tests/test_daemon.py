@@ -425,10 +425,10 @@ def test_it_ends_when_nobody_asks(
 def test_it_ends_when_its_program_or_its_socket_is_gone(
     store: AuditStore, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
 ) -> None:
-    program, socket_file = tmp_path / "program", home / FOLDER / SOCKET
+    program, socket_file = tmp_path / "program", home / "hooks" / SOCKET
     program.touch()
     monkeypatch.setattr("loom_audit.daemon._PROGRAM", (program, Path(sys.executable)))
-    running = threading.Thread(target=run_daemon, args=(store, home / FOLDER))
+    running = threading.Thread(target=run_daemon, args=(store, home / "hooks"))
     running.start()
     while not socket_file.exists():
         assert running.is_alive()
