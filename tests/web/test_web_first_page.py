@@ -3,6 +3,8 @@
 import asyncio
 import html
 import re
+from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -51,15 +53,57 @@ def test_the_week_in_numbers_each_a_link_to_what_it_counts(
     recorded.workspace.log.append([Draft(lowered, "", "outside")])
     found = strip(client.get(f"{recorded.url}/").text)
     assert {"1 of them denied", "1 allowed by a person"} <= set(found)
-    assert "2 changes from outside" in found and "1 not covered in full" in found
+    assert "2 changes from outside" in found and "1 not fully covered" in found
     rows = {
         what: re.findall(r'<tr id="([co]\d+)"', client.get(link).text)
         for what, link in found.items()
     }
     for what, listed in rows.items():
         assert len(listed) == int(what.split()[0]), what
-    assert rows["1 not covered in full"] == [f"c{number}"]
+    assert rows["1 not fully covered"] == [f"c{number}"]
     assert rows["2 changes from outside"][0].startswith("o")
+
+
+def test_the_week_is_the_sum_of_its_sessions_and_of_what_came_between_them(
+    recorded: Recorded, client: TestClient
+) -> None:
+    workspace, root = recorded.workspace, recorded.root
+
+    class Fickle:
+        async def decide(self, tool: Any, args: Any, ctx: Any, *, asked: str = "") -> Decision:
+            who = "person:ada" if "x" in args.command else "gate"
+            return Decision("denied" if "rm" in args.command else "allowed", who, "asked")
+
+    async def run(session: Any, n: int) -> None:
+        for command in (f"echo x > x{n}", "rm notes.txt", "rm x0", "echo y", f"exit {n + 1}"):
+            await session.call("shell_execute", {"command": command})
+
+    for n in range(3):
+        with workspace.session(f"agent-{n}", gate=Fickle()) as session:
+            in_thread(partial(asyncio.run, run(session, n)))
+            (root / f"by-hand-{n}.txt").write_text("x")
+            record_as_it_is(workspace)
+        lowered = CoverageLowered(
+            (workspace.timeline.calls()[0].seq or 0,), Coverage("partial", ("late",))
+        )
+        workspace.log.append([Draft(lowered, "", "outside")])
+    (root / "between.txt").write_text("x")
+    record_as_it_is(workspace)
+    week, sessions = Counter[str](), Counter[str]({"change from outside": 1})
+    for what in strip(client.get(f"{recorded.url}/").text):
+        week.update(counted(what))
+    for one in workspace.timeline.sessions():
+        page = client.get(f"{recorded.url}/s/{one.id}").text
+        for what in strip(page):
+            sessions.update(counted(what))
+    assert {"failed", "of them denied", "allowed by a person", "not fully covered"} <= {*week}
+    assert week == Counter({what: sessions[what] for what in week})
+    assert week["of them denied"] == 6 and week["allowed by a person"] == 6
+
+
+def counted(what: str) -> Counter[str]:
+    number, words = what.split(" ", 1)
+    return Counter({words.replace("changes", "change"): int(number)})
 
 
 def test_what_was_asked_and_said_stands_below_its_session(

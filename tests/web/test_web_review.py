@@ -44,7 +44,7 @@ def text_of(client: TestClient, address: str) -> str:
 
 def strip_of(text: str) -> dict[str, int]:
     """What stands out, by its words."""
-    found = re.findall(r'<li><a href="[^"]+/only/\w+"><b>([\d,]+)</b> ([^<]+)</a>', text)
+    found = re.findall(r'<li><a[^>]* href="[^"]+/only/\w+"><b>([\d,]+)</b> ([^<]+)</a>', text)
     return {words: int(number) for number, words in found}
 
 

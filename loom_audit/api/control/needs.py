@@ -60,18 +60,24 @@ def tally(timeline: Timeline, since: datetime) -> Tally:
 
 
 def allowed_by_people(timeline: Timeline, since: datetime) -> Sequence[int]:
-    """The requests of the calls that a person let run since a time, the newest 500 at most."""
+    """The requests of the calls about which a person's answer since a time, the last one, was to
+    let them run; the newest 500 at most.
+    """
     wanted = EventFilter(
         after=_first_counted(timeline, since), kinds=(CallDecided.kind,), newest_first=True
     )
-    found: dict[int, None] = {}
+    found = list[int]()
+    answered = set[tuple[str, str]]()
     for event in timeline.events(wanted):
         fact = event.fact
         if event.at < since or len(found) >= MOST_ALLOWED:
             break
-        if isinstance(fact, CallDecided) and fact.is_allowed_by_person:
-            found[timeline.projections.call(event.session, fact.call_id).requested] = None
-    return list(found)
+        if not isinstance(fact, CallDecided) or (event.session, fact.call_id) in answered:
+            continue
+        answered.add((event.session, fact.call_id))
+        if fact.is_allowed_by_person:
+            found.append(timeline.projections.call(event.session, fact.call_id).requested)
+    return found
 
 
 def _first_counted(timeline: Timeline, since: datetime) -> int:

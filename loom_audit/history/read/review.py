@@ -188,7 +188,7 @@ def _had_network(call: Call) -> bool:
 
 
 def _has_failed(call: Call) -> bool:
-    return call.seq is not None and call.status not in (*NOT_FAILED, "denied")
+    return call.seq is not None and call.status not in NOT_FAILED
 
 
 def commands_of(log: EventLog, calls: Sequence[Call]) -> dict[int, str]:

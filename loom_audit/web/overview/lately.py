@@ -9,20 +9,18 @@ from loom_audit.api.control.needs import MOST_ALLOWED, allowed_by_people, tally
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.review.conversation import conversation_of
 from loom_audit.model.records import TALLIED, Session
+from loom_audit.web.shared.strip import Mark, strip_of
 from loom_audit.web.shared.urls import address
 
 DAYS = 7
+LISTS = {
+    "failed": ("status", "failed"),
+    "denied": ("status", "denied"),
+    "coverage": ("only", "partial"),
+}
+"""What narrows the list of calls to what the strip counts, where it is not `only` by that name."""
 KEPT = 500
 """Sessions whose words are kept; the oldest go first."""
-
-
-class Item(Struct, frozen=True):
-    """A number of the strip with what it counts, and where that is listed."""
-
-    count: str
-    what: str
-    link: str
-    style: str
 
 
 class Words(Struct, frozen=True):
@@ -36,10 +34,10 @@ class Lately:
     """What was found by now, by workspace and session. Any thread may ask."""
 
     def __init__(self) -> None:
-        self._strips: dict[str, tuple[int, datetime, tuple[Item, ...]]] = {}
+        self._strips: dict[str, tuple[int, datetime, tuple[Mark, ...]]] = {}
         self._words: dict[tuple[str, str, int], Words] = {}
 
-    def strip(self, workspace: AuditedWorkspace, head: int) -> tuple[Item, ...]:
+    def strip(self, workspace: AuditedWorkspace, head: int) -> tuple[Mark, ...]:
         """The numbers of the last week that are not zero; counted anew when something happened, and
         every hour.
         """
@@ -76,23 +74,19 @@ def _words(workspace: AuditedWorkspace, session: Session) -> Words:
     return Words(prompt.text if prompt else "", last.text if last else "")
 
 
-def _strip(workspace: AuditedWorkspace, since: datetime) -> tuple[Item, ...]:
+def _strip(workspace: AuditedWorkspace, since: datetime) -> tuple[Mark, ...]:
     counted = tally(workspace.timeline, since)
-    allowed = allowed_by_people(workspace.timeline, since)
-    found = (
-        (counted.failed, TALLIED, "failed", ("status", "failed"), "stop"),
-        (counted.denied, TALLIED, "of them denied", ("status", "denied"), "stop"),
-        (len(allowed), MOST_ALLOWED, "allowed by a person", ("only", "allowed"), ""),
-        (counted.outside, TALLIED, "changes from outside", ("only", "outside"), "warn"),
-        (counted.partial, TALLIED, "not covered in full", ("only", "partial"), "warn"),
-    )
-    return tuple(
-        Item(
-            count=f"{most:,}+" if count > most else f"{count:,}",
-            what=what.replace("changes", "change") if count == 1 else what,
-            link=address("w", workspace.id, "calls", query=(query, ("days", DAYS))),
-            style=style,
-        )
-        for count, most, what, query, style in found
-        if count
-    )
+    counts = {
+        "failed": counted.failed,
+        "denied": counted.denied,
+        "allowed": len(allowed_by_people(workspace.timeline, since)),
+        "outside": counted.outside,
+        "coverage": counted.partial,
+    }
+    most = {**dict.fromkeys(counts, TALLIED), "allowed": MOST_ALLOWED}
+
+    def where(name: str) -> str:
+        query = LISTS.get(name, ("only", name))
+        return address("w", workspace.id, "calls", query=(query, ("days", DAYS)))
+
+    return strip_of(counts, most, where)

@@ -1,10 +1,9 @@
 """The review of a session: what it was asked and said, what stands out, and what it changed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
-from msgspec import Struct
 from msgspec.structs import replace
 from starlette.responses import RedirectResponse, Response
 
@@ -13,7 +12,6 @@ from loom_audit.api.control.holding import still_running
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.review.aftermath import changed_later
 from loom_audit.api.review.sessions import (
-    MASS,
     MOST_OUTSIDE,
     Evidence,
     SessionReview,
@@ -29,51 +27,14 @@ from loom_audit.web.shared.changes import LISTS, context_of, fragment_of
 from loom_audit.web.shared.dependencies import Query, Render, SignedIn, Workspace
 from loom_audit.web.shared.listing import FILTERS, Listing
 from loom_audit.web.shared.pages import wants_fragment
+from loom_audit.web.shared.strip import STANDS_OUT, strip_of
 from loom_audit.web.shared.urls import Fields, address, first, unquoted
 
 router = APIRouter()
 
-STANDS_OUT: Mapping[str, tuple[str, str, str]] = {
-    "failed": ("failed", "failed", "Calls that failed"),
-    "denied": ("denied", "denied", "Calls that were denied"),
-    "allowed": ("allowed by a person", "allowed by a person", "Calls that a person allowed"),
-    "deletions": (
-        "mass deletion",
-        "mass deletions",
-        f"Calls that deleted {MASS} files or more",
-    ),
-    "modes": ("mode change", "mode changes", "Calls that changed permission bits"),
-    "network": (
-        "network was allowed",
-        "network was allowed",
-        "Calls that were allowed the network: tools of the network, and commands that ran "
-        "unconfined",
-    ),
-    "programs": (
-        "names a network program",
-        "name a network program",
-        "Commands that name a program of the network",
-    ),
-    "outside": (
-        "change from outside",
-        "changes from outside",
-        "Changes without a call while the session ran",
-    ),
-    "coverage": ("not fully covered", "not fully covered", "Calls whose coverage is not full"),
-}
-"""What stands out in a session: one, several, and the heading of their list."""
-
 EVIDENCE = 5
 HEADING = 3_000
 """What the rows of the strip, the ways between pages and the forms weigh together."""
-
-
-class Mark(Struct, frozen=True):
-    """A number of the strip, with its words and the list that it leads to."""
-
-    count: str
-    words: str
-    where: str
 
 
 @router.get("/w/{workspace}/s/{session}")
@@ -115,7 +76,9 @@ def review(
         "review.html",
         **heading(workspace, reviewed, scope),
         **quotes,
-        strip=strip_of(reviewed, base),
+        strip=strip_of(
+            counts_of(reviewed), {"outside": MOST_OUTSIDE}, lambda name: f"{base}/only/{name}"
+        ),
         open_calls=[call for call in reviewed.calls if call.seq is None],
         evidence=reviewed.evidence[:EVIDENCE],
         changes=changes,
@@ -216,16 +179,10 @@ def quotes_of(reviewed: SessionReview) -> dict[str, Any]:
     }
 
 
-def strip_of(reviewed: SessionReview, base: str) -> list[Mark]:
-    """The numbers of what stands out, each with the address of its list; none that is zero."""
+def counts_of(reviewed: SessionReview) -> dict[str, int]:
+    """How much stands out in a session, by what."""
     counts = {name: len(requests) for name, requests in reviewed.flagged.items()}
-    counts["outside"] = len(reviewed.outside)
-    many = {"outside": f"{MOST_OUTSIDE:,}+"} if len(reviewed.outside) > MOST_OUTSIDE else {}
-    return [
-        Mark(many.get(name, f"{counts[name]:,}"), words[counts[name] != 1], f"{base}/only/{name}")
-        for name, words in STANDS_OUT.items()
-        if counts.get(name)
-    ]
+    return {**counts, "outside": len(reviewed.outside)}
 
 
 def _listed(
