@@ -53,13 +53,11 @@ document.addEventListener("submit", event => {
 
 // Keys for reading without a mouse. What they do is a file of its own, loaded with the first of them.
 const keysFile = document.currentScript.dataset.keys;
-const KEYS_OFF = "loom-audit-keys-off";
 const FIELDS = "select, textarea, input:not([type=checkbox], [type=radio]), [contenteditable]";
 let keys;
-let keysAreOff = false;
-try { keysAreOff = localStorage.getItem(KEYS_OFF) === "1"; } catch { /* without storage they are on */ }
+const keysSwitch = document.querySelector("#keys-off input");
 document.addEventListener("keydown", event => {
-  if (keysAreOff || event.defaultPrevented || event.isComposing) return;
+  if (!keysSwitch.checked || event.defaultPrevented || event.isComposing) return;
   if (event.ctrlKey || event.altKey || event.metaKey || !/^[jknpvcu/?]$/.test(event.key)) return;
   if (event.target.closest?.(FIELDS)) return;
   event.preventDefault();
@@ -69,12 +67,11 @@ document.addEventListener("keydown", event => {
     keys.press(event.key);
   });
 });
-const keysSwitch = document.querySelector("#keys-off input");
-keysSwitch.checked = !keysAreOff;
 document.getElementById("keys-off").hidden = false;
-keysSwitch.addEventListener("change", () => {
-  keysAreOff = !keysSwitch.checked;
-  try { localStorage.setItem(KEYS_OFF, keysAreOff ? "1" : "0"); } catch { /* it holds for this page, then */ }
+keysSwitch.addEventListener("change", async () => {
+  const body = new URLSearchParams({ keys: keysSwitch.checked ? "on" : "off" });
+  const answer = await fetch("/keys", { method: "POST", body }).catch(() => null);
+  document.querySelector("#keys-off [role=status]").textContent = answer?.ok ? "" : "This holds for this page only: it could not be noted.";
 });
 
 // On paper everything is open.

@@ -25,7 +25,7 @@ from starlette.staticfiles import StaticFiles
 from loom_audit.api.face import AuditStore, person
 from loom_audit.api.review.sessions import Reviews
 from loom_audit.errors import AuditError, StorageFailed
-from loom_audit.web import live, sign_in, undo
+from loom_audit.web import keys, live, sign_in, undo
 from loom_audit.web.arrival import SECONDS, TimedConnection
 from loom_audit.web.guard import Changing, Guard, secured
 from loom_audit.web.listening import listen
@@ -54,6 +54,7 @@ MODULES = (
     "counts",
     "images",
     "live",
+    "keys",
     "sign_in",
 )
 """Every module with a `router`; the navigation leads to the `PLACES` of those that have some."""
@@ -78,7 +79,8 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
     app.state.admission = admission
     modules = [import_module(f"loom_audit.web.{name}") for name in MODULES]
     app.state.pages = Pages(
-        [place for module in modules for place in getattr(module, "PLACES", ())]
+        [place for module in modules for place in getattr(module, "PLACES", ())],
+        partial(keys.are_off, store),
     )
     app.state.plans = undo.LastPlans()
     app.state.works = live.Works()

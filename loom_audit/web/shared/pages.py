@@ -7,7 +7,7 @@ marks unseen). Page and fragment are one template: a fragment is one of its bloc
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
@@ -70,9 +70,11 @@ class Place(Struct, frozen=True):
 
 
 class Pages:
-    """Renders the templates of one running dashboard, with these places in the navigation."""
+    """Renders the templates of one running dashboard, with these places in the navigation; whether
+    keys are off is asked for each page.
+    """
 
-    def __init__(self, places: Sequence[Place]) -> None:
+    def __init__(self, places: Sequence[Place], keys_are_off: Callable[[], bool]) -> None:
         self._static = fingerprints(assets("static"))
         self._environment = Environment(
             loader=FileSystemLoader(assets("templates")),
@@ -84,6 +86,7 @@ class Pages:
         )
         self._environment.globals.update(
             places=places,
+            keys_are_off=keys_are_off,
             static=self._static_address,
             address=address,
             encoded=encoded,

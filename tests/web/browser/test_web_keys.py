@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.web.browser.test_web_browser import AXE, RUN_AXE, Watch
-from tests.web.conftest import Live, Recorded
+from tests.web.conftest import Live, Recorded, serving
 
 pytestmark = pytest.mark.browser
 
@@ -113,22 +113,52 @@ def test_find_and_the_list_of_keys(standing: Recorded, watch: Watch) -> None:
     page.wait_for_url("**/find")
 
 
-def test_keys_are_turned_off_for_good_and_on_again(standing: Recorded, watch: Watch) -> None:
+def switch(page: Page, *, on: bool) -> None:
+    """Turn the keys on or off on this page, and wait until that is noted."""
+    page.get_by_role("button", name="Keys").click()
+    with page.expect_response("**/keys") as noted:
+        page.get_by_label("Keys are on").set_checked(on)
+    assert noted.value.status == 204
+    page.keyboard.press("Escape")
+
+
+def test_keys_that_were_turned_off_stay_off_at_the_next_server_until_they_are_on_again(
+    standing: Recorded, browser: Browser
+) -> None:
     review = f"{standing.url}/s/{standing.session}"
-    page = read(watch, review)
+    for begins, ends in ((True, False), (False, True)):
+        with serving(standing) as live:
+            context = live.visit(browser)
+            page = context.new_page()
+            for _ in range(2):
+                page.goto(live.address + review)
+                if begins:
+                    break
+                press(page, "n", "j", "?")
+                assert page.locator("section.file:focus, tr:focus").count() == 0
+                assert page.get_by_role("dialog", name="Keys").count() == 0
+            switch(page, on=ends)
+            page.keyboard.press("n")
+            if ends:
+                page.locator("section.file:focus").wait_for()
+            context.close()
+
+
+def test_a_switch_that_cannot_be_noted_says_so_and_holds_for_the_page(
+    standing: Recorded, standing_live: Live, browser: Browser
+) -> None:
+    context = standing_live.visit(browser)
+    page = context.new_page()
+    page.goto(f"{standing_live.address}{standing.url}/")
+    context.clear_cookies()
     page.get_by_role("button", name="Keys").click()
     page.get_by_label("Keys are on").uncheck()
+    page.get_by_text("This holds for this page only").wait_for()
+    assert not (standing.store.home / "keys-off").exists()
     page.keyboard.press("Escape")
-    for _ in range(2):
-        press(page, "n", "j", "?")
-        assert page.locator("section.file:focus, tr:focus").count() == 0
-        assert page.get_by_role("dialog", name="Keys").count() == 0
-        watch.go(review)
-    page.get_by_role("button", name="Keys").click()
-    page.get_by_label("Keys are on").check()
-    page.keyboard.press("Escape")
-    page.keyboard.press("n")
-    page.locator("section.file:focus").wait_for()
+    press(page, "?")
+    assert page.get_by_role("dialog", name="Keys").count() == 0
+    context.close()
 
 
 def test_keys_do_nothing_in_fields_and_with_modifier_keys(standing: Recorded, watch: Watch) -> None:
