@@ -12,6 +12,7 @@ from loom_audit.model.coverage import STATUS_FILTERS
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
 from loom_audit.web.shared.listing import FILTERS, ONLY, page_of_calls, taken_back_by_agents
 from loom_audit.web.shared.pages import Pages, Place, wants_fragment
+from loom_audit.web.shared.ticks import calls_ticked
 from loom_audit.web.shared.urls import Fields, address, first, unquoted
 
 router = APIRouter()
@@ -52,11 +53,20 @@ def _listing(
     head = workspace.log.head()
     listing = page_of_calls(workspace.timeline, query, session)
     base = address("w", workspace.id, *(("s", session) if session else ()), "calls")
+    kept = [*filters.items(), ("reads", first(query, "reads"))]
     values: dict[str, Any] = {
         "listing": listing,
         "session": shown,
         "filters": filters,
-        "kept": [*filters.items(), ("reads", first(query, "reads"))],
+        "kept": kept,
+        "ticks": calls_ticked(
+            query,
+            base,
+            [
+                ("Older calls", [*kept, ("before", listing.older)] if listing.older else ()),
+                ("Newer calls", [*kept, ("after", listing.newer)] if listing.newer else ()),
+            ],
+        ),
         "base": base,
         "decided": decisions(workspace, listing.calls),
         "by_agents": taken_back_by_agents(workspace.timeline, listing.calls),

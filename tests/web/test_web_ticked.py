@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.web.plans.requests import fields_of, read_request
-from loom_audit.web.shared.urls import encoded
+from loom_audit.web.shared.urls import encoded, quoted
 from loom_audit.web.shared.urls import fields as read_fields
 from tests.web.conftest import Recorded
 from tests.web.test_web_undo import carry_out, fields, plan
@@ -92,6 +92,89 @@ def test_ticked_files_of_a_review_are_taken_back_and_what_else_its_calls_did_sta
     told = client.get(f"{recorded.url}/c/{number}").text
     assert "Taken back in part: <code>build/out.o</code>" in told
     assert (recorded.root / "empty").is_dir()
+
+
+def sent_with(text: str, button: str, boxes: list[tuple[str, str]]) -> str:
+    """The address that a button of the form of boxes leads to, with what else is ticked there."""
+    form = text[text.index('<form id="ticked"') :].partition("</form>")[0]
+    hidden = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)">', form)
+    along = re.findall(r'class="tick" name="([^"]*)" value="([^"]*)" checked', form)
+    found = re.search(rf'name="go" value="([^"]*)" formaction="([^"]*)">{re.escape(button)}<', form)
+    action = re.search(r'action="([^"]*)"', form)
+    assert action and (found or button == "Undo")
+    go = [("go", html.unescape(found[1]))] if found else []
+    where = html.unescape(found[2] if found else action[1])
+    pairs = [(name, html.unescape(value)) for name, value in (*hidden, *boxes, *along)]
+    return f"{where}?{urlencode([*pairs, *go])}"
+
+
+@pytest.mark.parametrize("place", ["calls", "s/{}/calls", "s/{}/steps"])
+def test_calls_ticked_on_several_pages_are_one_plan_without_a_script(
+    place: str, recorded: Recorded, client: TestClient
+) -> None:
+    with recorded.workspace.session("many") as session:
+        for number in range(230):
+            with session.recording("work"):
+                (recorded.root / f"many-{number}.txt").write_text(f"{number}\n")
+    button = "Newer steps" if "steps" in place else "Older calls"
+    address, wanted, pages = f"{recorded.url}/{place.format(session.id)}", list[int](), 0
+    while True:
+        text = client.get(address).text
+        pages += 1
+        assert text.count("On other pages:") == (pages > 1)
+        boxes = ticks(text)
+        assert boxes and not {*boxes} & {*wanted}
+        wanted += [boxes[0], boxes[-1]]
+        pairs = [("target", str(one)) for one in (boxes[0], boxes[-1])]
+        if pages == 3:
+            break
+        address = sent_with(text, button, pairs)
+    answer = client.get(sent_with(text, "Undo", pairs))
+    request = read_request(read_fields(str(answer.url).partition("?")[2].encode()))
+    assert {*request.targets} == {*wanted} and len(wanted) == 6
+    assert answer.status_code == 200 and "<b>6</b> will change" in answer.text
+
+
+def test_what_was_ticked_before_is_left_out_by_its_box_and_kept_by_the_filter(
+    recorded: Recorded, client: TestClient
+) -> None:
+    n = recorded.numbers
+    text = client.get(f"{recorded.url}/calls?along={n['first']}.{n['notes']}&tool=edit_file").text
+    assert f'name="target" value="{n["notes"]}" checked' in text
+    filters = text[text.index('<form class="filters"') :].partition("</form>")[0]
+    assert f'name="along" value="{n["notes"]}"' in filters
+    many = ".".join(map(str, range(1, 400)))
+    text = client.get(f"{recorded.url}/calls?along={many}&along=%3Cb%3E.x&target=7").text
+    assert "and 359 more" in text and text.count('class="tick" name="target"') == 40
+    assert "<b>.x" not in text
+
+
+def test_files_ticked_in_several_folders_of_a_review_are_one_plan(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with recorded.workspace.session("many") as session, session.recording("work"):
+        for number in range(400):
+            folder = recorded.root / f"folder-{number % 7}"
+            folder.mkdir(exist_ok=True)
+            (folder / f"many of them {number}.txt").write_text(f"{number}\n")
+    address = f"{recorded.url}/s/{session.id}"
+    ticked = list[str]()
+    for count in range(3):
+        text = client.get(address).text
+        [link] = re.findall(rf'<a class="folder" href="([^"]*folder-{count}[^"]*)"', text)
+        text = client.get(html.unescape(link)).text
+        assert text.count("On other pages:") == bool(count)
+        [new, *_] = re.findall(r'form="ticked" name="path.q" value="([^"]*)"', text)
+        ticked.append(new)
+        address = sent_with(text, "All files", [("path.q", new)])
+    wanted = sent_with(text, "Undo", [("path.q", new)])
+    request = read_request(read_fields(wanted.partition("?")[2].encode()))
+    assert {*map(quoted_path, request.paths)} == {*ticked} and len({*ticked}) == 3
+    assert client.get(wanted).status_code == 200
+
+
+def quoted_path(path: str) -> str:
+    return quoted(path, safe="/")
 
 
 @pytest.mark.deep

@@ -9,15 +9,13 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.plans.request import FLAGS, Choice, PlanRequest, Verb
 from loom_audit.web.shared.dependencies import is_number, point_text
+from loom_audit.web.shared.ticks import BETWEEN
 from loom_audit.web.shared.urls import Fields, address, encoded, first, quoted, unquoted
 from loom_audit.web.shared.urls import fields as read_fields
 
 CHOICE = "choice:"
 WISH = "wish"
 """A field that holds others, as a query; those of the same name beside it count."""
-
-_TOGETHER = "."
-"""Stands between the numbers of calls in an address, which is long enough with hundreds of them."""
 
 
 def unfolded(fields: Fields) -> Fields:
@@ -63,19 +61,19 @@ def read_request(fields: Fields) -> PlanRequest:
 
 def _read_targets(texts: Sequence[str]) -> tuple[int | str, ...]:
     """What is to be reverted, each once: the numbers, of which a text can hold several, first."""
-    numbers = [part for text in texts if _are_numbers(text) for part in text.split(_TOGETHER)]
+    numbers = [part for text in texts if _are_numbers(text) for part in text.split(BETWEEN)]
     named = [text for text in texts if not _are_numbers(text)]
     return tuple(dict.fromkeys((*map(int, numbers), *named)))
 
 
 def _are_numbers(text: str) -> bool:
-    return all(is_number(part) for part in text.split(_TOGETHER))
+    return all(is_number(part) for part in text.split(BETWEEN))
 
 
 def fields_of(request: PlanRequest) -> tuple[tuple[str, str], ...]:
     """A request as form fields and query parameters; every name of a file percent-encoded."""
     targets = [str(target) for target in request.targets or filter(None, [request.session])]
-    numbers = _TOGETHER.join(filter(is_number, targets)) if request.verb == "revert" else ""
+    numbers = BETWEEN.join(filter(is_number, targets)) if request.verb == "revert" else ""
     named = [target for target in targets if not (numbers and is_number(target))]
     return (
         ("verb", request.verb),

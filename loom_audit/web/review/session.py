@@ -23,11 +23,13 @@ from loom_audit.web.review.net import net_of, reviews_of, show_net
 from loom_audit.web.review.said import Quote, quote
 from loom_audit.web.review.scope import Scope, scope_of, turns_of
 from loom_audit.web.shared.budget import Budget, Part, weight
-from loom_audit.web.shared.changes import LISTS, context_of, fragment_of
+from loom_audit.web.shared.changes import LISTS, Changes, context_of, fragment_of
 from loom_audit.web.shared.dependencies import Query, Render, SignedIn, Workspace
 from loom_audit.web.shared.listing import FILTERS, Listing
 from loom_audit.web.shared.pages import wants_fragment
 from loom_audit.web.shared.strip import STANDS_OUT, strip_of
+from loom_audit.web.shared.ticks import Ticks, calls_ticked, paths_ticked, taking_along
+from loom_audit.web.shared.tree import FILES
 from loom_audit.web.shared.urls import Fields, address, first, unquoted
 
 router = APIRouter()
@@ -66,7 +68,8 @@ def review(
         later = changed_later(workspace, [file.path for file in net.files], net.calls.until)
         marking = marking_of(workspace, visitor, net, scope, base, query)
         content = workspace.timeline.content
-        changes = show_net(net, content, query, budget, scope.of(base), later, marking)
+        where = taking_along(scope.of(base), query)
+        changes = show_net(net, content, query, budget, where, later, marking)
     if changes and not workspace.root.startswith("import:"):
         changes = replace(changes, ticking=True)
     if changes and (answer := fragment_of(request, pages, changes, budget)):
@@ -82,12 +85,26 @@ def review(
         open_calls=[call for call in reviewed.calls if call.seq is None],
         evidence=reviewed.evidence[:EVIDENCE],
         changes=changes,
+        ticks=_files_ticked(query, changes) if changes else None,
         calls_of_files=sorted({n for file in net.files for n in file.calls}) if net else (),
         net=net,
         turns=turns,
         base=base,
         head=workspace.log.head(),
         tab="",
+    )
+
+
+def _files_ticked(query: Fields, changes: Changes) -> Ticks:
+    files, diffs = changes.files, changes.diffs
+    return paths_ticked(
+        query,
+        changes.base,
+        [
+            ("More files", files.fields if files.remaining else ()),
+            ("All files", (("of", FILES),) if first(query, "of") or first(query, "diff") else ()),
+            ("More differences", diffs.fields if diffs.remaining else ()),
+        ],
     )
 
 
@@ -211,6 +228,14 @@ def _listed(
         "counted": listing.counted,
         "decided": decisions(workspace, calls),
         "base": scope.of(base),
+        "ticks": calls_ticked(
+            query,
+            scope.of(base),
+            [
+                ("More of them", part.fields if part.remaining else ()),
+                ("First of them", (("of", part.name),) if part.start else ()),
+            ],
+        ),
     }
     if wants_fragment(request) and budget.wanted:
         return pages.fragment(request, "session_calls.html", "rows", **values)

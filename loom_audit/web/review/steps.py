@@ -19,6 +19,7 @@ from loom_audit.web.review.said import Quote, quote
 from loom_audit.web.review.scope import fields_in
 from loom_audit.web.shared.budget import NODE, weight
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
+from loom_audit.web.shared.ticks import calls_ticked
 from loom_audit.web.shared.urls import address, unquoted
 
 router = APIRouter()
@@ -93,6 +94,7 @@ def steps(
     found = page_of_steps(workspace, shown, after or 0, before)
     calls = [row for row in found.rows if isinstance(row, Call)]
     failed = [one for one in calls if one.seq and one.status not in NOT_FAILED]
+    base = address("w", workspace.id, "s", shown.id, "steps")
     return pages.page(
         request,
         "steps.html",
@@ -101,7 +103,15 @@ def steps(
         decided=decisions(workspace, calls),
         lines=last_lines(workspace, [one for one in failed if one.effect == "execute"]),
         head=workspace.log.head(),
-        base=address("w", workspace.id, "s", shown.id, "steps"),
+        base=base,
+        ticks=calls_ticked(
+            query,
+            base,
+            [
+                ("Older steps", (("before", found.older),) if found.older else ()),
+                ("Newer steps", (("after", found.newer),) if found.newer else ()),
+            ],
+        ),
         fields=fields,
         tab="steps",
         section="overview",

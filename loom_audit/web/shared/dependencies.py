@@ -11,6 +11,7 @@ from loom_audit.errors import InvalidArguments, NotFound, TooLarge
 from loom_audit.model.text.times import is_time, read_time
 from loom_audit.web.shared.admission import Visitor
 from loom_audit.web.shared.pages import Pages
+from loom_audit.web.shared.ticks import followed
 from loom_audit.web.shared.urls import Fields, fields, first, unquoted
 
 MAX_FORM_BYTES = 1024 * 1024
@@ -46,9 +47,9 @@ def workspace_of(request: Request, workspace: str) -> AuditedWorkspace:
 
 
 async def query_of(request: Request) -> Fields:
-    """The parameters of the address."""
+    """The parameters of the address; of a button that takes along what is ticked, its page's."""
     raw: bytes = request.scope["query_string"]
-    return fields(raw)
+    return followed(fields(raw))
 
 
 async def form_of(request: Request) -> Fields:
