@@ -38,12 +38,6 @@ class Ticks(Struct, frozen=True):
         between = BETWEEN if self.name == "target" else None
         return sum(1 + (one.count(between) if between else 0) for one in self.others)
 
-    @property
-    def fields(self) -> tuple[tuple[str, str], ...]:
-        """The fields that take all of it along in another form."""
-        name = f"{ALONG}.q" if self.name.endswith(".q") else ALONG
-        return *((name, value) for value, _ in self.boxes), *((name, one) for one in self.others)
-
 
 def followed(query: Fields) -> Fields:
     """The fields of the page that a button leads to, with what is ticked."""
