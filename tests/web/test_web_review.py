@@ -82,6 +82,8 @@ def test_a_call_of_a_subagent_says_what_the_session_around_it_was_asked(
     assert "Send somebody" in text and f"/s/{made.id}" in text
     steps = text_of(client, f"{recorded.url}/s/{made.id}/steps")
     assert 'class="step part"' in steps and f"/s/{inner.id}" in steps and "sent.txt" in steps
+    of_its_own = text_of(client, f"{recorded.url}/s/{inner.id}")
+    assert "Send somebody" in of_its_own and f"/s/{made.id}" in of_its_own
     review = text_of(client, f"{recorded.url}/s/{made.id}")
     assert "with 1 subagent" in review and "sent.txt" in review
 
@@ -210,6 +212,20 @@ def test_a_session_shows_what_it_was_asked_and_said_and_changed(
     assert 'id="f-one.txt"' not in second
     assert client.get(f"{base}?turn=1").status_code == 400
     assert strip_of(text) == {}, "nothing stands out"
+
+
+def test_a_file_that_others_made_is_modified_and_one_that_they_deleted_is_deleted_since(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with session(recorded) as made, recorded.workspace.session("other") as other:
+        call(made, "shell_execute", command="true")
+        (recorded.root / "theirs.txt").write_text("theirs\n")
+        call(made, "shell_execute", command="echo mine >> theirs.txt; echo x > gone.txt")
+        call(other, "shell_execute", command="rm gone.txt")
+    text = text_of(client, f"{recorded.url}/s/{made.id}")
+    headings = dict(re.findall(r'class="act-(\w+)">\w+</span>\s+<code>([^<]+)</code>', text))
+    assert headings == {"modified": "theirs.txt", "created": "gone.txt"}
+    assert "deleted since by others" in text
 
 
 def test_each_line_of_the_changes_names_its_call_and_others_lines_are_none(

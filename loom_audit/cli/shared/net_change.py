@@ -75,8 +75,10 @@ def _notes(one: NetFile) -> list[str]:
     notes = [f"by {numbers(one.calls)}"] if one.calls else []
     if one.reason:
         notes.append(f"lines not told: {one.reason}")
-    if one.before is None or one.after is None:
-        notes.append("gone" if one.after is None else "new")
+    if one.left is None or one.found is None:
+        notes.append("gone" if one.left is None else "new")
+    elif one.after is None:
+        notes.append("deleted since by others")
     if one.mode:
         notes.append(f"mode {one.mode[0]:04o} -> {one.mode[1]:04o}")
     for count, said in (

@@ -59,7 +59,8 @@ class SessionReview(Struct, frozen=True):
     `until` is the last event of the session, or of the log while it is open. `flagged` has the
     requests of the calls by what stands out; `commands` the texts of shell commands by request.
     Without `whole` there were too many calls, and nothing of them is here. `prompts` are the first
-    MOST_PROMPTS, `last` is the last of all, `words` are what the agent said last.
+    MOST_PROMPTS, `last` is the last of all, or what the session around it was asked before it where
+    it was asked nothing; `words` are what the agent said last.
     """
 
     session: Session
@@ -88,7 +89,7 @@ def review_session(log: EventLog, projections: Projections, id: str) -> SessionR
         subagents=subagents,
         until=session.ended or log.head(),
         prompts=tuple(talk.prompts(id, limit=MOST_PROMPTS)),
-        last=talk.asked(id),
+        last=talk.asked(id) or talk.prompt_before(id, session.started),
         words=talk.last_words(id),
     )
     sessions = (session, *subagents)

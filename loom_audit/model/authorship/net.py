@@ -59,6 +59,9 @@ class NetHunk(Struct, frozen=True):
 class NetFile(Struct, frozen=True):
     """What the calls changed in one file on balance, between a point before and one at the end.
 
+    They `found` it as it was `before`, or as others had made it since, at the `old_path`; they
+    `left` it as it is `after`, or as it was when others deleted it.
+
     `added` are the lines they wrote that stand, `removed` those of others that are gone by them.
     What they wrote and others removed is `removed_again`; what they `brought_back`, and what is
     `shared` with other calls, is in no sum. `others` changed the file too. With a `reason` its
@@ -71,6 +74,8 @@ class NetFile(Struct, frozen=True):
     old_path: str
     before: FileState | None
     after: FileState | None
+    found: FileState | None
+    left: FileState | None
     calls: tuple[int, ...] = ()
     others: tuple[Writer, ...] = ()
     added: int = 0
@@ -91,7 +96,7 @@ class NetFile(Struct, frozen=True):
         """Whether anything of it is changed on balance."""
         lines = self.hunks or self.added or self.removed or self.removed_again or self.shared
         unread = self.reason and (self.before != self.after or self.others)
-        kinds = [None if state is None else state.kind for state in (self.before, self.after)]
+        kinds = [None if state is None else state.kind for state in (self.found, self.left)]
         return bool(lines or self.mode or unread or self.old_path != self.path) or (
             kinds[0] != kinds[1]
         )
@@ -128,6 +133,29 @@ class FileSteps(Struct, frozen=True):
         first = self.versions[0].old_path
         return self.versions[self.begin].path if self.begin >= 0 else first
 
+    @property
+    def found(self) -> int:
+        """The step after which the calls found the file: the `begin`, or the one by which others
+        made what was not there then.
+        """
+        made = self.begin
+        for n in range(self.begin + 1, len(self.versions)):
+            if self.before is None and self.versions[n].before is None:
+                made = self.begin if self._is_theirs(n) else n
+        return made
+
+    @property
+    def left(self) -> FileState | None:
+        """What the file is at the end, or was when others deleted it."""
+        for n in range(len(self.versions) - 1, self.begin, -1):
+            one = self.versions[n]
+            if one.after is not None or one.before is not None:
+                return one.after if one.after or self._is_theirs(n) else one.before
+        return self.before
+
+    def _is_theirs(self, n: int) -> bool:
+        return self.everyone or n in self.own or n in self.shared
+
 
 class _Told(Struct):
     """What is told of a file's lines, and the sums of what is not shown.
@@ -154,11 +182,16 @@ def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3)
         _tell(told, done, steps)
     hunks = tuple(_hunks(told, context, steps))
     runs = [run for hunk in hunks for run in hunk.runs]
+    made = steps.found
+    found = steps.before if made == steps.begin else versions[made].after
+    old_path = steps.old_path if made == steps.begin else versions[made].path
     return NetFile(
         path=last.path,
-        old_path=last.path if steps.before is None else steps.old_path,
+        old_path=last.path if found is None else old_path,
         before=steps.before,
         after=last.after,
+        found=found,
+        left=steps.left,
         calls=tuple(sorted(calls)),
         others=_others(steps),
         added=sum(run.added for run in runs),
@@ -167,7 +200,7 @@ def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3)
         brought_back=told.brought_back,
         shared=told.shared,
         reason=why[-1] if why else "",
-        mode=_mode(steps),
+        mode=_mode(steps, found, made),
         writers=tuple(writer_of(done.unknown, versions, n) for n in range(len(versions))),
         hunks=hunks,
     )
@@ -303,14 +336,14 @@ def _others(steps: FileSteps) -> tuple[Writer, ...]:
     return tuple(found.values())
 
 
-def _mode(steps: FileSteps) -> tuple[int, int] | None:
+def _mode(steps: FileSteps, found: FileState | None, made: int) -> tuple[int, int] | None:
     """The permission bits at both ends, where one of the calls made them what they are."""
-    before, after = steps.before, steps.versions[-1].after
-    if before is None or after is None or before.kind != after.kind or before.mode == after.mode:
+    after = steps.left
+    if found is None or after is None or found.kind != after.kind or found.mode == after.mode:
         return None
-    mode, by = before.mode, -1
-    for n in range(steps.begin + 1, len(steps.versions)):
+    mode, by = found.mode, -1
+    for n in range(made + 1, len(steps.versions)):
         state = steps.versions[n].after
         if state is not None and state.mode != mode:
             mode, by = state.mode, n
-    return (before.mode, after.mode) if by in steps.own else None
+    return (found.mode, after.mode) if by in steps.own else None

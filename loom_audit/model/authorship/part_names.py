@@ -23,7 +23,8 @@ def with_names(file: NetFile, key: bytes) -> NetFile:
     """
     if not key or not file.is_changed:
         return file
-    path, seen = _path(file.old_path), dict[bytes, int]()
+    path = _path(file.path if file.before is None else file.old_path)
+    seen = dict[bytes, int]()
     hunks = tuple(_named(hunk, key, path, seen) for hunk in file.hunks)
     unlined = tuple((_name(key, path, *said), what) for what, *said in _unlined(file))
     runs = [run.part for hunk in hunks for run in hunk.runs]
@@ -50,7 +51,7 @@ def _unlined(file: NetFile) -> Iterator[tuple[str, *tuple[bytes, ...]]]:
     if file.mode is not None:
         yield "mode", b"mode", b"%o" % file.mode[0], b"%o" % file.mode[1]
     runs = any(hunk.runs for hunk in file.hunks)
-    moved = file.before is not None and file.old_path != file.path
+    moved = file.old_path != file.path
     if moved and not runs:
         yield "move", b"move", _path(file.path)
     if file.reason or not (runs or moved or file.mode):

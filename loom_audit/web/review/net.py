@@ -168,9 +168,9 @@ def view_net(
     """
     change, source = change_of(file), source_of(file)
     said, of_file = spacing_of([hunk.lines for hunk in file.hunks])
-    notes = (*notes_of(_own(change, file)), *filter(None, [of_file]), *_notes(file))
+    notes = (*notes_of(_own(file)), *filter(None, [of_file]), *_notes(file))
     if file.reason:
-        own = _own(change, file)
+        own = _own(file)
         found = view_change(own, content, source=source, start=start, space=space, whole=whole)
         return replace(found, notes=(*found.notes, file.reason))
     added, removed = sums_of(file)
@@ -193,26 +193,26 @@ def change_of(file: NetFile) -> FileChange:
     return FileChange(file.path, file.before, file.after)
 
 
-def _own(change: FileChange, file: NetFile) -> FileChange:
+def _own(file: NetFile) -> FileChange:
     """The change without the permission bits that others gave the file."""
-    before, after = change.before, change.after
-    if before is None or after is None or file.mode is not None:
-        return change
-    return FileChange(change.path, before, replace(after, mode=before.mode))
+    found, left = file.found, file.left
+    if found is None or left is None or file.mode is not None:
+        return FileChange(file.path, found, left)
+    return FileChange(file.path, found, replace(left, mode=found.mode))
 
 
 def source_of(file: NetFile) -> str | None:
     """From where a file was moved, if it was."""
-    return file.old_path if file.before is not None and file.old_path != file.path else None
+    return file.old_path if file.old_path != file.path else None
 
 
 def action_of(file: NetFile) -> str:
-    """What became of a file, in a word."""
+    """What the calls made of a file, in a word."""
+    if file.left is None:
+        return "deleted"
     if source_of(file) is not None:
         return "moved"
-    if file.before is None:
-        return "created"
-    return "deleted" if file.after is None else "modified"
+    return "created" if file.found is None else "modified"
 
 
 def sums_of(file: NetFile) -> tuple[int | None, int | None]:
@@ -222,6 +222,8 @@ def sums_of(file: NetFile) -> tuple[int | None, int | None]:
 
 
 def _notes(file: NetFile) -> Iterator[str]:
+    if file.after is None and file.left is not None:
+        yield "deleted since by others"
     if file.removed_again:
         yield f"{count_text(file.removed_again, 'line')} of it removed again since"
     if file.brought_back:

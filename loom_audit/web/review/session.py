@@ -187,7 +187,7 @@ def micros(session: Session) -> int:
 
 def quotes_of(reviewed: SessionReview) -> dict[str, Any]:
     """What a session was asked first and last, and what its agent said last."""
-    first_prompt = next(iter(reviewed.prompts), None)
+    first_prompt = next(iter(reviewed.prompts), reviewed.last)
     again = reviewed.last if reviewed.last != first_prompt else None
     return {
         "asked": quote(first_prompt),

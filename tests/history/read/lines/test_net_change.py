@@ -147,6 +147,35 @@ def test_what_may_be_another_session_s_is_in_nobody_s_sum(
         assert (own.added, own.removed, own.shared) == (0, 0, 3)
 
 
+def test_what_others_made_or_deleted_is_neither_created_nor_deleted_by_a_session(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    with workspace.session("one") as one, workspace.session("two") as two:
+        run(one, "shell_execute", command="true")
+        for name in ("appended", "deleted", "ran", "moved"):
+            (root / name).write_text("mine\n")
+        commands = ("echo more >> appended", "rm deleted", "chmod 755 ran", "mv moved elsewhere")
+        for command in (*commands, "echo three >> a.txt", "touch short"):
+            run(one, "shell_execute", command=command)
+        run(two, "shell_execute", command="rm a.txt short")
+    own = files(workspace, lines_of(workspace).of_session(one.id))
+    told = {
+        path: (one.found is not None, one.left is not None, one.old_path, one.mode)
+        for path, one in own.items()
+    }
+    assert told == {
+        "a.txt": (True, True, "a.txt", None),
+        "appended": (True, True, "appended", None),
+        "deleted": (True, False, "deleted", None),
+        "elsewhere": (True, True, "moved", None),
+        "ran": (True, True, "ran", (0o644, 0o755)),
+        "short": (False, True, "short", None),
+    }
+    other = files(workspace, lines_of(workspace).of_session(two.id))
+    assert [one.left for one in other.values()] == [None] * len(other)
+    assert own["a.txt"].after is None
+
+
 def test_a_moved_file_is_one_file_with_its_own_lines(
     workspace: AuditedWorkspace, session: Session
 ) -> None:
