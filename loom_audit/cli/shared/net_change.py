@@ -75,8 +75,8 @@ def _notes(one: NetFile) -> list[str]:
     notes = [f"by {numbers(one.calls)}"] if one.calls else []
     if one.reason:
         notes.append(f"lines not told: {one.reason}")
-    if one.left is None or one.found is None:
-        notes.append("gone" if one.left is None else "new")
+    if one.own_after is None or one.own_before is None:
+        notes.append("gone" if one.own_after is None else "new")
     elif one.after is None:
         notes.append("deleted since by others")
     if one.mode:

@@ -59,8 +59,8 @@ class NetHunk(Struct, frozen=True):
 class NetFile(Struct, frozen=True):
     """What the calls changed in one file on balance, between a point before and one at the end.
 
-    They `found` it as it was `before`, or as others had made it since, at the `old_path`; they
-    `left` it as it is `after`, or as it was when others deleted it.
+    `own_before` is `before`, or what others made where there was nothing, at the `old_path`;
+    `own_after` is `after`, or what was there when others deleted it.
 
     `added` are the lines they wrote that stand, `removed` those of others that are gone by them.
     What they wrote and others removed is `removed_again`; what they `brought_back`, and what is
@@ -74,8 +74,8 @@ class NetFile(Struct, frozen=True):
     old_path: str
     before: FileState | None
     after: FileState | None
-    found: FileState | None
-    left: FileState | None
+    own_before: FileState | None
+    own_after: FileState | None
     calls: tuple[int, ...] = ()
     others: tuple[Writer, ...] = ()
     added: int = 0
@@ -96,7 +96,9 @@ class NetFile(Struct, frozen=True):
         """Whether anything of it is changed on balance."""
         lines = self.hunks or self.added or self.removed or self.removed_again or self.shared
         unread = self.reason and (self.before != self.after or self.others)
-        kinds = [None if state is None else state.kind for state in (self.found, self.left)]
+        kinds = [
+            None if state is None else state.kind for state in (self.own_before, self.own_after)
+        ]
         return bool(lines or self.mode or unread or self.old_path != self.path) or (
             kinds[0] != kinds[1]
         )
@@ -134,8 +136,8 @@ class FileSteps(Struct, frozen=True):
         return self.versions[self.begin].path if self.begin >= 0 else first
 
     @property
-    def found(self) -> int:
-        """The step after which the calls found the file: the `begin`, or the one by which others
+    def begun(self) -> int:
+        """The step from whose state the own change counts: the `begin`, or the one by which others
         made what was not there then.
         """
         made = self.begin
@@ -145,7 +147,7 @@ class FileSteps(Struct, frozen=True):
         return made
 
     @property
-    def left(self) -> FileState | None:
+    def own_after(self) -> FileState | None:
         """What the file is at the end, or was when others deleted it."""
         for n in range(len(self.versions) - 1, self.begin, -1):
             one = self.versions[n]
@@ -174,7 +176,7 @@ class _Told(Struct):
 def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3) -> NetFile:
     """Return the own net change of one file; the walk begins at the version `start`."""
     versions, last = steps.versions, steps.versions[-1]
-    calls = {versions[n].writer.call for n in steps.own} - {0}
+    calls = _numbers(versions[n].writer for n in steps.own)
     done = walk(versions, read, start=start, woven=True, mark=steps.begin)
     why = [reason for n, reason in done.unread.items() if n >= steps.begin]
     told = _Told()
@@ -182,17 +184,17 @@ def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3)
         _tell(told, done, steps)
     hunks = tuple(_hunks(told, context, steps))
     runs = [run for hunk in hunks for run in hunk.runs]
-    made = steps.found
-    found = steps.before if made == steps.begin else versions[made].after
+    made = steps.begun
+    began = steps.before if made == steps.begin else versions[made].after
     old_path = steps.old_path if made == steps.begin else versions[made].path
     return NetFile(
         path=last.path,
-        old_path=last.path if found is None else old_path,
+        old_path=last.path if began is None else old_path,
         before=steps.before,
         after=last.after,
-        found=found,
-        left=steps.left,
-        calls=tuple(sorted(calls)),
+        own_before=began,
+        own_after=steps.own_after,
+        calls=calls,
         others=_others(steps),
         added=sum(run.added for run in runs),
         removed=sum(run.removed for run in runs),
@@ -200,7 +202,7 @@ def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3)
         brought_back=told.brought_back,
         shared=told.shared,
         reason=why[-1] if why else "",
-        mode=_mode(steps, found, made),
+        mode=_mode(steps, began, made),
         writers=tuple(writer_of(done.unknown, versions, n) for n in range(len(versions))),
         hunks=hunks,
     )
@@ -227,6 +229,8 @@ def _tell(told: _Told, done: Walk, steps: FileSteps) -> None:
                 lines.append(line)
         elif line.replaced or (remover := _remover(line, own)) is None:
             continue
+        elif line.writer in shared or (line.writer in own and remover in shared):
+            told.shared += 1
         elif line.writer in own:
             told.removed_again += remover not in own
         elif remover in own:
@@ -316,10 +320,15 @@ def _hunk(lines: Sequence[NetLine | Line], first: int, last: int, steps: FileSte
 
 def _run(start: int, lines: Sequence[NetLine], steps: FileSteps) -> NetRun:
     by = {line.by for line in lines if line.by >= 0}
-    calls = {steps.versions[n].writer.call for n in by} - {0}
     counted = [line.kind for line in lines if steps.everyone or not line.brought_back]
     added, removed = counted.count("+"), counted.count("-")
-    return NetRun(start, start + len(lines), tuple(sorted(calls)), added, removed)
+    calls = _numbers(steps.versions[n].writer for n in by)
+    return NetRun(start, start + len(lines), calls, added, removed)
+
+
+def _numbers(writers: Iterable[Writer]) -> tuple[int, ...]:
+    """The numbers of the calls that these are, or of which one is."""
+    return tuple(sorted({call for one in writers for call in (one.call, *one.calls)} - {0}))
 
 
 def _last_before(lines: Iterable[NetLine | Line], side: str) -> int:
@@ -336,14 +345,14 @@ def _others(steps: FileSteps) -> tuple[Writer, ...]:
     return tuple(found.values())
 
 
-def _mode(steps: FileSteps, found: FileState | None, made: int) -> tuple[int, int] | None:
+def _mode(steps: FileSteps, began: FileState | None, made: int) -> tuple[int, int] | None:
     """The permission bits at both ends, where one of the calls made them what they are."""
-    after = steps.left
-    if found is None or after is None or found.kind != after.kind or found.mode == after.mode:
+    after = steps.own_after
+    if began is None or after is None or began.kind != after.kind or began.mode == after.mode:
         return None
-    mode, by = found.mode, -1
+    mode, by = began.mode, -1
     for n in range(made + 1, len(steps.versions)):
         state = steps.versions[n].after
         if state is not None and state.mode != mode:
             mode, by = state.mode, n
-    return (found.mode, after.mode) if by in steps.own else None
+    return (began.mode, after.mode) if by in steps.own else None

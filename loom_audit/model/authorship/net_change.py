@@ -65,14 +65,14 @@ def _one_by_path(files: Sequence[NetFile]) -> list[NetFile]:
 def _in_place_of(gone: NetFile, one: NetFile) -> NetFile:
     """A file with the lines of another that was at its path before."""
     count = len(gone.writers)
-    moved, had = one.before is not None, one.found is not None
+    moved, had = one.before is not None, one.own_before is not None
     return NetFile(
         path=one.path,
         old_path=one.old_path if had else gone.old_path,
         before=one.before if moved else gone.before,
         after=one.after,
-        found=one.found if had else gone.found,
-        left=one.left,
+        own_before=one.own_before if had else gone.own_before,
+        own_after=one.own_after,
         calls=tuple(sorted({*gone.calls, *one.calls})),
         others=tuple(dict.fromkeys((*gone.others, *one.others))),
         added=gone.added + one.added,

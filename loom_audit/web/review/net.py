@@ -195,10 +195,10 @@ def change_of(file: NetFile) -> FileChange:
 
 def _own(file: NetFile) -> FileChange:
     """The change without the permission bits that others gave the file."""
-    found, left = file.found, file.left
-    if found is None or left is None or file.mode is not None:
-        return FileChange(file.path, found, left)
-    return FileChange(file.path, found, replace(left, mode=found.mode))
+    before, after = file.own_before, file.own_after
+    if before is None or after is None or file.mode is not None:
+        return FileChange(file.path, before, after)
+    return FileChange(file.path, before, replace(after, mode=before.mode))
 
 
 def source_of(file: NetFile) -> str | None:
@@ -208,11 +208,11 @@ def source_of(file: NetFile) -> str | None:
 
 def action_of(file: NetFile) -> str:
     """What the calls made of a file, in a word."""
-    if file.left is None:
+    if file.own_after is None:
         return "deleted"
     if source_of(file) is not None:
         return "moved"
-    return "created" if file.found is None else "modified"
+    return "created" if file.own_before is None else "modified"
 
 
 def sums_of(file: NetFile) -> tuple[int | None, int | None]:
@@ -222,7 +222,7 @@ def sums_of(file: NetFile) -> tuple[int | None, int | None]:
 
 
 def _notes(file: NetFile) -> Iterator[str]:
-    if file.after is None and file.left is not None:
+    if file.after is None and file.own_after is not None:
         yield "deleted since by others"
     if file.removed_again:
         yield f"{count_text(file.removed_again, 'line')} of it removed again since"

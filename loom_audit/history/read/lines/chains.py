@@ -244,7 +244,15 @@ def _file_steps(chain: Sequence[Version], calls: CallSet, requests: set[int]) ->
         own = frozenset(
             n
             for n, one in numbered
-            if one.writer.kind == "call" and calls.has(one.requested or 0, one.writer.session)
+            if (one.writer.kind == "call" and calls.has(one.requested or 0, one.writer.session))
+            or _is_of_some(one, requests)
         )
-        shared = frozenset(n for n, one in numbered if not requests.isdisjoint(one.candidates))
+        maybe = (n for n, one in numbered if not requests.isdisjoint(one.candidates))
+        shared = frozenset(maybe) - own
     return FileSteps(tuple(chain), -1, own, shared, calls.everyone)
+
+
+def _is_of_some(step: Version, requests: set[int]) -> bool:
+    """Whether it is one of these calls that made a step, whichever of them it is."""
+    candidates = step.candidates
+    return bool(candidates) and not step.writer.outside and requests.issuperset(candidates)

@@ -147,6 +147,37 @@ def test_what_may_be_another_session_s_is_in_nobody_s_sum(
         assert (own.added, own.removed, own.shared) == (0, 0, 3)
 
 
+def test_what_one_of_a_session_s_own_calls_did_is_the_session_s_whichever_it_was(
+    workspace: AuditedWorkspace, session: Session, root: Path
+) -> None:
+    with session.recording("one"), session.recording("two"):
+        (root / "a.txt").write_text("one\nboth\n")
+    calls = sorted(one.seq or 0 for one in workspace.timeline.calls())
+    asked = lines_of(workspace)
+    own = files(workspace, asked.of_session(session.id))["a.txt"]
+    by = f"one of #{calls[0]}, #{calls[1]}"
+    assert lines(own) == [f"-two {by}", f"-three {by}", f"+both {by}"]
+    assert (own.added, own.removed, own.shared, own.calls) == (1, 2, 0, tuple(calls))
+    of_one = files(workspace, asked.of_call(calls[0]))["a.txt"]
+    assert (of_one.added, of_one.removed, of_one.shared) == (0, 0, 3)
+
+
+def test_a_line_that_may_be_a_session_s_is_not_counted_as_removed_of_others(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    sessions = workspace.session("one"), workspace.session("two")
+    with sessions[0] as one, sessions[1] as two:
+        with one.recording("a"), two.recording("b"):
+            (root / "new").write_text("both\n")
+        run(one, "shell_execute", command="echo > new")
+        run(one, "write_file", path="other", content="mine\n")
+        with one.recording("c"), two.recording("d"):
+            (root / "other").write_text("")
+    own = files(workspace, lines_of(workspace).of_session(one.id))
+    assert [own[name].shared for name in ("new", "other")] == [1, 1]
+    assert [(own[name].removed, own[name].removed_again) for name in own] == [(0, 0), (0, 0)]
+
+
 def test_what_others_made_or_deleted_is_neither_created_nor_deleted_by_a_session(
     workspace: AuditedWorkspace, root: Path
 ) -> None:
@@ -160,7 +191,7 @@ def test_what_others_made_or_deleted_is_neither_created_nor_deleted_by_a_session
         run(two, "shell_execute", command="rm a.txt short")
     own = files(workspace, lines_of(workspace).of_session(one.id))
     told = {
-        path: (one.found is not None, one.left is not None, one.old_path, one.mode)
+        path: (one.own_before is not None, one.own_after is not None, one.old_path, one.mode)
         for path, one in own.items()
     }
     assert told == {
@@ -172,7 +203,7 @@ def test_what_others_made_or_deleted_is_neither_created_nor_deleted_by_a_session
         "short": (False, True, "short", None),
     }
     other = files(workspace, lines_of(workspace).of_session(two.id))
-    assert [one.left for one in other.values()] == [None] * len(other)
+    assert [one.own_after for one in other.values()] == [None] * len(other)
     assert own["a.txt"].after is None
 
 
