@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from fastapi.testclient import TestClient
@@ -24,7 +24,6 @@ from loom_audit.web.listening import listen
 from loom_audit.web.shared.admission import COOKIE, Admission
 from tests.places.made_store import STORE, lay_ballast
 from tests.web.busy_store import Busy, make
-from tests.web.told_store import Told
 from tests.web.web_pages import HOSTILE, STRANGE
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -249,9 +248,18 @@ class Live:
         return context
 
 
+class Served(Protocol):
+    """A store, and the address of the workspace in it that is looked at."""
+
+    @property
+    def store(self) -> AuditStore: ...
+    @property
+    def url(self) -> str: ...
+
+
 @contextmanager
 def serving(
-    made: Recorded | Busy | Told, seconds: float = SECONDS, admission: Admission | None = None
+    made: Served, seconds: float = SECONDS, admission: Admission | None = None
 ) -> Iterator[Live]:
     admission = admission or Admission(person())
     sockets = listen(0)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.web.conftest import Live, serving
+from tests.web.conftest import Live, Served, serving
 from tests.web.told_store import Done, Told, telling
 
 pytestmark = pytest.mark.browser
@@ -32,7 +32,7 @@ FOCUSABLE_BEFORE = """one => {
 class Reviewer:
     """Somebody in front of the overview, with a mouse or without one, who counts clicks."""
 
-    def __init__(self, page: Page, live: Live, told: Told, *, keys: bool, scripted: bool) -> None:
+    def __init__(self, page: Page, live: Live, told: Served, *, keys: bool, scripted: bool) -> None:
         self.page, self._address, self._keys = page, live.address + told.url, keys
         self.scripted = scripted
         self._clicks = 0
