@@ -14,6 +14,9 @@ pytest_plugins = ["pytester", "tests.given.examples", "tests.places.temporary"]
 
 ON_CI = bool(os.environ.get("CI"))
 
+# what is printed would go out at once, as it does for nobody who did not ask for it
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # ignored where the tests were started in the background or by nohup, and then by what they start
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -139,6 +139,7 @@ def _forget(
             "what is erased cannot be brought back, and nobody can be asked",
             hint="Say --yes; --dry-run says what would be erased.",
         )
+    output.stdout.flush()  # what cannot be shown is not done
     if not yes and not _confirmed(invocation, told.root):
         output.note("nothing was erased")
         return exits.FAILED
@@ -176,7 +177,6 @@ def _say(output: Output, told: "Forgettable") -> None:
 
 
 def _confirmed(invocation: Invocation, root: str) -> bool:
-    invocation.output.stdout.flush()
     try:
         return click.confirm(
             f"Forget {visible(root)}? It cannot be brought back.", default=False, err=True

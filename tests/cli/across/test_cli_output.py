@@ -322,15 +322,26 @@ def test_a_reader_that_leaves_is_no_error(audited: Shell) -> None:
     process.stderr.close()
 
 
-def test_a_reader_of_output_and_errors_that_leaves_is_no_error(audited: Shell) -> None:
+def test_what_a_reader_that_has_left_was_not_shown_is_not_done(audited: Shell) -> None:
     """`loom-audit … 2>&1 | head`: what both are written to has gone."""
+    audited.extra["HOME"] = str(audited.home)
+    audited.sh("echo new > a.txt")
     audited.call("write_file", path="b.txt", content="x")
     import subprocess
     import sys
 
+    events = len(audited.records("log", "--events"))
     reading, writing = os.pipe()
     os.close(reading)
-    for command in ("undo", "show 99", "no-such", "log --no-such", "--json show 99"):
+    for command in (
+        "undo",
+        "import --recover a.txt --take 2 --yes",
+        "workspaces forget . --yes",
+        "show 99",
+        "no-such",
+        "log --no-such",
+        "--json show 99",
+    ):
         done = subprocess.run(
             [sys.executable, "-m", "loom_audit", *command.split()],
             cwd=audited.workspace,
@@ -338,10 +349,11 @@ def test_a_reader_of_output_and_errors_that_leaves_is_no_error(audited: Shell) -
             stdout=writing,
             stderr=writing,
         )
-        assert done.returncode == 141
+        assert done.returncode == 141, command
     os.close(writing)
-    # what could not be shown was not done
+    assert (audited.workspace / "a.txt").read_text() == "new\n"
     assert (audited.workspace / "b.txt").read_text() == "x"
+    assert len(audited.records("log", "--events")) == events
 
 
 def test_output_works_in_a_locale_that_is_not_utf8(audited: Shell) -> None:

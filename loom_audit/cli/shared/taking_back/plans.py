@@ -96,6 +96,7 @@ def take_back(
             output.record(record)
         output.note("nothing was changed: there is nothing left to take back")
         return done
+    output.stdout.flush()  # what cannot be shown is not done
     if not yes and output.interactive and not _confirmed(invocation, plan):
         output.note("nothing was changed")
         return exits.FAILED
@@ -212,7 +213,6 @@ def _refuse_unknown(plan: Plan) -> None:
 
 def _confirmed(invocation: Invocation, plan: Plan) -> bool:
     output = invocation.output
-    output.stdout.flush()
     try:
         return click.confirm(f"{plan.verb.capitalize()}?", default=False, err=True)
     except click.Abort:

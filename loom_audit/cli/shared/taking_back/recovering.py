@@ -112,6 +112,7 @@ def _carry_out(
         elif not plan.changes:
             output.note("it is so already")
         return exits.OK
+    output.stdout.flush()  # what cannot be shown is not done
     if not yes and output.interactive and not _confirmed(invocation):
         output.note("nothing was changed")
         return exits.FAILED
@@ -124,7 +125,6 @@ def _carry_out(
 
 
 def _confirmed(invocation: Invocation) -> bool:
-    invocation.output.stdout.flush()
     try:
         return click.confirm("Put it back?", default=False, err=True)
     except click.Abort:
