@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import struct
-import sys
 import zlib
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -18,15 +17,18 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from loom_audit.errors import NotFound
+from loom_audit.tools.bundled.environment import base_python
 
 PACKAGES = ("jinja2", "click", "markdown_it", "json", "email")
 """Pure Python packages to copy, the first that is here; the last two are in every Python."""
 
 
+PYTHON = Path(base_python())
+"""What ours rests on: a command finds nothing of our own environment."""
 UNITTEST = "-B -m unittest tests/test_words.py"
-RUN_TESTS = f"{shlex.quote(Path(sys.executable).name)} {UNITTEST}"
-"""With the interpreter that runs this, which `ENVIRONMENT` finds by its name."""
-ENVIRONMENT = {"PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"}
+RUN_TESTS = f"{shlex.quote(PYTHON.name)} {UNITTEST}"
+ENVIRONMENT = {"PATH": f"{PYTHON.parent}:{os.environ.get('PATH', os.defpath)}"}
+"""In which `RUN_TESTS` finds it by its name."""
 
 
 class Step(Struct, frozen=True):
@@ -162,7 +164,7 @@ def building(root: Path, package: str) -> Story:
         {"old_str": others[1], "new_str": reviewed + others[1]},
         {"old_str": reviewed, "new_str": "# Reviewed, and left as it is.\n", "replace_all": True},
     ]
-    script = f"#!/bin/sh\nexec {shlex.quote(sys.executable)} {UNITTEST}\n"
+    script = f"#!/bin/sh\nexec {shlex.quote(str(PYTHON))} {UNITTEST}\n"
     happenings: list[Happening] = [
         Prompt(
             f"Add a small toolkit beside {package}: count the words of a text, find the longest "
