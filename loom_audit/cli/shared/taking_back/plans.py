@@ -96,8 +96,7 @@ def take_back(
             output.record(record)
         output.note("nothing was changed: there is nothing left to take back")
         return done
-    output.stdout.flush()  # what cannot be shown is not done
-    if not yes and output.interactive and not _confirmed(invocation, plan):
+    if not _confirmed(output, plan, yes=yes):
         output.note("nothing was changed")
         return exits.FAILED
     before = workspace.log.head()
@@ -211,8 +210,11 @@ def _refuse_unknown(plan: Plan) -> None:
         )
 
 
-def _confirmed(invocation: Invocation, plan: Plan) -> bool:
-    output = invocation.output
+def _confirmed(output: Output, plan: Plan, *, yes: bool) -> bool:
+    """Whether to go on; a person is asked where there is one and `yes` is not given."""
+    output.stdout.flush()  # what cannot be shown is not done
+    if yes or not output.interactive:
+        return True
     try:
         return click.confirm(f"{plan.verb.capitalize()}?", default=False, err=True)
     except click.Abort:
