@@ -17,6 +17,7 @@ class Terminal(StringIO):
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, patience: float) -> str:
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(output, "PATIENCE", patience)
     terminal = Terminal()
     with progress(Output(False, StringIO(), terminal, False, False)) as report:
