@@ -1,11 +1,12 @@
 # make run        the demo: a recorded agent session and its dashboard; PORT=9000 chooses its port
 # make quick      the tests of what changed since the last commit, and a core set
-# make test       every test but the deep ones; the same examples every time
+# make test       every test but the deep ones; the same examples every time; BROWSER=no without
+#                 those in a browser
 # make explore    new examples for SECONDS=600; SEED=… the same ones again
 # make test-deep  faults at every system call, long fuzzing; SAMPLE=20 takes that many, SEED=…
 # make test-clients  real agents, installed from npm and PyPI into a cache; LATEST=1 the newest,
 #                 ONLY="codex or gemini" these
-# make check      what CI runs
+# make check      what must pass before a push; .ci/run is what CI runs
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	&& echo $$p && break; done)
@@ -13,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TESTING := $(VENV)/test-tools $(VENV)/needs
 PYTEST := $(BIN)/python -m pytest
-ALL_TESTS := $(BIN)/python .ci/all.py
+ALL_TESTS := $(BIN)/python .ci/all.py $(if $(filter no,$(BROWSER)),--no-browser)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run quick test said-how-long explore test-deep test-clients check bench screenshots reference schema lock fmt clean

@@ -1,8 +1,8 @@
 """Runs every test but the deep ones: `make test`.
 
 Those in a browser wait for the browser most of the time, so they run beside the others. What they
-print comes last. Many others wait for a time limit or a process: there are three workers more than
-processors. Fails if either part fails.
+print comes last. `--no-browser` leaves them out. Many others wait for a time limit or a process:
+there are three workers more than processors. Fails if either part fails.
 """
 
 import os
@@ -60,4 +60,6 @@ def side_by_side(shown: Sequence[str], logged: Sequence[str]) -> int:
 if __name__ == "__main__":
     if not Path("tests/__pycache__").exists():
         compile_tests()
+    if "--no-browser" in sys.argv[1:]:
+        sys.exit(subprocess.run(OTHERS).returncode)
     sys.exit(side_by_side(OTHERS, BROWSER))

@@ -318,13 +318,24 @@ def test_two_parts_run_side_by_side_and_both_count(
     assert capfdbinary.readouterr().out == b"a\nb\n"
 
 
-def test_make_test_says_how_long_it_takes_before_it_installs() -> None:
-    planned = subprocess.run(
+def planned(*words: str) -> str:
+    """What `make test` would do where nothing is installed yet."""
+    return subprocess.run(
         # make check runs this test, and a make within a make says where it is
-        ["make", "--no-print-directory", "--dry-run", "--always-make", "test", "PYTHON=python3"],
+        ["make", "--no-print-directory", "--dry-run", "--always-make", "test", *words],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert "minutes" in planned.splitlines()[0] and "pip install" in planned
+
+
+def test_make_test_says_how_long_it_takes_before_it_installs() -> None:
+    plan = planned("PYTHON=python3")
+    assert "minutes" in plan.splitlines()[0] and "pip install" in plan
+
+
+def test_make_test_takes_the_python_that_is_named_and_leaves_the_browser_out_when_asked() -> None:
+    plan = planned("PYTHON=/opt/python", "BROWSER=no")
+    assert "/opt/python -m venv" in plan and plan.endswith("all.py --no-browser\n")
+    assert "--no-browser" not in planned("PYTHON=/opt/python")
