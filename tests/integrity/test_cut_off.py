@@ -17,7 +17,7 @@ from loom_audit.errors import AuditError
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CallReported, CoverageLowered, Draft
 from loom_audit.sql.ground.driver import driver
-from tests.api.agents.test_importing import CLAUDE
+from tests.api.clients.test_importing import CLAUDE
 from tests.cli.shells import Shell
 from tests.integrity.test_tamper import unguarded
 from tests.integrity.test_verified_reads import again, forge

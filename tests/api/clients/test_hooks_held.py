@@ -9,12 +9,12 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.control import holding
-from tests.api.agents.test_hooks import call_of, client_of
-from tests.api.agents.test_hooks import hooks as hooks
-from tests.api.agents.test_hooks import root as root
-from tests.api.agents.test_hooks import store as store
-from tests.api.agents.test_hooks import workspace as workspace
-from tests.api.agents.test_hooks_asked import ask, before, pending
+from tests.api.clients.test_hooks import call_of, client_of
+from tests.api.clients.test_hooks import hooks as hooks
+from tests.api.clients.test_hooks import root as root
+from tests.api.clients.test_hooks import store as store
+from tests.api.clients.test_hooks import workspace as workspace
+from tests.api.clients.test_hooks_asked import ask, before, pending
 from tests.processes.clients import client as client
 from tests.processes.hooked import HookedClaude
 

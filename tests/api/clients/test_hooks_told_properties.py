@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_audit import open_store
-from tests.api.agents.test_hooks_missed import CLIENT
+from tests.api.clients.test_hooks_missed import CLIENT
 from tests.given.examples import examples
 from tests.oracles.told import Play, Step
 from tests.places.made_store import lay_store

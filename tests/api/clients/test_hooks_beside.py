@@ -10,7 +10,7 @@ from loom_audit import AuditedWorkspace, builtin_registry, open_store
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.history.look.survivors import LeftRunning, Running
 from loom_audit.history.record.looks import NOT_SETTLED
-from tests.api.agents.test_hooks import call_of, hooks, root, store, workspace
+from tests.api.clients.test_hooks import call_of, hooks, root, store, workspace
 from tests.processes.hooked import HookedClaude
 from tests.processes.ordinary_user import ordinary_user
 

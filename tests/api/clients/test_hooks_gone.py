@@ -17,7 +17,7 @@ from loom_audit.api.agents.reading import read_transcripts
 from loom_audit.history.told.ingest import Ingest
 from loom_audit.history.told.unread_transcripts import transcript_name
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
-from tests.api.agents.test_hooks_missed import CLIENT
+from tests.api.clients.test_hooks_missed import CLIENT
 from tests.processes.hooked import HookedClaude, HookedCodex, HookedGemini
 
 Told = list[tuple[str, str]]
