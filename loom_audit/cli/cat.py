@@ -31,8 +31,9 @@ def cat(
 
     Also one deleted since. The bytes are written as they are to a pipe or a file, and escaped
     to a terminal. A symlink gives its target. At the number of a `content.found` (see `log
-    --events`) it is what a program had written into the file after it was replaced. At that of a
-    `change.intended` it is what the call was about to change, also of a path that is not recorded.
+    --events`) it is what a program had written into the file after it was replaced, or what a
+    call of another program was about to change out of scope. At that of a `change.intended` it
+    is what the call was about to change, also of a path that is not recorded.
     """
     output = invocation.output
     with invocation.workspace() as workspace:

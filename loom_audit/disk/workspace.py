@@ -373,7 +373,7 @@ class DiskWorkspace:
 
     def reserve(self, steps: Sequence[Replacement], moves: Sequence[Move] = ()) -> DiskReservation:
         """Make the empty temporaries of the steps that may be written at all."""
-        writable = [step for step in steps if self._is_writable(step.change.path)]
+        writable = [step for step in steps if self.is_writable(step.change.path)]
         return DiskReservation(self._beneath, writable, moves)
 
     def close_opened(self, opened: OpenedFolder, mode: int) -> bool:
@@ -385,7 +385,8 @@ class DiskWorkspace:
                 return False
             raise to_audit_error(error, opened.path) from error
 
-    def _is_writable(self, path: str) -> bool:
+    def is_writable(self, path: str) -> bool:
+        """Whether `replace` may write a path: not the root, `.git`, or what is excluded."""
         try:
             self._check_writable(path)
         except InvalidPath:

@@ -210,6 +210,10 @@ class Workspace(Protocol):
         """
         ...
 
+    def is_writable(self, path: str) -> bool:
+        """Whether `replace` may write here: not the root, `.git`, the store, or a temporary."""
+        ...
+
     def stamp(self, path: str) -> Stamp | None:
         """lstat of the path, None when absent or when a folder on the way is a symlink."""
         ...

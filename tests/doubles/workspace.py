@@ -338,6 +338,13 @@ class MemoryWorkspace:
             self._nodes[change.path] = new
         return _MemoryDisplaced(self, change.path, new, aside, found.state if found else None)
 
+    def is_writable(self, path: str) -> bool:
+        try:
+            self._check_writable(path)
+        except InvalidPath:
+            return False
+        return True
+
     def _check_writable(self, path: str) -> None:
         parts = path.split("/")
         hidden = any("/".join(parts[: n + 1]) in self._excluded for n in range(len(parts)))

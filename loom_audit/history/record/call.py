@@ -38,6 +38,7 @@ from loom_audit.history.record.looks import (
     look_before_block,
     note_left_running,
 )
+from loom_audit.history.record.out_of_scope import note_changed
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.history.record.temporaries import remove_temporaries
 from loom_audit.model.coverage import Coverage, Effect, Status, status_of
@@ -113,8 +114,7 @@ class OpenCall:
     @classmethod
     def resumed(cls, writer: Writer, call: Call, *, began: datetime | None = None) -> "OpenCall":
         """A call that is on record as requested and not finished; its duration is since `began`."""
-        id, tool, effect = call.call_id, call.tool, call.effect
-        resumed = cls(writer, tool, None, effect, call_id=id, requested=True)
+        resumed = cls(writer, call.tool, None, call.effect, call_id=call.call_id, requested=True)
         resumed.sandbox = call.sandbox
         resumed._began = began
         return resumed
@@ -486,6 +486,8 @@ def close_interrupted(
                 unseen = NOT_SEEN_BEFORE
             if unseen:
                 closing.record.lower_coverage(unseen, level="none")
+            else:
+                note_changed(closing.record, call)
         closing.record.lower_coverage(
             *(f"outcome unknown: {path}" for path in comparison.unknown[:10])
         )
@@ -494,6 +496,5 @@ def close_interrupted(
         if halves := half_moves(attachment, call):
             data["half_moved"] = [[move.source, move.target] for move in halves]
         error = {"code": "EXECUTION_ERROR", "message": why}
-        result = {"success": False, "error": error, "data": data}
-        closing.finish(status, result, inferred=True)
+        closing.finish(status, {"success": False, "error": error, "data": data}, inferred=True)
     return comparison

@@ -36,6 +36,7 @@ from loom_audit.history.record.hold import (
     keep_hold_for_hooks,
 )
 from loom_audit.history.record.looks import look_after, look_before, note_left_running
+from loom_audit.history.record.out_of_scope import keep_before, note_changed
 from loom_audit.history.record.recovery import (
     WORKSPACE_GONE,
     close_calls,
@@ -137,7 +138,8 @@ def begin(
     """Put the request of a call on record, after a `look` at what others changed before it.
 
     Only a call that may change files by itself is looked at (`write`, `execute`), and only while
-    the client waits: else the call may have begun already. `watched` says that this process stays:
+    the client waits: else the call may have begun already. Of its `paths` those out of scope are
+    kept as they are, where no look goes. `watched` says that this process stays:
     the kernel then tells it, from the second look on, which folders it has to look at.
 
     Returns the event of the request; the one on record when the call was begun with the same
@@ -169,6 +171,7 @@ def begin(
         if looks:
             if watched:
                 note_command(attachment)
+            keep_before(call.record, request.paths or ())
             look_before(call.record, within=request.within)
             Running(attachment).keep_look(*call.record.key, late=not reporter.waits())
         else:
@@ -360,6 +363,7 @@ def _look(ending: OpenCall, call: Call, reporter: Reporter, *, look: bool) -> No
             heard=reporter.is_there,
             told=ends,
         )
+        note_changed(record, call)
     except NoWorkspace:
         record.lower_coverage(WORKSPACE_GONE, level="none")
 

@@ -21,7 +21,7 @@ from loom_audit.errors import StorageFailed
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.looks import look_after
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
-from loom_audit.model.events import CallFinished, CallRequested
+from loom_audit.model.events import CallFinished, CallRequested, ContentFound
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
 from tests.places.made_store import lay_store
@@ -75,6 +75,22 @@ def claude(
     client: subprocess.Popen[bytes],
 ) -> HookedClaude:
     return client_of(hooks, root, tmp_path, client)
+
+
+def test_what_a_client_overwrites_out_of_scope_is_kept_when_its_hook_names_the_path(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    (root / "node_modules").mkdir()
+    (root / "node_modules/index.js").write_text("old\n")
+    claude.hook("SessionStart", source="startup")
+    claude.writes("c1", root / "node_modules/index.js", "new\n")
+    claude.hook("SessionEnd", reason="exit")
+    [call] = workspace.timeline.calls()
+    [event] = [one for one in workspace.log.read() if isinstance(one.fact, ContentFound)]
+    way = f"(`loom-audit cat PATH --at {event.seq}` prints what it held)"
+    assert call.coverage.reasons == (f"outside the scope: node_modules/index.js {way}",)
+    state = workspace.timeline.found("node_modules/index.js", event.seq)
+    assert state is not None and workspace.timeline.content(state) == b"old\n"
 
 
 def client_of(
