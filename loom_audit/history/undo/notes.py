@@ -2,13 +2,18 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+from loom_audit.history.ground.attachment import StoredLog
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.model.plans.planning import TAKEN_BACK, Note
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.text.display import duration_text
+from loom_audit.ports import CallFilter
 
 LONG_RUN = 60_000_000
 """Microseconds from which on it is said that others may have worked beside a call."""
+
+MOST_NUMBERS = 500
+"""Most calls that are asked for at once by their numbers."""
 
 
 def taken_back_notes(
@@ -36,12 +41,16 @@ def uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
     return tuple(notes)
 
 
-def long_run_notes(calls: Iterable[Call], selected: Sequence[RecordedChange]) -> tuple[Note, ...]:
+def long_run_notes(stored: StoredLog, selected: Sequence[RecordedChange]) -> tuple[Note, ...]:
     """Notes on calls that ran for long and whose changes were found by a look at their end.
 
     What a person or another program changed meanwhile was found by that look, too.
     """
-    looked_at = {one.number for one in selected if one.origin == "command"}
+    looked_at = sorted({one.number or 0 for one in selected if one.origin == "command"})
+    calls: list[Call] = []
+    for n in range(0, len(looked_at), MOST_NUMBERS):
+        numbers = tuple(looked_at[n : n + MOST_NUMBERS])
+        calls += stored.reading.calls(CallFilter(numbers=numbers, newest_first=False, limit=None))
     return tuple(
         Note(
             "",
@@ -51,10 +60,7 @@ def long_run_notes(calls: Iterable[Call], selected: Sequence[RecordedChange]) ->
             (call.seq,),
         )
         for call in calls
-        if call.seq
-        and call.seq in looked_at
-        and call.effect == "execute"
-        and call.duration >= LONG_RUN
+        if call.seq and call.effect == "execute" and call.duration >= LONG_RUN
     )
 
 

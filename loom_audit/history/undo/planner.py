@@ -186,7 +186,7 @@ class Planner:
             irreversible=(*plan.irreversible, *self._notes_on_calls(selection, selected)),
             drifted=bool(drift.changes),
             passed_over=selection.passed_over,
-            ran_long=long_run_notes(selection.calls, selected),
+            ran_long=long_run_notes(self.attachment.stored, selected),
             blocked=(*plan.blocked, *self._unnamed_notes(plan, drift)),
             kept=(*plan.kept, *self._displaced_notes(plan)),
         )

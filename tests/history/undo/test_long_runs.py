@@ -49,3 +49,15 @@ def test_nothing_is_said_of_a_short_command_or_of_a_tool_that_names_its_paths(
     number = long_call(workspace, root, seconds, effect)
     plan = workspace.plan_revert([number])
     assert plan.changes and plan.ran_long == ()
+
+
+def test_a_rollback_says_it_of_the_long_commands_that_it_takes_back(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    start = workspace.log.head()
+    number = long_call(workspace, root, 5880, "execute")
+    plan = workspace.plan_rollback(str(start))
+    assert [note.calls for note in plan.ran_long] == [(number,)]
+    assert workspace.plan_rollback(str(workspace.log.head())).ran_long == ()
+    workspace.carry_out(plan)
+    assert not (root / "mine").exists() and workspace.verify().ok
