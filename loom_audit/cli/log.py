@@ -186,13 +186,20 @@ def _print_calls(invocation: Invocation, workspace: "AuditedWorkspace", query: C
 
 def _note_outside(output: Output, workspace: "AuditedWorkspace", first: Call | None) -> None:
     """Count what came from outside since the first call of a list, which shows calls only; since
-    the beginning, where there is none.
+    the beginning, where there is none. What `connect` wrote is counted by itself.
     """
     since = 0 if first is None else first.requested
     found = workspace.timeline.outside(after=since, limit=MOST_OUTSIDE)
-    if changed := sum(one.changed for one in found):
+    changed = {"from outside": 0, "by loom-audit connect": 0}
+    for one in found:
+        ours = workspace.timeline.source_of(one.seq) == "connect"
+        changed["by loom-audit connect" if ours else "from outside"] += one.changed
+    if found:
         least = "at least " if len(found) == MOST_OUTSIDE else ""
-        said = f"{least}{count_text(changed, 'change')} from outside"
+        counted = [
+            f"{count_text(count, 'change')} {who}" for who, count in changed.items() if count
+        ]
+        said = f"{least}{' and '.join(counted)}"
         said += "" if first is None else f" since call {first.seq or first.requested}"
         how = "`loom-audit history PATH`, `loom-audit log --events`"
         output.note((f"{said}: {how}", "dim"))

@@ -97,6 +97,8 @@ def test_what_connect_wrote_is_told_apart_from_what_a_person_did(person: Shell) 
     assert "outside  by loom-audit connect" in person("history", settings).text
     assert "connect" not in person("history", "mine.txt").text
     assert "outside, by loom-audit connect" in person("log", "--events").text
+    counted = "1 change from outside and 2 changes by loom-audit connect: "
+    assert counted in person("log").errors
     (person.workspace / settings).write_text("{}\n")
     person("connect", "claude-code")
     by_person, *_ = [*person.records("history", settings)][1:]
