@@ -1,5 +1,7 @@
 """`loom-audit import`: transcripts of other programs, in logs of their own."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -73,25 +75,42 @@ def import_(
         return _print_findings(output)
     if recover is not None:
         return recover_file(invocation, recover, take, dry_run=dry_run, yes=yes)
-    from loom_audit.api.agents.importing import import_file
+    return _import(invocation, files or [], client)
 
-    failed = False
+
+def _import(invocation: Invocation, files: Sequence[str], client: str | None) -> int:
+    from loom_audit.api.agents.importing import import_file, origin_of
+
+    output, known, failed = invocation.output, list[Path](), list[str]()
+    for file in files:
+        with _noting(output, file, files, failed):
+            path = Path(folder(file))
+            origin_of(path, client)
+            known.append(path)
+    if not known:  # a store made now would stay empty
+        return exits.FAILED
     with invocation.store(create=True) as store:
-        for file in files or ():
-            try:
+        for path in known:
+            with _noting(output, str(path), files, failed):
                 with progress(output) as report:
-                    done = import_file(store, Path(folder(file)), client=client, report=report)
-            except AuditError as error:
-                if files is not None and len(files) == 1:
-                    raise
-                failed = True
-                output.note((f"{file}: ", "red"), error.message)
-                continue
-            if output.json:
-                output.record(plain(done))
-            else:
-                _show(output, done)
+                    done = import_file(store, path, client=client, report=report)
+                if output.json:
+                    output.record(plain(done))
+                else:
+                    _show(output, done)
     return exits.FAILED if failed else exits.OK
+
+
+@contextmanager
+def _noting(output: "Output", file: str, files: Sequence[str], failed: list[str]) -> Iterator[None]:
+    """Say why one of several files cannot be imported, and go on; it is one of the failed then."""
+    try:
+        yield
+    except AuditError as error:
+        if len(files) == 1:
+            raise
+        failed.append(file)
+        output.note((f"{file}: ", "red"), error.message)
 
 
 _HINT = "`loom-audit import --found` lists the transcripts that name this repository."

@@ -117,6 +117,16 @@ def test_a_file_that_cannot_be_imported_does_not_stop_the_others(shell: Shell) -
     shell("import", CLAUDE, "--client", "nobody", code=2)
 
 
+def test_where_no_file_can_be_imported_no_store_is_made(shell: Shell) -> None:
+    strange = str(shell.workspace / "a.txt")
+    for files, code in (([strange], 2), (["absent"], 4), ([strange, "absent"], 1)):
+        shell("import", *files, code=code)
+        assert not shell.home.exists()
+    shell("import", CLAUDE, "--client", "nobody", code=2)
+    shell("import", CLAUDE, "--client", "gemini", code=2)
+    assert not shell.home.exists()
+
+
 def test_damaged_lines_are_named(shell: Shell) -> None:
     file = shell.workspace / "t.jsonl"
     file.write_bytes(b'{"torn\n' + Path(CLAUDE).read_bytes())
