@@ -1,9 +1,10 @@
 """`loom-audit init`: put a folder under audit."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
@@ -16,6 +17,9 @@ from loom_audit.errors import InvalidArguments
 from loom_audit.model.files import FileState, is_opaque
 from loom_audit.model.scope import IGNORE_FILE, NEVER
 from loom_audit.model.text.display import count_text, first_few, size_text, visible, visible_path
+
+if TYPE_CHECKING:
+    from loom_audit.api.face import AuditedWorkspace, AuditStore
 
 _SECRET = frozenset({".env", ".netrc", ".npmrc", ".pypirc", "id_rsa", "id_ecdsa", "id_ed25519"})
 _SECRET_ENDS = (".pem", ".key", ".p12")
@@ -57,53 +61,71 @@ def init(
         )
     from loom_audit.api.control.recommended import write_recommended
     from loom_audit.api.store import check_root
-    from loom_audit.api.upkeep.database import size_in_words
 
     rules = None if ignore is None else Path(ignore).read_text("utf-8", "replace")
     # Before a store is made, which would else stand in the folder that is then refused.
     check_root(folder(path), invocation.shared.store)
-    with invocation.store(create=True) as store:
+    with ExitStack() as made, ExitStack() as stack:
+        written = write_recommended(invocation.settings) if approvals else []
+        for file in written:
+            made.callback(file.unlink, missing_ok=True)
+        store = stack.enter_context(invocation.store(create=True))
         with progress(output) as report:
             workspace = store.attach(
                 folder(path), report=report, ignore=rules, max_file_bytes=max_file_bytes
             )
-        written = write_recommended(invocation.settings) if approvals else []
-        head = workspace.log.head()
-        tree = workspace.timeline.tree()
-        files = sum(1 for state in tree.values() if state.blob is not None)
-        size = sum(state.size for state in tree.values())
-        if output.json:
-            output.record(
-                {
-                    "workspace": workspace.id,
-                    "root": workspace.root,
-                    "store": store.url,
-                    "head": head,
-                    "files": files,
-                    "size": size,
-                    "written": [*map(str, written)],
-                }
-            )
-            return
-        output.line((f"{workspace.root} is under audit", "green"))
-        held = f"{count_text(files, 'file')}, {size_text(size)}"
-        output.line(f"{held}; workspace {workspace.id}, log at {head}")
-        _say_what_is_recorded(output, tree)
-        output.line(f"store: {invocation.settings.file or store.url}")
-        output.line(f"       {size_in_words(invocation.settings)}")
-        for file in written:
-            output.line(f"{file} is written; it holds from the next session on")
-        if approvals and not written:
-            output.note("approvals.toml and tools.toml are there already and stay as they are")
-        note_repository(output, workspace.root)
-        if (Path(workspace.root) / ".git").exists():
-            output.note(
-                "a commit that an agent makes bears your name, as git has it; `loom-audit log` "
-                "tells which they are (git_identity in tools.toml)"
-            )
-        output.note("next: `loom-audit run -- COMMAND`, then `loom-audit log`")
-        named = shlex.quote(visible(workspace.root))
-        output.note(f"`loom-audit workspaces forget {named}` erases what is on record of it")
+        made.pop_all()
+        _say(invocation, store, workspace, written, asked=approvals is not None)
+
+
+def _say(
+    invocation: Invocation,
+    store: "AuditStore",
+    workspace: "AuditedWorkspace",
+    written: Sequence[Path],
+    *,
+    asked: bool,
+) -> None:
+    """What is under audit, what is on record of it, which rules were written, and what is next."""
+    from loom_audit.api.upkeep.database import size_in_words
+
+    output = invocation.output
+    head = workspace.log.head()
+    tree = workspace.timeline.tree()
+    files = sum(1 for state in tree.values() if state.blob is not None)
+    size = sum(state.size for state in tree.values())
+    if output.json:
+        output.record(
+            {
+                "workspace": workspace.id,
+                "root": workspace.root,
+                "store": store.url,
+                "head": head,
+                "files": files,
+                "size": size,
+                "written": [*map(str, written)],
+            }
+        )
+        return
+    output.line((f"{workspace.root} is under audit", "green"))
+    held = f"{count_text(files, 'file')}, {size_text(size)}"
+    output.line(f"{held}; workspace {workspace.id}, log at {head}")
+    _say_what_is_recorded(output, tree)
+    output.line(f"store: {invocation.settings.file or store.url}")
+    output.line(f"       {size_in_words(invocation.settings)}")
+    for file in written:
+        output.line(f"{file} is written; it holds from the next session on")
+    if asked and not written:
+        output.note("approvals.toml and tools.toml are there already and stay as they are")
+    note_repository(output, workspace.root)
+    if (Path(workspace.root) / ".git").exists():
+        output.note(
+            "a commit that an agent makes bears your name, as git has it; `loom-audit log` "
+            "tells which they are (git_identity in tools.toml)"
+        )
+    output.note("next: `loom-audit run -- COMMAND`, then `loom-audit log`")
+    named = shlex.quote(visible(workspace.root))
+    output.note(f"`loom-audit workspaces forget {named}` erases what is on record of it")
 
 
 def _say_what_is_recorded(output: Output, tree: Mapping[str, FileState]) -> None:

@@ -280,6 +280,7 @@ def test_init_of_a_workspace_writes_recommended_rules_once(shell: Shell) -> None
     [first] = shell.records("init", "--approvals", "recommended")
     folder = shell.home / "config"
     assert first["written"] == [str(folder / "approvals.toml"), str(folder / "tools.toml")]
+    assert {one.stat().st_mode & 0o777 for one in (shell.home, folder)} == {0o700}
     assert shell.records("init", "--approvals", "recommended")[0]["written"] == []
     file = shell.workspace / "a.txt"
     file.write_text("a")
@@ -287,6 +288,20 @@ def test_init_of_a_workspace_writes_recommended_rules_once(shell: Shell) -> None
     assert "rule 2 (delete_file): deletes" in shell("approvals").text
     shell("deny", waiting.number)
     assert not waiting.result()["success"] and file.exists()
+
+
+def test_an_init_whose_rules_cannot_be_written_puts_nothing_under_audit(shell: Shell) -> None:
+    shell.home.mkdir()
+    (shell.home / "config").write_text("in the way")
+    shell("init", "--approvals", "recommended", code=4)
+    assert [one.name for one in shell.home.iterdir()] == ["config"]
+
+
+def test_an_init_that_is_refused_writes_no_rules(audited: Shell, tmp_path: Path) -> None:
+    rules = tmp_path / "rules"
+    rules.write_text("*.log\n")
+    audited("init", "--ignore", str(rules), "--approvals", "recommended", code=5)
+    assert not [*(audited.home / "config").iterdir()]
 
 
 def test_numbers_that_are_no_json_are_refused(asking: Shell) -> None:

@@ -1,5 +1,6 @@
 """Recommended rules: what is asked about, and which hosts are fetched from without asking."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from loom_audit.config import APPROVALS, TOOLS, Settings
@@ -55,16 +56,21 @@ allowed_hosts = ["docs.python.org", "developer.mozilla.org"]
 def write_recommended(settings: Settings) -> list[Path]:
     """Write `approvals.toml` and `tools.toml`, each where there is none; the files written.
 
-    They hold from the next session on. OSError where the folder cannot be written.
+    They hold from the next session on. OSError where not both can be written; then none is.
     """
     folder = settings.configuration
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    written = []
-    for name, text in ((APPROVALS, RULES), (TOOLS, SETTINGS)):
-        try:
-            with (folder / name).open("x", encoding="utf-8") as made:
-                made.write(text)
-        except FileExistsError:
-            continue
-        written.append(folder / name)
+    for one in (folder.parent, folder):  # the data folder may be the parent
+        one.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with ExitStack() as made:
+        written = []
+        for name, text in ((APPROVALS, RULES), (TOOLS, SETTINGS)):
+            try:
+                file = (folder / name).open("x", encoding="utf-8")
+            except FileExistsError:
+                continue
+            made.callback((folder / name).unlink, missing_ok=True)
+            with file:
+                file.write(text)
+            written.append(folder / name)
+        made.pop_all()
     return written
