@@ -122,9 +122,9 @@ def _changes(
 ) -> "Sequence[Change]":
     """What is to be written into the clients' settings; all that may be refused is asked for here.
 
-    Nothing is written. InvalidArguments, InvalidPath, StorageFailed.
+    Nothing is written. InvalidArguments, InvalidPath, PermissionDenied, StorageFailed.
     """
-    from loom_audit.api.agents.connect import connecting, settings_file
+    from loom_audit.api.agents.connect import KEPT, check_writable, connecting, settings_file
     from loom_audit.api.agents.launcher import check_lasting, launcher_words
     from loom_audit.api.store import check_root
 
@@ -132,7 +132,11 @@ def _changes(
     if root is not None:
         check_root(root, invocation.shared.store)
     words = launcher_words(invocation.settings)
-    return [connecting(one, settings_file(one, root), [*words, one, *flags]) for one in clients]
+    changes = [connecting(one, settings_file(one, root), [*words, one, *flags]) for one in clients]
+    written = [change.path for change in changes if change.before != change.after]
+    for file in (invocation.settings.hooks / KEPT / "any", *written):
+        check_writable(file)
+    return changes
 
 
 def _under_audit(invocation: Invocation, store: "AuditStore", root: str) -> "AuditedWorkspace":

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from loom_audit.api.agents.connect import carry_out, connecting
 from loom_audit.api.agents.hooked import hooked
 from loom_audit.api.store import open_store
 from loom_audit.config import read_settings
 from loom_audit.disk.machine.shared_filesystems import check_own_filesystem
+from loom_audit.errors import Conflict
 from tests.cli.shells import Shell
 
 LOCAL = {
@@ -202,6 +204,38 @@ def test_where_one_clients_settings_are_refused_nothing_is_changed(
         refused = person("connect", *[clients] * bool(clients), code=2)
         assert "settings.json" in refused.errors
         assert written(person) == before and not person.home.exists()
+
+
+@pytest.mark.parametrize("place", [".claude", "hooks", "connected"])
+def test_where_a_file_stands_in_place_of_a_folder_to_be_written_nothing_is_changed(
+    person: Shell, place: str
+) -> None:
+    paths = {".claude": person.workspace, "hooks": person.home, "connected": person.home / "hooks"}
+    paths[place].mkdir(parents=True, exist_ok=True)
+    (paths[place] / place).write_text("in the way")
+    before, kept = written(person), sorted(person.home.rglob("*"))
+    refused = person("connect", "claude-code", code=2)
+    assert f"is not a directory: {paths[place] / place}\n" in refused.errors
+    assert "under audit" not in refused.text
+    assert written(person) == before and sorted(person.home.rglob("*")) == kept
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_a_change_of_settings_that_fails_leaves_what_is_kept_of_them_as_it_was(
+    tmp_path: Path, connected: bool
+) -> None:
+    file, home = tmp_path / "project" / LOCAL["claude-code"], tmp_path / "home"
+    file.parents[1].mkdir()
+    if connected:
+        carry_out(connecting("claude-code", file, ["one"]), home, connect=True)
+    change = connecting("claude-code", file, ["hook_client.py", "another"])
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("{}")
+    before = {one: one.read_bytes() for one in home.rglob("*") if one.is_file()}
+    with pytest.raises(Conflict):
+        carry_out(change, home, connect=True)
+    after = {one: one.read_bytes() for one in home.rglob("*") if one.is_file()}
+    assert after == before and file.read_text() == "{}"
 
 
 def test_a_folder_that_cannot_be_under_audit_is_refused_before_a_store_is_made(

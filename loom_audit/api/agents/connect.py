@@ -1,5 +1,6 @@
 """Connecting a client: our hook in its settings, and out of them again."""
 
+import errno
 import hashlib
 import math
 import os
@@ -129,15 +130,34 @@ def carry_out(change: Change, home: Path, *, connect: bool) -> None:
         if known is not None:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _put(file, msgspec.json.encode(known), 0o600)
-        _replace(change)
+        try:
+            _replace(change)
+        except BaseException:
+            if known is not None and kept is None:
+                file.unlink(missing_ok=True)
+            elif known is not None:
+                _put(file, msgspec.json.encode(kept), 0o600)
+            _remove_empty(made)
+            raise
         if known is None:
             if kept is not None and kept.since:  # before it is forgotten that it was connected
                 past = [*_past(home, change.path), (kept.since, time.time())]
                 _put(_past_file(home, change.path), msgspec.json.encode(past[-MOST_TIMES:]), 0o600)
             file.unlink(missing_ok=True)
-            for folder in reversed(kept.made if kept else ()):
-                if Path(folder).is_dir() and not os.listdir(folder):
-                    Path(folder).rmdir()
+            _remove_empty(kept.made if kept else ())
+
+
+def check_writable(file: Path) -> None:
+    """Whether a file can be put at a path, with the folders above it; nothing is written.
+
+    InvalidArguments, PermissionDenied, StorageFailed.
+    """
+    folder = next(one for one in file.parents if os.path.lexists(one))
+    with audit_errors(str(folder)):
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def record_as_it_is(workspace: AuditedWorkspace) -> None:
@@ -331,6 +351,13 @@ def _make_folders(folder: Path) -> tuple[str, ...]:
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return tuple(str(one) for one in reversed(missing))
+
+
+def _remove_empty(folders: Sequence[str]) -> None:
+    """Remove folders that are empty, of which the outermost is the first."""
+    for folder in reversed(folders):
+        if Path(folder).is_dir() and not os.listdir(folder):
+            Path(folder).rmdir()
 
 
 def _kept_file(home: Path, path: Path) -> Path:
