@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loom_audit.history.check.verification import Verification, verify
+from loom_audit.model.calls import IN_PART
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CallFinished, CallRequested, CoverageLowered, Fact, FilesChanged
@@ -87,6 +88,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
         first = writer.log.head() + 1
         facts: list[Fact] = [
             *(CallRequested(id, "run", {}, "execute") for id in ("one", "two")),
+            CallRequested("three", "revert", {}, "write"),
             FilesChanged(
                 (writer.changed("x", writer.state(b"x")),), "command", "one", causes=("one", "two")
             ),
@@ -98,6 +100,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
                 causes=(first + 1, first),
             ),
             CallFinished("two", "run", "execute", "ok", {}, reverts=(4,)),
+            CallFinished("three", "revert", "write", "ok", {IN_PART: {"3": ["x"]}}, reverts=(4,)),
             CoverageLowered((1,), Coverage("partial", ("late",))),
             PromptSubmitted("do it"),
         ]
