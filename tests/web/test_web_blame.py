@@ -83,6 +83,25 @@ def test_what_no_call_wrote_is_said(recorded: Recorded, client: TestClient) -> N
     assert row[1] == f"not known before #{event} : binary before"
 
 
+def test_changes_on_disk_that_are_not_on_record_are_said(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with session(recorded) as made:
+        call(made, "write_file", path="lines", content="one\n")
+    workspace = recorded.workspace
+    head, page = workspace.log.head(), of(recorded, "lines")
+    assert "not on record" not in text_of(client, page)
+    (recorded.root / "lines").write_text("one\nby hand\n")
+    text = text_of(client, page)
+    assert text.count("changes on disk that are not on record") == 1 and "by hand" not in text
+    [differs] = re.findall(r'href="([^"]+)">what differs', text)
+    assert "by hand" in text_of(client, differs.replace("&amp;", "&"))
+    assert "not on record" not in text_of(client, of(recorded, "lines", head - 1))
+    (recorded.root / "lines").unlink()
+    assert "changes on disk that are not on record" in text_of(client, page)
+    assert workspace.log.head() == head
+
+
 def _person(recorded: Recorded) -> str:
     return recorded.workspace.actor.removeprefix("person:")
 

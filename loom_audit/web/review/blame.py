@@ -21,6 +21,7 @@ from loom_audit.api.lines import (
 )
 from loom_audit.api.review.conversation import Conversation, Said, conversation_of
 from loom_audit.api.review.sessions import Reviews
+from loom_audit.api.upkeep.drift import is_as_recorded
 from loom_audit.errors import AuditError
 from loom_audit.model.text.display import visible_bytes
 from loom_audit.ports import Progress
@@ -166,6 +167,9 @@ def show_blame(
         told |= {
             "end": end,
             "unended": end == blame.lines > 0 and not blame.texts[-1].endswith(b"\n"),
+            "unrecorded": seq == workspace.log.head()
+            and not blame.reason
+            and not is_as_recorded(workspace, path),
         }
     if wants_fragment(request):
         return pages.fragment(request, "blame.html", "lines", **told)
