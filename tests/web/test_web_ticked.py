@@ -121,7 +121,7 @@ def test_calls_ticked_on_several_pages_are_one_plan_without_a_script(
     while True:
         text = client.get(address).text
         pages += 1
-        assert text.count("On other pages:") == (pages > 1)
+        assert text.count("Ticked before:") == (pages > 1)
         boxes = ticks(text)
         assert boxes and not {*boxes} & {*wanted}
         wanted += [boxes[0], boxes[-1]]
@@ -161,7 +161,7 @@ def test_files_ticked_in_several_folders_of_a_review_are_one_plan(
         text = client.get(address).text
         [link] = re.findall(rf'<a class="folder" href="([^"]*folder-{count}[^"]*)"', text)
         text = client.get(html.unescape(link)).text
-        assert text.count("On other pages:") == bool(count)
+        assert text.count("Ticked before:") == bool(count)
         [new, *_] = re.findall(r'form="ticked" name="path.q" value="([^"]*)"', text)
         ticked.append(new)
         address = sent_with(text, "All files", [("path.q", new)])

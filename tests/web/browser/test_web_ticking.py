@@ -29,7 +29,7 @@ def test_what_is_ticked_stays_ticked_on_the_way_to_other_calls(
     tick(page, n["notes"])
     tick(page, n["later"])
     newer.first.click()
-    page.get_by_text("On other pages:").wait_for()
+    page.get_by_text("Ticked before:").wait_for()
     before = page.locator(f".along input[value='{n['notes']}']")
     expect(before).to_be_checked()
     tick(page, n["shell"])
