@@ -7,8 +7,9 @@ by keyboard alone is Tab until what is meant has the focus, then Enter.
 import random
 import re
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -22,6 +23,7 @@ MOST = 3
 """Clicks from the overview to an answer; what is typed is not counted."""
 TABS = 600
 AGO = 4
+PUTS_IN = "form[data-hx-post], a[data-hx-get]"
 FOCUSABLE_BEFORE = """one => {
     const all = [...document.querySelectorAll('a[href], button, input, select, summary')];
     const from = all.indexOf(document.activeElement);
@@ -46,17 +48,20 @@ class Reviewer:
         assert self._clicks <= MOST
         if self._keys:
             self._focus(what)
-        with nullcontext() if self._is_swap(what) else self.page.expect_event("framenavigated"):
+        with self._answer_to(what):
             if self._keys:
                 self.page.keyboard.press("Enter")
             else:
                 what.click()
         self.page.wait_for_load_state()
 
-    def _is_swap(self, what: Locator) -> bool:
-        """Whether what is clicked puts something into the page instead of leaving it."""
-        form = "one => !!one.closest('form[data-hx-post]')"
-        return self.scripted and bool(what.evaluate(form))
+    def _answer_to(self, what: Locator) -> AbstractContextManager[Any]:
+        """What follows a click: another page, or with JavaScript something new in this one."""
+        if self.scripted and what.evaluate(f"one => !!one.closest('{PUTS_IN}')"):
+            return nullcontext()
+        # the page's own notes in its history are navigations too
+        is_filter = self.scripted and what.evaluate("one => !!one.closest('form[data-hx-get]')")
+        return self.page.expect_event("framenavigated" if is_filter else "domcontentloaded")
 
     def _focus(self, what: Locator) -> None:
         # most of the way nobody has to look where the focus is
@@ -208,6 +213,8 @@ def who_wrote_this_line(who: Reviewer, told: Told, chance: random.Random) -> Non
     line = chance.choice(sorted(x for x, by in told.wrote.items() if by in own and x in standing))
     who.open_session(session)
     row = who.page.locator("tr.add", has=who.page.get_by_text(line.strip(), exact=True))
+    if not row.count():  # the page had no room for the lines of its file
+        who.click(way_to_lines(who.page, line.split()[-1]))
     # a run of lines of one call names it once, at its beginning
     named = row.evaluate(
         """row => { while (!row.querySelector('.by a')) row = row.previousElementSibling;
@@ -218,6 +225,14 @@ def who_wrote_this_line(who: Reviewer, told: Told, chance: random.Random) -> Non
     section = who.page.locator("section.file", has=row)
     who.click(section.locator(".diff").get_by_role("link", name=named, exact=True).first)
     expect(who.page.locator("section.why dd").first).to_have_text(wrote.why)
+
+
+def way_to_lines(page: Page, name: str) -> Locator:
+    """The link to the lines of a changed file: at its place or, where it has none, in the tree."""
+    at_its_place = page.get_by_role("link", name=f"Load diff of src/{name}", exact=True)
+    if at_its_place.count():
+        return at_its_place
+    return page.get_by_role("navigation", name="Changed files").get_by_title(f": src/{name}")
 
 
 def undo_a_call(who: Reviewer, told: Told, chance: random.Random) -> None:
