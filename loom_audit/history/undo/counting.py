@@ -5,7 +5,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from loom_audit.history.ground.attachment import Attachment, StoredLog
-from loom_audit.history.undo.dealt_with import changed_paths
+from loom_audit.history.read.timeline import Timeline
+from loom_audit.history.undo.dealt_with import changed_paths, changes_by
+from loom_audit.history.undo.limits import all_names
 from loom_audit.history.undo.selection import UNDO_AND_REDO, Selection
 from loom_audit.model.plans.planning import PathStep, Plan
 from loom_audit.model.plans.request import PlanRequest
@@ -75,6 +77,7 @@ def _undos_without_changes(
 
 def taken_in_part(
     stored: StoredLog,
+    timeline: Timeline,
     plan: Plan,
     selection: Selection,
     candidates: Sequence[RecordedChange],
@@ -86,7 +89,6 @@ def taken_in_part(
     out of which a change stays, and where something else than the change decides what will be
     there.
     """
-    done = {change.path for change in plan.changes} | {*plan.already}
     taken = {id(one) for one in selected}
     stays = {(one.number, one.change.path) for one in candidates if id(one) not in taken}
     at_path: dict[str, set[int]] = {}
@@ -94,7 +96,7 @@ def taken_in_part(
         at_path.setdefault(one.change.path, set()).add(one.number or 0)
     found: dict[int, set[str]] = {}
     for path, numbers in at_path.items():
-        if done.isdisjoint(plan.followed.get(path, (path,))):
+        if not plan.settles(path):
             continue
         # one whose taking back is taken back, too, would be in effect again otherwise
         before = selection.back.without(numbers).at(path)
@@ -107,6 +109,9 @@ def taken_in_part(
     if selection.rollback and selection.paths:
         for number, path in _taken_unchanged(stored, selection, candidates):
             found.setdefault(number, set()).add(path)
+    if not selection.rollback:
+        for number in found.keys() - {0}:
+            found[number] |= _names_before(stored, timeline, selection, number, found[number])
     early = {one.number for one in candidates if (one.requested or 0) <= selection.since}
     wanted = found.keys() - {0, *plan.reverts, *early}
     return {number: tuple(sorted(found[number])) for number in sorted(wanted)}
@@ -132,11 +137,29 @@ def _taken_unchanged(
                 yield number, path
 
 
+def _names_before(
+    stored: StoredLog, timeline: Timeline, selection: Selection, number: int, paths: Collection[str]
+) -> set[str]:
+    """The other names of the files at paths of a call at which it took something back.
+
+    They had these when that was done: the call changed nothing there.
+    """
+    back = selection.back
+    older = back.below((number,)) - {number}
+    if not older:
+        return set()
+    changes = [change for one in sorted(older) for change in changes_by(stored, one)]
+    own = {one.change.path for one in changes_by(stored, number)}
+    names = {*all_names(paths, timeline, changes)} & {one.change.path for one in changes}
+    return {path for path in names - own if number not in back.at(path)}
+
+
 def with_rest(plan: Plan, selection: Selection, candidates: Iterable[RecordedChange]) -> Plan:
     """The plan with the paths that were left of calls which it takes back as a whole.
 
     Of such calls of which others were taken back before. What took those back can itself be taken
-    back later: then they are in effect again, though the call was taken back.
+    back later: then they are in effect again, though the call was taken back. And of those of files
+    that have another name since: what takes them back changes no file at the paths of the call.
     """
     left: dict[int, dict[str, None]] = {}
     before: set[int] = set()
@@ -147,6 +170,9 @@ def with_rest(plan: Plan, selection: Selection, candidates: Iterable[RecordedCha
             before.add(one.number)
         else:
             left.setdefault(one.number, {})[one.change.path] = None
+    for number, paths in left.items():
+        if not plan.followed.keys().isdisjoint(paths) and all(map(plan.settles, paths)):
+            before.add(number)
     rest = {number: tuple(paths) for number, paths in sorted(left.items()) if number in before}
     return replace(plan, rest=rest)
 

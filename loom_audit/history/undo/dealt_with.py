@@ -133,15 +133,17 @@ class _Changed:
     def paths(self, number: int) -> frozenset[str]:
         """The paths that the call with a number changed, or the event of no call. Corrupt."""
         if number not in self._known:
-            self._known[number] = frozenset(one.change.path for one in self._changes(number))
+            changes = changes_by(self._stored, number)
+            self._known[number] = frozenset(one.change.path for one in changes)
         return self._known[number]
 
-    def _changes(self, number: int) -> Sequence[RecordedChange]:
-        reading = self._stored.reading
-        for call in self._stored.tables.calls(CallFilter(numbers=(number,), limit=1)):
-            found = reading.changes(calls=[call.requested])
-            return [one for one in found if one.number == number]
-        return [*reading.changes(after=number - 1, until=number)]
+
+def changes_by(stored: StoredLog, number: int) -> Sequence[RecordedChange]:
+    """The changes of the call with a number, or of the event of no call. Corrupt."""
+    for call in stored.tables.calls(CallFilter(numbers=(number,), limit=1)):
+        found = stored.reading.changes(calls=[call.requested])
+        return [one for one in found if one.number == number]
+    return [*stored.reading.changes(after=number - 1, until=number)]
 
 
 def changed_paths(stored: StoredLog, numbers: Collection[int]) -> Mapping[int, Collection[str]]:

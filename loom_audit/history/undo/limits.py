@@ -41,8 +41,15 @@ def paths_with_moves(
                 f"nothing that is to be reverted changed {visible_path(path)}",
                 hint="`loom-audit show CALL`, and the call's page, list what a call changed.",
             )
+    return all_names(asked, timeline, changes)
+
+
+def all_names(
+    paths: Iterable[str], timeline: Timeline, changes: Iterable[RecordedChange]
+) -> tuple[str, ...]:
+    """Some paths, and the other end of each move among changes of what is there. Corrupt."""
     moves = [(move.source, move.target) for move in _moves(timeline, changes)]
-    found = dict.fromkeys(asked)
+    found = dict.fromkeys(paths)
     for path in (queue := [*found]):
         for source, target in moves:
             for here, there in ((source, target), (target, source)):

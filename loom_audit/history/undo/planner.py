@@ -190,10 +190,21 @@ class Planner:
             blocked=(*plan.blocked, *self._unnamed_notes(plan, drift)),
             kept=(*plan.kept, *self._displaced_notes(plan)),
         )
-        partly = taken_in_part(self.attachment.stored, plan, selection, candidates, selected)
-        plan = with_rest(replace(plan, partly=partly), selection, candidates)
+        plan = self._with_what_counts(plan, selection, candidates, selected)
         differs = self._takes_anything_back(plan, selection, steps)
         return plan if differs else replace(plan, reverts=(), partly={}, rest={})
+
+    def _with_what_counts(
+        self,
+        plan: Plan,
+        selection: Selection,
+        candidates: Sequence[RecordedChange],
+        selected: Sequence[RecordedChange],
+    ) -> Plan:
+        """The plan with the paths of calls that it takes back."""
+        stored = self.attachment.stored
+        partly = taken_in_part(stored, self.timeline, plan, selection, candidates, selected)
+        return with_rest(replace(plan, partly=partly), selection, candidates)
 
     def _notes_on_calls(
         self, selection: Selection, selected: Sequence[RecordedChange]

@@ -20,8 +20,11 @@ def mark_cancelling(lineage: Lineage, back: TakenBack, first: int) -> None:
             kept[step.call] = kept.get(step.call, True) and not step.taken
     found = {*_cancelled(lineage, kept, back, first)} if len(kept) > 1 else set()
     if found:
+        paths = lineage.paths()
+        takes = {one for one in kept if any(back.targets(one, path) for path in paths)}
         lineage.steps = [
-            replace(step, cancels=True) if step.call in found else step for step in lineage.steps
+            replace(step, cancels=step.call in found, takes=step.call in takes)
+            for step in lineage.steps
         ]
 
 

@@ -61,7 +61,7 @@ class LineageStep(Struct, frozen=True):
     `arrived` is true when a file without a lineage was renamed to this path. `moved` is the other
     end of a move from outside that the lineage does not follow. `came_in`: what was created existed
     before, at a place that is not recorded. `cancels`: the step is kept, and so is another one that
-    took it back, or that it took back.
+    took it back, or that it took back. `takes`: it is of a call that took another one back.
     """
 
     before: PathState
@@ -72,6 +72,7 @@ class LineageStep(Struct, frozen=True):
     moved: str = ""
     came_in: bool = False
     cancels: bool = False
+    takes: bool = False
 
 
 class ThreeWay(Struct, frozen=True):

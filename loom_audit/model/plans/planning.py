@@ -99,6 +99,8 @@ class Plan(Struct, frozen=True):
     """The conflicts that a choice for a folder above them decides, and how."""
     followed: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Where else than at its path is decided what becomes of what was taken back there."""
+    kept_within: frozenset[str] = frozenset()
+    """The paths at which all is taken back that is to be, and something else is kept."""
     sides: Mapping[str, ThreeWay] = field(default_factory=dict)
     """What a blocked path is a conflict between, where a change of it is to be taken back."""
 
@@ -111,6 +113,12 @@ class Plan(Struct, frozen=True):
     def provisional(self) -> bool:
         """Whether the plan rests on what is not on record, and so on a guess whose that is."""
         return self.drifted
+
+    def settles(self, path: str) -> bool:
+        """Whether what is to be taken back at a path is, wherever its file is or will be."""
+        places = self.followed.get(path, (path,))
+        done = {change.path for change in self.changes} | {*self.already} | self.kept_within
+        return not done.isdisjoint(places)
 
     @property
     def is_empty(self) -> bool:
@@ -170,8 +178,7 @@ def plan_taking_back(
     seq of their event; `blobs` is asked for texts to merge; `back` is what calls took back before,
     of which what cancels out is not told. Folders that hold files outside the scope are not known
     here: what must stay as it is for such a reason is in `holds`, by path.
-    `notes` are on more that is kept. The changes of the plan are ordered by path; of a file with
-    several names all are among them.
+    `notes` are on more that is kept. The changes are ordered by path, with all names of a file.
 
     A choice counts for the file that is or was at its path: "current" leaves it alone, "old"
     brings back what was before the first taken change (in a rollback: at the point) whatever
@@ -219,6 +226,7 @@ def plan_taking_back(
         irreversible=verdicts.get("irreversible", ()),
         contents={blob: text for blob, text in merger.merged.items() if blob in needed},
         followed=_followed(placement.proposals),
+        kept_within=_kept_within(placement.proposals, kept),
         sides=_sides(placement.proposals),
     )
 
@@ -232,6 +240,14 @@ def _followed(proposals: Iterable[Proposal]) -> dict[str, set[str]]:
             for path in {step.before.path, step.after.path} if step.taken else ():
                 found.setdefault(path, set()).update(places)
     return {path: places for path, places in found.items() if places != {path}}
+
+
+def _kept_within(
+    proposals: Iterable[Proposal], kept: Mapping[Lineage, tuple[KeptChange, ...]]
+) -> frozenset[str]:
+    """The paths at which all is taken back that is to be, and something else is kept."""
+    wanted = (one for one in proposals if one.status == "wanted" and one.lineage.is_taken)
+    return frozenset(one.result.path for one in wanted if kept[one.lineage])
 
 
 def _traced(

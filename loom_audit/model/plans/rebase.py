@@ -193,11 +193,12 @@ def _left_out(steps: Sequence[LineageStep]) -> Callable[[LineageStep], bool]:
     """A function that tells which steps are not applied: the taken ones.
 
     And those that cancel each other out, where taken ones lie between them, so that they do not in
-    the sum of kept steps that follow each other.
+    the sum of kept steps that follow each other, or one that took back what they did, too: in the
+    sum it would be gone with them.
     """
     cancel = [n for n, step in enumerate(steps) if step.cancels]
     between = steps[cancel[0] : cancel[-1]] if cancel else ()
-    if any(step.taken for step in between):
+    if any(step.taken or (step.takes and not step.cancels) for step in between):
         return lambda step: step.taken or step.cancels
     return lambda step: step.taken
 

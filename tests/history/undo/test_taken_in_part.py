@@ -192,3 +192,59 @@ def test_a_choice_of_the_old_state_at_one_end_of_a_move_that_is_taken_back_takes
     workspace.carry_out(workspace.plan_revert([number]))
     plan = workspace.plan_revert([number], choices={"b": "old"})
     assert plan.changes == () and texts(root) == ("a1", "b1")
+
+
+def newest(workspace: AuditedWorkspace) -> int:
+    return workspace.timeline.calls()[0].seq or 0
+
+
+def taking_back(workspace: AuditedWorkspace, *numbers: int, paths: tuple[str, ...] = ()) -> int:
+    """What takes these calls back; its number."""
+    return workspace.carry_out(workspace.plan_revert(numbers, paths=paths)).call.seq or 0
+
+
+def test_an_edit_that_was_taken_back_at_a_new_name_does_not_come_back_with_the_old_name(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("write_file", path="a", content="first\n")
+    call("write_file", path="a", content="first\nmore\n")
+    edit = newest(workspace)
+    call("move_file", **{"from": "a", "to": "b"})
+    both = taking_back(workspace, edit, newest(workspace))
+    undo = taking_back(workspace, both)
+    alone = taking_back(workspace, edit)
+    plan = workspace.plan_revert([undo, edit])
+    assert plan.reverts == (undo,), "the edit is taken back already"
+    workspace.carry_out(plan)
+    taking_back(workspace, both, paths=("b",))
+    assert (root / "b").read_text() == "first\n" and not (root / "a").exists()
+    assert workspace.timeline.call(edit).call.undone_by == alone
+
+
+def test_of_what_took_back_a_file_that_had_been_moved_all_its_names_are_taken_back(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("write_file", path="a", content="first\n")
+    call("move_file", **{"from": "a", "to": "b"})
+    move = newest(workspace)
+    call("shell_execute", command="echo more >> b; echo c > c")
+    edit = newest(workspace)
+    taking_back(workspace, move)
+    back = workspace.carry_out(workspace.plan_rollback(before(workspace, move))).call.seq
+    assert (root / "a").read_text() == "first\n" and not (root / "c").exists()
+    taking_back(workspace, back or 0, paths=("a",))
+    assert (root / "a").read_text() == "first\nmore\n" and not (root / "b").exists()
+    assert workspace.timeline.call(edit).taken_back_in_part == {"c": back}
+
+
+def test_a_rollback_of_a_path_beside_an_edit_from_outside_keeps_what_is_taken_back_there(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("write_file", path="a", content="a\n")
+    point = workspace.log.head()
+    (root / "b").write_text("first\n")
+    call("shell_execute", command="echo more >> a; echo more >> b")
+    edit = newest(workspace)
+    by = taking_back(workspace, edit, paths=("b",))
+    assert workspace.plan_rollback(point, paths=["b"]).is_empty
+    assert workspace.timeline.call(edit).taken_back_in_part == {"b": by}
