@@ -170,8 +170,11 @@ def with_rest(plan: Plan, selection: Selection, candidates: Iterable[RecordedCha
             before.add(one.number)
         else:
             left.setdefault(one.number, {})[one.change.path] = None
+    # what took others back did so at paths, too, that it did not change
+    took = {one.number for one in selection.back.doings}
     for number, paths in left.items():
-        if not plan.followed.keys().isdisjoint(paths) and all(map(plan.settles, paths)):
+        moved = number not in took and not plan.followed.keys().isdisjoint(paths)
+        if moved and all(map(plan.settles, paths)):
             before.add(number)
     rest = {number: tuple(paths) for number, paths in sorted(left.items()) if number in before}
     return replace(plan, rest=rest)
