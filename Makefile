@@ -1,7 +1,7 @@
 # make run        the demo: a recorded agent session and its dashboard; PORT=9000 chooses its port
 # make quick      the tests of what changed since the last commit, and a core set
 # make test       every test but the deep ones; the same examples every time; BROWSER=no without
-#                 those in a browser
+#                 those in a browser, THIRD=SEED a third of the files, which the seed draws
 # make explore    new examples for SECONDS=600; SEED=… the same ones again
 # make test-deep  faults at every system call, long fuzzing; SAMPLE=20 takes that many, SEED=…
 # make test-clients  real agents, installed from npm and PyPI into a cache; LATEST=1 the newest,
@@ -14,7 +14,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 TESTING := $(VENV)/test-tools $(VENV)/needs
 PYTEST := $(BIN)/python -m pytest
-ALL_TESTS := $(BIN)/python .ci/all.py $(if $(filter no,$(BROWSER)),--no-browser)
+ALL_TESTS := $(strip $(BIN)/python .ci/all.py $(if $(filter no,$(BROWSER)),--no-browser) \
+	$(if $(THIRD),--third $(THIRD)))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run quick test said-how-long explore test-deep test-clients check bench screenshots reference schema lock fmt clean
@@ -35,7 +36,7 @@ test: said-how-long $(TESTING)
 
 # before anything is installed; it is the first that `make test` needs
 said-how-long:
-	@echo "make test: the first time it installs for some minutes; then all tests take about eight minutes on two cores"
+	@echo "make test: the first time it installs for some minutes; then all tests take about ten minutes on two cores"
 
 explore: $(TESTING)
 	$(BIN)/python .ci/explore.py --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))

@@ -1,15 +1,18 @@
 """Runs every test but the deep ones: `make test`.
 
 Those in a browser wait for the browser most of the time, so they run beside the others. What they
-print comes last. `--no-browser` leaves them out. Many others wait for a time limit or a process:
-there are three workers more than processors. Fails if either part fails.
+print comes last. `--no-browser` leaves them out, `--third SEED` all but a third of the files, which
+SEED draws. Many tests wait for a time limit or a process: there are three workers more than
+processors. Fails if either part fails.
 """
 
 import os
 import subprocess
 import sys
 import tempfile
+from argparse import ArgumentParser
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -43,6 +46,12 @@ def compile_tests() -> None:
         one.wait()  # what cannot be collected is said by those that run it
 
 
+def a_third(seed: str) -> list[str]:
+    """The paths of a third of the files of tests: other ones for another seed."""
+    files = sorted(str(one) for one in Path("tests").rglob("test_*.py"))
+    return [one for one in files if sha256(f"{seed} {one}".encode()).digest()[0] % 3 == 0]
+
+
 def side_by_side(shown: Sequence[str], logged: Sequence[str]) -> int:
     """Run two commands at once, show what the second printed after the first; the worse status."""
     with tempfile.TemporaryFile() as log:
@@ -58,8 +67,14 @@ def side_by_side(shown: Sequence[str], logged: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    if not Path("tests/__pycache__").exists():
+    asked = ArgumentParser()
+    asked.add_argument("--no-browser", action="store_true")
+    asked.add_argument("--third", metavar="SEED")
+    chosen = asked.parse_args()
+    files = a_third(chosen.third) if chosen.third else []
+    if not files and not Path("tests/__pycache__").exists():
         compile_tests()
-    if "--no-browser" in sys.argv[1:]:
-        sys.exit(subprocess.run(OTHERS).returncode)
-    sys.exit(side_by_side(OTHERS, BROWSER))
+    others = (*OTHERS, *files)
+    if chosen.no_browser:
+        sys.exit(subprocess.run(others).returncode)
+    sys.exit(side_by_side(others, BROWSER))

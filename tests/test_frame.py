@@ -330,6 +330,17 @@ def planned(*words: str) -> str:
     ).stdout
 
 
+def test_a_third_of_the_files_is_another_for_another_seed_and_in_time_all_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    every = {str(one) for one in Path("tests").rglob("test_*.py")}
+    drawn = [ci_script("all").a_third(str(seed)) for seed in range(40)]
+    assert drawn[0] == ci_script("all").a_third("0") != drawn[1]
+    assert all(len(every) / 4 < len(some) < len(every) / 2 for some in drawn)
+    assert every.difference(*drawn) == set()
+
+
 def test_make_test_says_how_long_it_takes_before_it_installs() -> None:
     plan = planned("PYTHON=python3")
     assert "minutes" in plan.splitlines()[0] and "pip install" in plan
@@ -339,3 +350,4 @@ def test_make_test_takes_the_python_that_is_named_and_leaves_the_browser_out_whe
     plan = planned("PYTHON=/opt/python", "BROWSER=no")
     assert "/opt/python -m venv" in plan and plan.endswith("all.py --no-browser\n")
     assert "--no-browser" not in planned("PYTHON=/opt/python")
+    assert planned("THIRD=7").endswith("all.py --third 7\n")
