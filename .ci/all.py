@@ -2,7 +2,7 @@
 
 Those in a browser wait for the browser most of the time, so they run beside the others. What they
 print comes last. `--no-browser` leaves them out, `--third SEED` all but a third of the files, which
-SEED draws. Many tests wait for a time limit or a process: there are three workers more than
+SEED draws. Many tests wait for a time limit or a process: there is one worker more than
 processors. Fails if either part fails.
 """
 
@@ -22,7 +22,7 @@ BROWSER = (*PYTEST, "tests/web", "-m", "browser and not deep")
 OTHERS = (
     *PYTEST,
     "-n",
-    str(PROCESSORS + 3),
+    str(PROCESSORS + 1),
     "--dist",
     "loadfile",
     "-m",
