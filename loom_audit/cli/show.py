@@ -13,6 +13,7 @@ from loom_audit.cli.shared.lines import (
     change_lines,
     event_line,
     fact_text,
+    git_lines,
     how_to_answer,
     local_time,
     numbers,
@@ -25,6 +26,7 @@ from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import call_number
 from loom_audit.cli.shared.records import (
     event_record,
+    git_record,
     history_record,
     plain,
     question_record,
@@ -95,6 +97,10 @@ def show(
             if not no_diff:
                 for change in detail.changes:
                     print_difference(output, difference(workspace, change, disk=False))
+        if detail.git:
+            output.line(("git:", "bold"))
+            for fact in detail.git:
+                output.lines(git_lines(fact))
         output.lines(_doubt_lines(workspace, detail))
         if detail.to_choose and call.seq is not None and call.undone_by is None:
             choice = f"loom-audit revert {call.seq} --choose PATH=old"
@@ -140,6 +146,7 @@ def _detail_record(
         "shared": [{"path": path, "with": list(others)} for path, others in detail.shared.items()],
         "may_have_changed": [history_record(one, one.number) for one in detail.maybe],
         "may_have_been": plain(detail.told_later),
+        "git": [git_record(fact) for fact in detail.git],
         "events": [event.seq for event in detail.events],
     }
 

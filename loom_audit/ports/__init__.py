@@ -8,6 +8,7 @@ the tests pass the same contract tests.
 from loom_audit.ports.code import CodeIndex, FoundCode, ReadCode
 from loom_audit.ports.content import BlobStore
 from loom_audit.ports.evidence import EventRow, Evidence, PayloadRow, ReferencedBlob
+from loom_audit.ports.git import Git, GitFile, GitSeen, GitStamps, Moved
 from loom_audit.ports.held import HeldSessions
 from loom_audit.ports.lines import LineMaps
 from loom_audit.ports.log import (
@@ -72,6 +73,10 @@ __all__ = [
     "EventRow",
     "Evidence",
     "FoundCode",
+    "Git",
+    "GitFile",
+    "GitSeen",
+    "GitStamps",
     "Heads",
     "HeldSessions",
     "IndexEntry",
@@ -82,6 +87,7 @@ __all__ = [
     "Looks",
     "Marks",
     "Moments",
+    "Moved",
     "Noticed",
     "Observer",
     "OnProgress",

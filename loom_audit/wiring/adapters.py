@@ -62,6 +62,7 @@ from loom_audit.ports import (
     Workspace,
 )
 from loom_audit.sandbox import confining_runner
+from loom_audit.sandbox.git import ProgramGit
 from loom_audit.sandbox.scratch import scratch_folder
 from loom_audit.sandbox.supervised import SUPERVISOR
 from loom_audit.sql.code_index import SqlCodeIndex
@@ -333,6 +334,7 @@ class Adapters(Struct, frozen=True):
             processes=self.processes,
             runner=self.runner,
             code=SqlCodeIndex(self.settings.home / FOLDER / f"{id}.code.db"),
+            git=None if is_imported(entry.root) else ProgramGit(entry.root),
         )
         return Attachment(stored, on_disk)
 

@@ -53,6 +53,7 @@ from loom_audit.model.events import (
     WorkspaceForgotten,
 )
 from loom_audit.model.files import FileChange, Move
+from loom_audit.model.git import GitChanged, GitName
 from loom_audit.model.stored.merkle import EMPTY_ROOT, Frontier, leaf_hash, root
 from loom_audit.ports import EventFilter
 from loom_audit.sql.events.event_rows import MAX_INLINE_PAYLOAD
@@ -128,6 +129,15 @@ def test_every_fact_comes_back_as_it_was_given(opened: Opened) -> None:
         SessionReleased("person:p"),
         PromptSubmitted(odd, "p1"),
         MessageReceived("assistant", odd, "m1"),
+        GitChanged(
+            "id",
+            (GitName("HEAD", None, odd), GitName("refs/heads/a", "ab", None, odd)),
+            (FileChange("config", None, file),),
+            "command",
+            odd,
+            "c2",
+            (14, 0),
+        ),
         ContentFound(odd, file, "left later", "c1"),
         CoverageLowered((14,), Coverage("partial", ("late",))),
         TreeListed(5, "ab" * 32, True),

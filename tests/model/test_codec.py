@@ -20,7 +20,7 @@ from msgspec.structs import fields, replace
 from loom_audit.errors import AuditError, Corrupt, NotSerializable, StorageFailed
 from loom_audit.model.backgrounds import BackgroundFinished, BackgroundStarted, WritableFolder
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
-from loom_audit.model.coverage import Coverage, Effect, Inferred, Status
+from loom_audit.model.coverage import Coverage, Effect, Inferred, Origin, Status
 from loom_audit.model.events import (
     ApprovalRequested,
     BaselineFinished,
@@ -55,6 +55,7 @@ from loom_audit.model.events import (
     WorkspaceForgotten,
 )
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
+from loom_audit.model.git import GitChanged, GitName
 from loom_audit.model.scope import LeftOut
 from loom_audit.model.stored.codec import (
     MAX_LEAF,
@@ -209,6 +210,10 @@ relisted = st.lists(
     st.builds(lambda path, state: FileChange(path, None, state), paths, known_states)
 ).map(tuple)
 
+git_names = st.lists(
+    st.builds(GitName, any_text, st.none() | any_text, st.none() | any_text, any_text), max_size=3
+).map(tuple)
+
 facts = st.one_of(
     st.builds(WorkspaceAttached, paths, any_text, st.integers(0, 2**60), paths, any_text),
     st.builds(BaselineFinished, st.integers(0), st.integers(0), left_out),
@@ -323,6 +328,16 @@ facts = st.one_of(
         st.integers(0, 2**40),
         seqs,
         st.booleans(),
+    ),
+    st.builds(
+        GitChanged,
+        any_text,
+        git_names,
+        changes,
+        st.sampled_from(get_args(Origin)),
+        any_text,
+        st.none() | ids,
+        st.lists(st.integers(0, 2**40), max_size=3).map(tuple),
     ),
     st.builds(CheckpointMarked, any_text, st.integers(0, 2**62), any_text),
     st.builds(WorkspaceForgotten, paths, any_text, *(st.integers(0, 2**60) for _ in range(3))),
@@ -467,6 +482,13 @@ def test_secrets_never_reach_the_envelope() -> None:
         FilesChanged((FileChange(secret, None, state),), "tool"),
         SessionStarted(secret, secret),
         CheckpointMarked(secret, 1, secret),
+        GitChanged(
+            secret,
+            (GitName(secret, secret, secret, secret),),
+            (FileChange(secret, None, state),),
+            "outside",
+            secret,
+        ),
         WorkspaceForgotten(secret, secret, 1, 1, 1),
         BackgroundStarted("c", secret, (WritableFolder(secret, secret),)),
         BackgroundFinished("c", secret, "exited", 0, 1, secret),

@@ -30,6 +30,7 @@ from loom_audit.model.events import (
     WorkspaceForgotten,
 )
 from loom_audit.model.files import FileChange, FileState, Move, is_opaque, shown_moves
+from loom_audit.model.git import RUNS_CODE, GitChanged, git_words
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import (
     count_text,
@@ -143,13 +144,14 @@ def call_line(
     told: datetime | None = None,
     by_agent: bool = False,
     owner: str | None = None,
+    git: Sequence[GitChanged] = (),
 ) -> Line:
     """The line of a call fits the terminal's width where there is one.
 
     An open one goes by the number of its request; `question` is what it waits for, and `heard`
     when the program that reports it was heard last. `told` is when it was by its client's clock,
     where it was imported. `by_agent` says who took it back, if somebody did. `owner` is whose
-    session it is in: another one who made the call is named.
+    session it is in: another one who made the call is named. `git` is what it changed of git.
     """
     narrow = width is not None and width < NARROW
     number = f"{call.seq or call.requested:>6}"
@@ -160,7 +162,8 @@ def call_line(
     what = call.summary or ", ".join(visible_path(path) for path in call.paths)
     if call.error:
         what = f"{what}: {call.error}" if what else call.error
-    notes = _notes(call, question, heard, told, by_agent, owner)
+    words = [one_line(text, 100) for fact in git for text in git_words(fact)]
+    notes = _notes(call, question, heard, told, by_agent, owner, words)
     head = f"{number}  {at}  {status}{tool}"
     room = 10_000 if width is None else width - len(head) - len(notes)
     return (
@@ -180,6 +183,7 @@ def _notes(
     told: datetime | None,
     by_agent: bool,
     owner: str | None,
+    git: Sequence[str],
 ) -> str:
     notes = [] if question is None else [how_to_answer(question)]
     if owner not in (None, call.actor):
@@ -190,6 +194,8 @@ def _notes(
         notes.append(f"last heard {local_time(heard)}")
     if call.changed:
         notes.append(count_text(call.changed, "path"))
+    if git:
+        notes.append(first_few(git, 3, str))
     if call.coverage.level != "full":
         notes.append(f"coverage {call.coverage.level}")
     if call.reverts:
@@ -263,6 +269,8 @@ def fact_text(event: Event) -> str:
             return f"{tool} {decision} by {by} {reason}".strip()
         case ChangeIntended(changes=changes) | FilesChanged(changes=changes):
             return _changes_text(event, changes)
+        case GitChanged() as fact:
+            return f"{fact.origin}: {'; '.join(git_words(fact))}"
         case ContentFound(path=path, state=state, reason=reason):
             return f"{visible_path(path)}, {size_text(state.size)}: {reason}"
         case CallFinished(tool=tool, status=status, duration=duration):
@@ -283,6 +291,12 @@ def fact_text(event: Event) -> str:
             held = f"{count_text(payloads, 'payload')}, {count_text(contents, 'content')}"
             return f"{held}, {size_text(size)} erased {reason}".strip()
     return ""
+
+
+def git_lines(fact: GitChanged) -> Iterator[Line]:
+    """A line for each thing of git that changed; what can run code stands out."""
+    for text in git_words(fact):
+        yield ("  ", (one_line(text, 500), "red" if text.endswith(RUNS_CODE) else ""))
 
 
 def attributed_text(told: ChangesAttributed) -> str:

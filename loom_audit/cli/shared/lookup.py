@@ -88,6 +88,7 @@ def listed_lines(
         by_agents = workspace.timeline.taken_back_by_agents(page)
         by_age = sorted(page, key=lambda call: call.requested, reverse=True)
         owners = {call.session: call.actor for call in by_age}
+        git = workspace.timeline.git_of(page)
         for call in page:
             line = call_line(
                 call,
@@ -97,6 +98,7 @@ def listed_lines(
                 told=workspace.timeline.told_at(call.requested),
                 by_agent=call.seq in by_agents,
                 owner=owners[call.session],
+                git=git.get((call.session, call.call_id), ()),
             )
             yield call, owners[call.session], line
 

@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import Event, FilesChanged
 from loom_audit.model.files import FileChange, FileState
+from loom_audit.model.git import GitChanged, git_words, running_code
 from loom_audit.model.plans.lists import LISTS
 from loom_audit.model.plans.planning import Plan
 from loom_audit.model.records import Call, RecordedChange, Session
@@ -93,7 +94,7 @@ def event_record(event: Event) -> Record:
         "coverage": coverage.level if isinstance(coverage, Coverage) else None,
         "paths": [change.path for change in changes],
         "reverts": list(getattr(fact, "reverts", ())),
-        "origin": fact.origin if isinstance(fact, FilesChanged) else None,
+        "origin": fact.origin if isinstance(fact, FilesChanged | GitChanged) else None,
         "occurred_at": time_text(event.occurred_at),
         "source": event.source,
         "parent": event.parent,
@@ -117,6 +118,21 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
     return value
+
+
+def git_record(fact: GitChanged) -> Record:
+    """What changed of git: each name and each file of the git folder, and the same in words."""
+    return {
+        "names": [
+            {"name": one.name, "before": one.before, "after": one.after, "about": one.about}
+            for one in fact.names
+        ],
+        "changes": plain(fact.changes),
+        "origin": fact.origin,
+        "causes": list(fact.causes),
+        "runs_code": list(running_code(fact)),
+        "words": list(git_words(fact)),
+    }
 
 
 def session_record(session: Session) -> Record:

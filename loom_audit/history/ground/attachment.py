@@ -22,6 +22,7 @@ from loom_audit.ports import (
     CodeIndex,
     EventFilter,
     EventLog,
+    Git,
     HeldSessions,
     Lock,
     Looks,
@@ -91,7 +92,8 @@ class OnDisk(Struct, frozen=True):
     `index`, what was kept of `looks` and the search index `code` are caches of this machine. An
     index of another log is made anew, and so is one that is ahead of its log.
     `runner` runs the tools' commands and is None where tools cannot run any; `code` is None where
-    they cannot search. `processes` are those of the machine that the workspace is on.
+    they cannot search. `processes` are those of the machine that the workspace is on. `git` is the
+    repository at the top of the workspace, None where nobody looks at one.
     """
 
     workspace: Workspace
@@ -100,6 +102,7 @@ class OnDisk(Struct, frozen=True):
     processes: Processes
     runner: Runner | None = None
     code: CodeIndex | None = None
+    git: Git | None = None
 
 
 class Attachment(Struct, frozen=True):

@@ -8,11 +8,25 @@ from msgspec import Struct, field
 from loom_audit.history.ground.session_state import SessionState
 from loom_audit.model.backgrounds import WritableFolder
 from loom_audit.model.coverage import Coverage
+from loom_audit.model.git import GitState
 from loom_audit.model.scope import Scope
 from loom_audit.ports import Background, LeftOutFiles, StampedPaths, Stamps, Watch
 
 CallKey = tuple[str, str]
 """The session and the id of a call."""
+
+
+class LastGit(Struct):
+    """What this process last saw of the workspace's git repository.
+
+    `state` is that on record after event `seq`. `stamps` are those at which git was asked and said
+    nothing else than that; `failed` are those at which git could not tell the state.
+    """
+
+    state: GitState = field(default_factory=GitState)
+    seq: int = 0
+    stamps: str = ""
+    failed: str = ""
 
 
 class LastSeen(Struct):
@@ -30,7 +44,7 @@ class LastSeen(Struct):
     `commands` counts the commands that were run. `watch` tells what may have changed since the last
     look, and `differing` is what that look saw, each path with its stamp. `unchecked` are the
     requests of the calls after which only what the watch told was looked at, since the last look at
-    everything.
+    everything. `git` is what it saw of git.
     """
 
     stamps: Stamps = field(default_factory=Stamps)
@@ -45,6 +59,7 @@ class LastSeen(Struct):
     watch: Watch | None = None
     differing: StampedPaths = field(default_factory=StampedPaths)
     unchecked: set[int] = field(default_factory=set)
+    git: LastGit = field(default_factory=LastGit)
 
 
 class KeptBackground(Struct):

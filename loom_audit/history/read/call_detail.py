@@ -1,13 +1,15 @@
 """One call as it is shown: what it was asked, what came of it, and which files it changed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from loom_audit.model.events import CallDecided, ChangesAttributed, Event
 from loom_audit.model.files import FileChange, Move
+from loom_audit.model.git import GitChanged
 from loom_audit.model.records import Call, RecordedChange
+from loom_audit.ports import EventFilter, EventLog
 
 
 class CallDetail(Struct, frozen=True):
@@ -57,6 +59,12 @@ class CallDetail(Struct, frozen=True):
         return tuple(sorted({*told, *(one.change.path for one in self.maybe)}))
 
     @property
+    def git(self) -> tuple[GitChanged, ...]:
+        """What changed of git by this call, or also by it."""
+        facts = (event.fact for event in self.events)
+        return tuple(fact for fact in facts if isinstance(fact, GitChanged))
+
+    @property
     def told_later(self) -> tuple[ChangesAttributed, ...]:
         """What its client told later: changes it may have made that are on record as of others."""
         facts = (event.fact for event in self.events)
@@ -72,3 +80,19 @@ def net_changes(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
         folded[one.path] = FileChange(one.path, before, one.after)
     changed = (change for change in folded.values() if change.before != change.after)
     return tuple(sorted(changed, key=lambda change: change.path))
+
+
+def git_of(log: EventLog, calls: Sequence[Call]) -> Mapping[tuple[str, str], Sequence[GitChanged]]:
+    """What each of some calls changed of git, by its session and id. Corrupt."""
+    found: dict[tuple[str, str], list[GitChanged]] = {}
+    if not calls:
+        return found
+    window = EventFilter(
+        after=min(call.requested for call in calls),
+        before=max(call.seq or log.head() for call in calls) + 1,
+        kinds=(GitChanged.kind,),
+    )
+    for event in log.read(window):
+        if isinstance(event.fact, GitChanged) and event.fact.call_id is not None:
+            found.setdefault((event.session, event.fact.call_id), []).append(event.fact)
+    return found

@@ -15,7 +15,7 @@ from loom_audit.history.ground.client_ids import client_id
 from loom_audit.history.ground.kept_contents import KeptContents
 from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.ground.session_state import hold_of, session_state
-from loom_audit.history.read.call_detail import CallDetail, net_changes
+from loom_audit.history.read.call_detail import CallDetail, git_of, net_changes
 from loom_audit.history.read.verified import VerifiedReading
 from loom_audit.model.backgrounds import BackgroundFinished
 from loom_audit.model.events import (
@@ -35,6 +35,7 @@ from loom_audit.model.events import (
     TreeRelisted,
 )
 from loom_audit.model.files import FileChange, FileState, Move, Tree, diff, parents
+from loom_audit.model.git import GitChanged
 from loom_audit.model.records import (
     Call,
     Checkpoint,
@@ -286,6 +287,10 @@ class Timeline(Struct, frozen=True):
             back.at(one.change.path).get(number) if number else None
             for one, number in zip(changes, numbers, strict=True)
         ]
+
+    def git_of(self, calls: Sequence[Call]) -> Mapping[tuple[str, str], Sequence[GitChanged]]:
+        """What each of these calls changed of git, by its session and id. Corrupt."""
+        return git_of(self.log, calls)
 
     # --- trees and files ------------------------------------------------------------------
 

@@ -21,12 +21,14 @@ from loom_audit.history.look.attribution import (
 from loom_audit.history.look.batches import Batch, WholeLook
 from loom_audit.history.look.capture import scan
 from loom_audit.history.look.doers import Candidate, Told
+from loom_audit.history.look.git import git_draft, look_at_git
 from loom_audit.history.look.survivors import LeftRunning, Running, Window
 from loom_audit.history.look.timing import look_between, look_made
 from loom_audit.history.record.call_record import LOOKED_AT_LATE, CallRecord
 from loom_audit.history.record.interrupted import SOURCE, record_interrupted
 from loom_audit.history.record.watching import note_command, note_unchecked
 from loom_audit.model.events import FilesChanged
+from loom_audit.model.git import NOT_TAKEN_BACK, GitChanged
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, Stamp
 
@@ -114,6 +116,7 @@ def look_before(record: CallRecord, *, within: int | None = None) -> list[Candid
     attachment, here = record.attachment, record.writer.session
     look = look_between(attachment, among, alive_session=here, within=within)
     record.add_drafts(attributed_drafts(attachment, batch, among, look))
+    record.add_drafts(git_draft(look_at_git(attachment), among, between=True))
     record.entries.update(batch.entries)
     record.window = window
     record.add_untracked(batch.look.untracked)
@@ -182,9 +185,33 @@ def collect_changes(
         _collect(record, batch, window.with_survivors(among), late=late(), heard=heard())
         if not batch.last:
             record.commit_and_index()
+    _collect_git(record, window.with_survivors(among), late=late())
     record.window = window
     record.add_untracked(batch.look.untracked, [one.requested for one in among])
     return batch.look
+
+
+def _collect_git(record: CallRecord, among: Sequence[Candidate], *, late: bool) -> None:
+    """Collect what changed of git; coverage says that it is not taken back, or what was unseen."""
+    found = look_at_git(record.attachment)
+    record.lower_coverage(*found.why_unseen)
+    for draft in git_draft(found, _own_first(record, among), late=late):
+        record.add_drafts([draft])
+        if isinstance(draft.fact, GitChanged):
+            _note_git(record, draft.fact, own=(draft.session, draft.fact.call_id) == record.key)
+
+
+def _note_git(record: CallRecord, fact: GitChanged, *, own: bool) -> None:
+    """Let coverage say that a call changed git, or may have."""
+    requested = record.attachment.stored.reading.call(*record.key).requested
+    if own or (fact.origin == "command" and requested in fact.causes):
+        record.lower_coverage(NOT_TAKEN_BACK)
+        record.note_causes(fact.causes)
+
+
+def _own_first(record: CallRecord, among: Iterable[Candidate]) -> list[Candidate]:
+    """The candidates in the order in which a change is listed under one of them."""
+    return sorted(among, key=lambda one: (one.key != record.key, one.is_survivor, one.requested))
 
 
 def _collect(
@@ -193,7 +220,7 @@ def _collect(
     """Collect a batch of the look after a call, by the calls that may have made each change."""
     own = record.key
     # what several calls may have made is listed under the first: under this one, where it may have
-    ordered = sorted(among, key=lambda one: (one.key != own, one.is_survivor, one.requested))
+    ordered = _own_first(record, among)
     if late:
         record.lower_coverage(LOOKED_AT_LATE)
     here = record.writer.session if heard else ""
@@ -216,14 +243,18 @@ def _add_changes_recorded_by_others(record: CallRecord, own: Call) -> None:
     after, head = own.requested, log.head()
     while after < head:
         # one event at a time, since each may hold a whole batch of changes
-        found = [*log.read(EventFilter(after=after, kinds=(FilesChanged.kind,), limit=1))]
+        kinds = (FilesChanged.kind, GitChanged.kind)
+        found = [*log.read(EventFilter(after=after, kinds=kinds, limit=1))]
         if not found:
             break
         [event] = found
         fact, after = event.fact, event.seq
-        if not isinstance(fact, FilesChanged) or fact.origin == "outside":
+        if not isinstance(fact, FilesChanged | GitChanged) or fact.origin == "outside":
             continue
         is_own = (event.session, fact.call_id) == (own.session, own.call_id)
+        if isinstance(fact, GitChanged):
+            _note_git(record, fact, own=is_own)
+            continue
         if is_own or own.requested in fact.causes:
             record.add_changed_paths([change.path for change in fact.changes])
             record.note_causes(fact.causes)

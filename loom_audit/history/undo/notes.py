@@ -4,10 +4,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from loom_audit.history.ground.attachment import StoredLog
 from loom_audit.history.look.doers import UNKNOWN
+from loom_audit.history.read.call_detail import git_of
+from loom_audit.model.git import NOT_TAKEN_BACK, GitChanged, git_words
 from loom_audit.model.plans.planning import TAKEN_BACK, Note
 from loom_audit.model.records import Call, RecordedChange
-from loom_audit.model.text.display import duration_text
-from loom_audit.ports import CallFilter
+from loom_audit.model.text.display import duration_text, first_few, one_line
+from loom_audit.ports import CallFilter, EventLog
 
 LONG_RUN = 60_000_000
 """Microseconds from which on it is said that others may have worked beside a call."""
@@ -31,14 +33,37 @@ def uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
     notes = []
     for call in calls:
         number = call.seq or call.requested
-        if call.coverage.level != "full":
-            why = "; ".join(call.coverage.reasons) or "no reason is on record"
+        reasons = [one for one in call.coverage.reasons if one != NOT_TAKEN_BACK]
+        if call.coverage.level != "full" and (reasons or not call.coverage.reasons):
+            why = "; ".join(reasons) or "no reason is on record"
             notes.append(
                 Note("", f"what call {number} did that was not captured: {why}", (number,))
             )
         if call.effect == "network":
             notes.append(Note("", f"call {number} reached the network", (number,)))
     return tuple(notes)
+
+
+def changed_git(call: Call) -> bool:
+    """Whether a call changed git, or may have, which nothing takes back."""
+    return NOT_TAKEN_BACK in call.coverage.reasons
+
+
+def git_notes(log: EventLog, calls: Sequence[Call]) -> tuple[Note, ...]:
+    """Notes on what those of some calls changed of git which did, in git's words. Corrupt."""
+    changing = [call for call in calls if changed_git(call)]
+    told = git_of(log, changing)
+    return tuple(
+        Note("", f"call {number} changed git, which is not taken back{how}", (number,))
+        for call in changing
+        for number in [call.seq or call.requested]
+        for how in [_git_text(told.get((call.session, call.call_id), ()))]
+    )
+
+
+def _git_text(told: Sequence[GitChanged]) -> str:
+    words = [one_line(text, 100) for fact in told for text in git_words(fact)]
+    return f": {first_few(words, 5, str)}" if words else ", or another one at that time did"
 
 
 def long_run_notes(stored: StoredLog, selected: Sequence[RecordedChange]) -> tuple[Note, ...]:

@@ -26,6 +26,7 @@ from loom_audit.history.undo.counting import reverts, taken_in_part, takings, wi
 from loom_audit.history.undo.dealt_with import changed_paths
 from loom_audit.history.undo.limits import changes_of
 from loom_audit.history.undo.notes import (
+    git_notes,
     long_run_notes,
     shared_note,
     taken_back_notes,
@@ -209,7 +210,9 @@ class Planner:
     def _notes_on_calls(
         self, selection: Selection, selected: Sequence[RecordedChange]
     ) -> Iterator[Note]:
-        yield from uncaptured_notes(self._calls_of(selection))
+        calls = self._calls_of(selection)
+        yield from uncaptured_notes(calls)
+        yield from git_notes(self.attachment.stored.log, calls)
         yield from taken_back_notes(selection.before.calls, selected)
 
     def _unnamed_notes(self, plan: Plan, drift: FilesChanged) -> Iterator[Note]:

@@ -24,12 +24,14 @@ from loom_audit.history.undo.limits import (
     moved_with,
     paths_with_moves,
 )
+from loom_audit.history.undo.notes import changed_git, git_notes
 from loom_audit.model.events import OUTSIDE, ChangesAttributed, FilesChanged
 from loom_audit.model.files import FileChange
 from loom_audit.model.plans.planning import Note, how_to_choose
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.plans.taken_back import TakenBack
 from loom_audit.model.records import Call, RecordedChange
+from loom_audit.model.text.display import count_text
 from loom_audit.ports import CallFilter, EventFilter
 
 
@@ -53,7 +55,7 @@ class Selection(Struct, frozen=True):
     paths: tuple[str, ...] = ()
     """What a request is limited to, with what moved from or to there; () without a limit."""
     passed_over: tuple[Note, ...] = ()
-    """Notes on what later calls may have done than the one that an undo takes back."""
+    """Notes on what later calls may have done, or did to git, than the one an undo takes back."""
 
     def is_asked_for(self, path: str) -> bool:
         """Whether a path is one that the request is limited to, or below one; True without."""
@@ -150,6 +152,9 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
         if not request.targets:
             check_interrupted_since(attachment, request.session, call, passed_over)
         done = dealt_with(attachment.stored, back, changes_of(attachment.stored, [call], ()))
+        if not request.targets:
+            later = _changing_git(attachment.stored, request.session, call.requested)
+            passed_over = (*passed_over, *git_notes(attachment.stored.log, later))
         return Selection(_label(call), back, (call,), passed_over=passed_over, before=done)
     if request.verb == "redo":
         call = newest_undo(attachment, request.session)
@@ -340,6 +345,8 @@ def _named_or_newest(request: PlanRequest, attachment: Attachment) -> Call:
         if call.undone_by is not None
         else ""
         if call.changed
+        else "changed only git, which is not taken back"
+        if changed_git(call)
         else "changed nothing that is on record"
     )
     if why:
@@ -410,6 +417,11 @@ def _newest(
             f"{how_to_choose(left)}; `loom-audit show {calls[0]}` names what it may have changed."
         )
         details = {"calls": calls, "paths": [note.path for note in left[:NAMED]]}
+    elif verb == "undo" and (calls_of_git := _changing_git(stored, session)):
+        notes = git_notes(stored.log, calls_of_git[:NAMED])
+        more = count_text(len(notes) - 1, "earlier call")
+        hint = f"{notes[0].reason}{f'; {more} did too' if notes[1:] else ''}. {hint}"
+        details = {"calls": [number for note in notes for number in note.calls]}
     raise NotFound(f"nothing to {verb} {where}", hint=hint, details=details)
 
 
@@ -444,6 +456,12 @@ def may_have_done(stored: StoredLog, session: str | None, after: int = 0) -> tup
         Note(path, MAY_HAVE, tuple(sorted(passed[one] or one for one in causes & passed.keys())))
         for path, causes in sorted(found.items())
     )
+
+
+def _changing_git(stored: StoredLog, session: str | None, after: int = 0) -> tuple[Call, ...]:
+    """The calls requested after an event that changed git, or may have, the newest first."""
+    wanted = CallFilter(after=after, session=session, partial_only=True, limit=MOST_PASSED)
+    return tuple(call for call in stored.reading.calls(wanted) if changed_git(call))
 
 
 MAY_HAVE = "on record as from outside, and maybe the call's"

@@ -91,7 +91,8 @@ class Plan(Struct, frozen=True):
     """The paths that were left of calls which are taken back, where others were before."""
     drifted: bool = False
     passed_over: tuple[Note, ...] = ()
-    """What later calls may have done, which an undo passes over: only a choice takes it back."""
+    """What later calls may have done, which an undo passes over: only a choice takes it back; and,
+    without a path, what they did to git."""
     ran_long: tuple[Note, ...] = ()
     """Calls that ran so long that edits beside them, which count as their own, are likely."""
     stages: tuple[tuple[FileChange, ...], ...] = ()

@@ -40,6 +40,7 @@ from loom_audit.model.events import (
     Untracked,
 )
 from loom_audit.model.files import FileChange
+from loom_audit.model.git import GitChanged, GitName
 from loom_audit.model.scope import LeftOut
 from loom_audit.model.stored.manifest import Manifest, decode_manifest, encode_manifest
 from loom_audit.model.stored.payloads import (
@@ -96,6 +97,7 @@ LAYOUTS: Mapping[type[Any], Layout] = {
         manifest=_CHANGES,
         tolerant=True,
     ),
+    GitChanged: Layout(_same("call_id", "causes", "origin"), manifest=("changes",)),
     TreeRelisted: Layout(manifest=("changes",)),
     PathsUntracked: Layout(_same("kept")),
     ContentFound: Layout(_same("call_id"), manifest=("path", "state")),
@@ -118,6 +120,7 @@ LAYOUTS: Mapping[type[Any], Layout] = {
 _PLAIN = Layout()
 _ITEMS: Mapping[tuple[type[Any], str], type[Any]] = {
     (PathsUntracked, "paths"): Untracked,
+    (GitChanged, "names"): GitName,
     (TreeRelisted, "untracked"): Untracked,
     (BaselineFinished, "left_out"): LeftOut,
     (ScopeAccepted, "left_out"): LeftOut,

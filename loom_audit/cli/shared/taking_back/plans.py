@@ -148,8 +148,8 @@ def _note_choices(output: Output, plan: Plan) -> None:
         output.note("`--outside`, or `--choose PATH=old`, takes back what is kept, too")
     elif any(note.path for note in plan.kept):
         output.note("`--choose PATH=old` takes back what is kept all the same")
-    if plan.passed_over:
-        output.note(how_to_choose(plan.passed_over))
+    if maybe := [note for note in plan.passed_over if note.path]:
+        output.note(how_to_choose(maybe))
 
 
 def _refuse_open_calls(workspace: "AuditedWorkspace", *, held: bool) -> None:

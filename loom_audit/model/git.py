@@ -1,0 +1,222 @@
+"""The state of a git repository as the log has it, and what changed of it, also in git's words."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
+
+from msgspec import Struct, field
+
+from loom_audit.model.coverage import Origin
+from loom_audit.model.files import EPOCH_DIGITS, FileChange, FileState
+
+NOT_TAKEN_BACK = "git is not taken back yet"
+"""Why the coverage of a call that changed git is partial."""
+
+RUNS_CODE = "it can run code as you"
+"""What is said of a changed hook or setting of a repository."""
+
+_SHORT = 7
+"""How many digits of an object id are shown."""
+
+_IN_PROGRESS = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_LOG": "bisect",
+}
+_SPACES = {"refs/heads/": "branch ", "refs/tags/": "tag ", "refs/remotes/": "remote branch "}
+_TOLD_OTHERWISE = frozenset({"HEAD", "stashes", "index", "refs/stash"})
+
+
+class GitName(Struct, frozen=True):
+    """Something that a repository names, before and after; None where it is not there.
+
+    It is `HEAD`, a ref, `stashes` or `index`. `about` says in words how far it moved.
+    """
+
+    name: str
+    before: str | None
+    after: str | None
+    about: str = ""
+
+
+class GitChanged(Struct, frozen=True):
+    """The state of the workspace's git repository changed, or was recorded for the first time.
+
+    `identity` says which git folder it is: of another one than before nothing is compared, and
+    everything is from None. `changes` are of files in the git folder, by their paths in it, and of
+    no tree. `head` is what HEAD names afterwards. `call_id` and `causes` are as of `files.changed`.
+    """
+
+    kind: ClassVar[str] = "git.changed"
+    identity: str
+    names: tuple[GitName, ...]
+    changes: tuple[FileChange, ...]
+    origin: Origin
+    head: str = ""
+    call_id: str | None = None
+    causes: tuple[int, ...] = ()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the whole state of a repository that was not on record before."""
+        return any(one.name == "HEAD" and one.before is None for one in self.names)
+
+
+class GitState(Struct):
+    """The state of a repository after an event, folded from `git.changed`."""
+
+    identity: str = ""
+    names: dict[str, str] = field(default_factory=dict)
+    files: dict[str, FileState] = field(default_factory=dict)
+
+    def is_of(self, identity: str) -> bool:
+        """Whether this is the state of the git folder of that identity, also after a reboot."""
+        return self.identity[EPOCH_DIGITS:] == identity[EPOCH_DIGITS:] != ""
+
+    def follow(self, fact: GitChanged) -> None:
+        """Take over what a fact says."""
+        if fact.is_first:
+            self.names.clear()
+            self.files.clear()
+        self.identity = fact.identity
+        for one in fact.names:
+            if one.after is None:
+                self.names.pop(one.name, None)
+            else:
+                self.names[one.name] = one.after
+        for change in fact.changes:
+            if change.after is None:
+                self.files.pop(change.path, None)
+            else:
+                self.files[change.path] = change.after
+
+
+def changed_names(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[GitName, ...]:
+    """The names that differ, sorted."""
+    names = sorted({*before, *after})
+    return tuple(
+        GitName(name, before.get(name), after.get(name))
+        for name in names
+        if before.get(name) != after.get(name)
+    )
+
+
+def changed_files(
+    before: Mapping[str, FileState], after: Mapping[str, FileState]
+) -> tuple[FileChange, ...]:
+    """The files of the git folder that differ, sorted by path."""
+    paths = sorted({*before, *after})
+    return tuple(
+        FileChange(path, before.get(path), after.get(path))
+        for path in paths
+        if before.get(path) != after.get(path)
+    )
+
+
+def git_words(fact: GitChanged) -> Iterator[str]:
+    """What changed, a line each, in git's words."""
+    names = {one.name: one for one in fact.names}
+    if fact.is_first:
+        yield _whole(fact, names)
+        return
+    if head := names.get("HEAD"):
+        yield f"HEAD {_value(head.before)} → {_value(head.after)}{_about(head)}"
+    for one in fact.names:
+        if one.name not in _TOLD_OTHERWISE:
+            yield _moved(one, is_head=fact.head == f"ref: {one.name}")
+    if stashes := names.get("stashes"):
+        before, after = _lines(stashes.before), _lines(stashes.after)
+        yield from (f'stash dropped: "{_message(one)}"' for one in before if one not in after)
+        yield from (f'stash made: "{_message(one)}"' for one in after if one not in before)
+        if sorted(before) == sorted(after):
+            yield "stashes in another order"
+    if index := names.get("index"):
+        yield f"index changed{_about(index)}"
+    yield from in_progress(fact.changes)
+    yield from (f"{one} changed: {RUNS_CODE}" for one in running_code(fact))
+    known = {"index", "index entries", *_IN_PROGRESS}
+    rest = sorted(
+        {
+            path
+            for one in fact.changes
+            if (path := one.path.partition("/")[0]) not in known and not _runs_code(one.path)
+        }
+    )
+    if rest:
+        yield f"changed in .git: {', '.join(rest)}"
+
+
+def in_progress(changes: Iterable[FileChange]) -> Iterator[str]:
+    """What was begun or has ended: `rebase in progress`."""
+    told = set()
+    for change in changes:
+        what = _IN_PROGRESS.get(change.path.partition("/")[0])
+        if what and change.before is None and what not in told:
+            told.add(what)
+            yield f"{what} in progress"
+        elif what and change.after is None and what not in told:
+            told.add(what)
+            yield f"{what} ended"
+
+
+def running_code(fact: GitChanged) -> tuple[str, ...]:
+    """The changed hooks and settings of the repository, which can run code as the person."""
+    if fact.is_first and fact.origin == "baseline":
+        return ()
+    return tuple(one.path for one in fact.changes if _runs_code(one.path))
+
+
+def _runs_code(path: str) -> bool:
+    return path.partition("/")[0] in ("hooks", "info", "config", "config.worktree")
+
+
+def _whole(fact: GitChanged, names: Mapping[str, GitName]) -> str:
+    refs = sum(name not in _TOLD_OTHERWISE for name in names)
+    stashes = len(_lines(names["stashes"].after)) if "stashes" in names else 0
+    counted = [f"HEAD {_value(fact.head)}", f"{refs} ref{'' if refs == 1 else 's'}"]
+    if stashes:
+        counted.append(f"{stashes} stash{'' if stashes == 1 else 'es'}")
+    first = "recorded" if fact.origin == "baseline" else "new or replaced"
+    return f"git repository {first}: {', '.join(counted)}"
+
+
+def _moved(one: GitName, *, is_head: bool) -> str:
+    what = _shown(one.name)
+    if one.after is None:
+        about = f"; {one.about}" if one.about else ""
+        return f"{what} deleted (was {_value(one.before)}{about})"
+    if one.before is None:
+        return f"{what} created at {_value(one.after)}"
+    if is_head:
+        what = f"HEAD {one.name.removeprefix('refs/heads/')}"
+    return f"{what} {_value(one.before)} → {_value(one.after)}{_about(one)}"
+
+
+def _shown(name: str) -> str:
+    for space, what in _SPACES.items():
+        if name.startswith(space):
+            return what + name.removeprefix(space)
+    return name
+
+
+def _value(value: str | None) -> str:
+    """An object id, shortened, or what a symbolic ref names."""
+    if value is None:
+        return "nothing"
+    if value.startswith("ref: "):
+        return value.split(" ")[1].removeprefix("refs/heads/")
+    return value[:_SHORT]
+
+
+def _about(one: GitName) -> str:
+    return f" ({one.about})" if one.about else ""
+
+
+def _lines(text: str | None) -> list[str]:
+    return text.split("\n") if text else []
+
+
+def _message(stash: str) -> str:
+    return stash.split(" ", 2)[-1]

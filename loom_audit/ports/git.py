@@ -1,0 +1,70 @@
+"""What a git repository is asked for: its state, and stamps that tell when to ask again."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct, field
+
+from loom_audit.model.files import Kind
+
+Moved = tuple[str | None, str | None]
+"""The object ids of a name before and after; None where the name was, or is, not there."""
+
+
+class GitFile(Struct, frozen=True):
+    """A file in the git folder: `file` or `symlink`, permission bits, and bytes (the target)."""
+
+    kind: Kind
+    mode: int
+    content: bytes
+
+
+class GitStamps(Struct, frozen=True):
+    """The stamps of what a repository's state is kept in, as one text that is equal while they are.
+
+    "" where there is no repository. `newest` is when the last of it changed, in ns since 1970.
+    """
+
+    text: str = ""
+    newest: int = 0
+
+
+class GitSeen(Struct, frozen=True):
+    """The state of a repository as git tells it.
+
+    `names` are `HEAD`, refs, `stashes` and `index`, each with a text: an object id, `ref: NAME`,
+    a line of id, time and message for each stash, and the hash of the index's entries. `files` are
+    by path in the git folder; `entries` are the index's, one a line. `unseen` says what could not
+    be looked at, and why.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, GitFile] = field(default_factory=dict)
+    entries: bytes = b""
+    unseen: tuple[str, ...] = ()
+
+
+class Git(Protocol):
+    """The git repository at the top of a workspace: the folder `.git` that lies in it.
+
+    Nothing is discovered, nothing of the repository is run or followed, and nothing is written.
+    """
+
+    def stamps(self) -> GitStamps:
+        """The stamps now. Where they are equal later, the state is too, but for a ref's file that
+        was written in place.
+        """
+        ...
+
+    def seen(self) -> GitSeen:
+        """The state now, without any name where the folder is not a repository. ExecutionFailed
+        where git cannot tell it; its message is the reason.
+        """
+        ...
+
+    def distances(self, moved: Sequence[Moved]) -> Sequence[str]:
+        """How far names moved, in words, "" where git cannot tell: `1 commit back`.
+
+        Of a name that is gone: how many commits were on it and are on no ref.
+        """
+        ...

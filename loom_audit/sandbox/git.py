@@ -1,0 +1,454 @@
+"""Asks git for the state of a repository that an agent may have written, as on hostile ground.
+
+git is told its folders and discovers nothing. It is given no settings of the user's. What a
+repository's own configuration could let it run or read is set otherwise. Only commands are used
+that read refs, the index and commits: none of them converts, compares or checks out a file.
+"""
+
+import os
+import re
+import resource
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from hashlib import sha256
+
+from msgspec import Struct
+
+from loom_audit.errors import ExecutionFailed
+from loom_audit.model.text.display import count_text
+from loom_audit.ports import GitFile, GitSeen, GitStamps, Moved
+
+SECONDS = 5.0
+MAX_OUTPUT = 64 << 20
+MAX_FILE = 16 << 20
+MAX_FILES = 1_000
+MAX_DISTANCES = 20
+
+SETTINGS = (
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.untrackedCache", "false"),
+    ("core.pager", "cat"),
+    ("core.askPass", ""),
+    ("core.sshCommand", "false"),
+    ("core.commitGraph", "false"),
+    ("core.multiPackIndex", "false"),
+    ("core.alternateRefsCommand", ":"),
+    ("core.attributesFile", "/dev/null"),
+    ("core.excludesFile", "/dev/null"),
+    ("log.showSignature", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("submodule.recurse", "false"),
+    ("protocol.allow", "never"),
+)
+"""What a repository's configuration cannot say otherwise."""
+
+_ENVIRONMENT = {
+    "LC_ALL": "C",
+    "HOME": "/nonexistent",
+    "XDG_CONFIG_HOME": "/nonexistent",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_CEILING_DIRECTORIES": "/",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": "/dev/null",
+    "GIT_PAGER": "cat",
+    "GIT_CONFIG_COUNT": str(len(SETTINGS)),
+    **{f"GIT_CONFIG_KEY_{n}": key for n, (key, _) in enumerate(SETTINGS)},
+    **{f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(SETTINGS)},
+}
+_REFS = ("for-each-ref", "--format=%(objectname) %(refname) %(symref)")
+_HEAD = ("symbolic-ref", "-q", "HEAD")
+_DETACHED = ("rev-parse", "-q", "--verify", "HEAD")
+_ENTRIES = ("ls-files", "-s", "-v", "-z", "--debug")
+_STASHES = (
+    "log",
+    "-g",
+    "-z",
+    "--no-decorate",
+    "--no-notes",
+    "--no-patch",
+    "--date=unix",
+    "--encoding=UTF-8",
+    "--format=%H%x09%gd%x09%gs",
+    "refs/stash",
+    "--",
+)
+_TOO_OLD = ("Expected git repo version", "unknown repository extension", "unknown ref storage")
+_BROKEN = re.compile(
+    r"^warning: ignoring (?:broken ref|ref with broken name|dangling symref) (.+)$"
+)
+_LISTED = re.compile(
+    rb"(?P<entry>[^\0]*)\0  ctime: \d+:\d+\n  mtime: \d+:\d+\n  dev: \d+\tino: \d+\n"
+    rb"  uid: \d+\tgid: \d+\n  size: \d+\tflags: (?P<flags>[0-9a-f]+)\n"
+)
+_INTENT_TO_ADD = 1 << 29
+
+_STATE = re.compile(
+    r"(?!FETCH_HEAD$)(?:HEAD|index|packed-refs|shallow|config|config\.worktree|SQUASH_MSG"
+    r"|AUTO_MERGE|commondir|[A-Z]+_HEAD|MERGE_[A-Z]+|BISECT_[A-Z_]+)"
+)
+"""The names in a git folder that hold its state."""
+
+_NEEDED = frozenset({"HEAD", "objects", "refs"})
+"""Without one of these git takes a folder for no repository."""
+
+_ASKED = frozenset({"HEAD", "index", "packed-refs"})
+"""Those of which git is asked."""
+
+_WHOLE = ("hooks", "info", "rebase-merge", "rebase-apply", "sequencer")
+"""The folders of which each file is the state."""
+
+_DERIVED = frozenset({"info/refs", "info/commit-graphs", "info/sparse-checkout.lock"})
+"""What git makes anew by itself (git-update-server-info(1))."""
+
+_LOGS = ("logs/HEAD", "logs/refs", "logs/refs/stash", "reftable/tables.list", "objects")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class _Done(Struct, frozen=True):
+    code: int
+    output: bytes
+    errors: str
+
+
+class ProgramGit:
+    """A `ports.Git` that asks the program `git`."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._folder = os.path.join(root, ".git")
+        self._folders: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {}
+
+    # --- stamps ---------------------------------------------------------------------------
+
+    def stamps(self) -> GitStamps:
+        """The stamps now, "" where no folder `.git` is there."""
+        try:
+            git = os.open(self._folder, _FOLDER)
+        except OSError:
+            return GitStamps()
+        try:
+            found = [*self._stamped(git)]
+        finally:
+            os.close(git)
+        return GitStamps(repr(found), max((stamp[3] for _, stamp in found), default=0))
+
+    def _stamped(self, git: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+        names = sorted(name for name in os.listdir(git) if _STATE.fullmatch(name))
+        for name in (*names, *_LOGS):
+            with suppress(OSError):
+                yield name, _stamp(os.stat(name, dir_fd=git, follow_symlinks=False))
+        for folder in _WHOLE:
+            for path, found in _files_below(git, folder):
+                yield path, _stamp(found)
+        waiting = ["refs"]
+        while waiting:
+            path = waiting.pop()
+            with suppress(OSError):
+                stamp = _stamp(os.stat(path, dir_fd=git, follow_symlinks=False))
+                yield path, stamp
+                known = self._folders.get(path)
+                if known is None or known[0] != stamp:
+                    known = self._folders[path] = stamp, _folders_in(git, path)
+                waiting += (f"{path}/{name}" for name in known[1])
+
+    # --- state ----------------------------------------------------------------------------
+
+    def seen(self) -> GitSeen:
+        """The state now; none where it is no repository. ExecutionFailed with the reason why git
+        cannot tell it.
+        """
+        try:
+            git = os.open(self._folder, _FOLDER)
+        except OSError as error:
+            raise ExecutionFailed(f"the git folder cannot be read: {error.strerror}") from error
+        try:
+            if not _NEEDED.issubset(os.listdir(git)):
+                return GitSeen()
+            self._refuse_links(git)
+            unseen: list[str] = []
+            files = dict(_state_files(git, unseen))
+        finally:
+            os.close(git)
+        head, detached, refs, listed = self._ask(_HEAD, _DETACHED, _REFS, _ENTRIES)
+        for done in (refs, listed):
+            _check(done)
+        names = {"HEAD": _head(head, detached)}
+        names.update(_refs(refs))
+        entries = _entries(listed.output)
+        names["index"] = sha256(entries).hexdigest()
+        if "refs/stash" in names:
+            [stashes] = self._ask(_STASHES)
+            _check(stashes)
+            names["stashes"] = "\n".join(_stashes(stashes.output))
+        return GitSeen(names, files, entries, tuple(unseen))
+
+    def _refuse_links(self, git: int) -> None:
+        for name in ("objects", "refs", "hooks", "info", "logs"):
+            with suppress(OSError):
+                if stat.S_ISLNK(os.stat(name, dir_fd=git, follow_symlinks=False).st_mode):
+                    raise ExecutionFailed(f".git/{name} is a symbolic link")
+
+    def distances(self, moved: Sequence[Moved]) -> Sequence[str]:
+        """How far names moved, in words; "" where git cannot tell."""
+        some = moved[:MAX_DISTANCES]
+        try:
+            done = self._ask(*(_distance(old, new) for old, new in some))
+        except ExecutionFailed:
+            return [""] * len(moved)
+        found = [_in_words(one, new) for one, (_, new) in zip(done, some, strict=True)]
+        return [*found, *[""] * (len(moved) - len(found))]
+
+    # --- the program ----------------------------------------------------------------------
+
+    def _ask(self, *commands: Sequence[str]) -> Sequence[_Done]:
+        """Run commands beside each other. ExecutionFailed where one does not end in time."""
+        program = _program(self._root)
+        environment = {
+            **_ENVIRONMENT,
+            "PATH": os.path.dirname(program),
+            "GIT_DIR": self._folder,
+            "GIT_COMMON_DIR": self._folder,
+            "GIT_WORK_TREE": self._root,
+        }
+        running: list[tuple[subprocess.Popen[bytes], int, int]] = []
+        try:
+            for words in commands:
+                output, errors = os.memfd_create("output"), os.memfd_create("errors")
+                try:
+                    asked = subprocess.Popen(
+                        [program, "--no-pager", *words],
+                        cwd=self._root,
+                        env=environment,
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=errors,
+                        start_new_session=True,
+                    )
+                except OSError as error:
+                    os.close(output)
+                    os.close(errors)
+                    raise ExecutionFailed(f"git cannot be run: {error.strerror}") from error
+                running.append((asked, output, errors))
+                with suppress(OSError):  # it has ended already
+                    resource.prlimit(asked.pid, resource.RLIMIT_FSIZE, (MAX_OUTPUT, MAX_OUTPUT))
+            limit = time.monotonic() + SECONDS
+            return [_ended(*one, limit) for one in running]
+        finally:
+            for asked, output, errors in running:
+                if asked.poll() is None:
+                    with suppress(OSError):
+                        os.killpg(asked.pid, signal.SIGKILL)
+                    asked.wait()
+                os.close(output)
+                os.close(errors)
+
+
+def _program(root: str) -> str:
+    """Where git is: in no folder of the workspace, where an agent could have put one."""
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.realpath(os.path.join(folder, "git"))
+        inside = path == root or path.startswith(root.rstrip("/") + "/")
+        if os.path.isabs(folder) and not inside and os.access(path, os.X_OK):
+            return os.path.join(folder, "git")
+    raise ExecutionFailed("git is not installed")
+
+
+def _ended(asked: "subprocess.Popen[bytes]", output: int, errors: int, limit: float) -> _Done:
+    try:
+        code = asked.wait(max(0.0, limit - time.monotonic()))
+    except subprocess.TimeoutExpired as error:
+        raise ExecutionFailed(f"git gave no answer within {SECONDS:g} seconds") from error
+    said = os.pread(errors, 1 << 20, 0).decode("utf-8", "surrogateescape")
+    return _Done(code, _whole(output), said)
+
+
+def _whole(file: int) -> bytes:
+    with open(os.dup(file), "rb") as stream:
+        stream.seek(0)
+        return stream.read()
+
+
+def _check(done: _Done) -> None:
+    """ExecutionFailed for a command that failed, with the reason."""
+    if done.code == 0:
+        return
+    if done.code == -signal.SIGXFSZ:
+        raise ExecutionFailed("git says more of the repository than is read")
+    if any(text in done.errors for text in _TOO_OLD):
+        raise ExecutionFailed("git is too old for this repository")
+    first = done.errors.strip().partition("\n")[0]
+    raise ExecutionFailed(f"git cannot read the repository: {first:.200}")
+
+
+# --- what git says ------------------------------------------------------------------------
+
+
+def _head(symbolic: _Done, detached: _Done) -> str:
+    if symbolic.code == 0:
+        return f"ref: {_text(symbolic.output).strip()}"
+    return _text(detached.output).strip() if detached.code == 0 else "broken"
+
+
+def _refs(done: _Done) -> Iterator[tuple[str, str]]:
+    for line in done.errors.splitlines():
+        if broken := _BROKEN.fullmatch(line):
+            yield broken[1], "broken"
+    for line in _text(done.output).split("\n"):
+        found, _, rest = line.partition(" ")
+        name, _, target = rest.partition(" ")
+        if name:
+            yield name, f"ref: {target} {found}" if target else found
+
+
+def _stashes(output: bytes) -> Iterator[str]:
+    for record in _text(output).split("\0"):
+        found, _, rest = record.strip("\n").partition("\t")
+        at, _, message = rest.partition("\t")
+        if found:
+            yield f"{found} {at.rpartition('{')[2].rstrip('}')} {message}"
+
+
+def _entries(output: bytes) -> bytes:
+    """The entries of the index, each ended by NUL, without their stamps."""
+    lines, end = [], 0
+    for found in _LISTED.finditer(output):
+        if found.start() != end:
+            break
+        end = found.end()
+        intended = int(found["flags"], 16) & _INTENT_TO_ADD
+        lines.append((b"intended " if intended else b"") + found["entry"] + b"\0")
+    if end != len(output):
+        raise ExecutionFailed("git lists the index in a form that is not known here")
+    return b"".join(lines)
+
+
+def _distance(old: str | None, new: str | None) -> Sequence[str]:
+    if old and new:
+        return ("rev-list", "--count", "--left-right", f"{old}...{new}", "--")
+    return ("rev-list", "--count", old or new or "HEAD", "--not", "--all", "--")
+
+
+def _in_words(done: _Done, new: str | None) -> str:
+    counts = _text(done.output).split()
+    if done.code != 0 or not all(one.isdecimal() for one in counts):
+        return ""
+    if len(counts) == 2:
+        back, on = map(int, counts)
+        said = [f"{count_text(back, 'commit')} back"] if back else []
+        return ", ".join([*said, *([f"{count_text(on, 'commit')} on"] if on else [])])
+    if new is not None or counts in ([], ["0"]):
+        return ""
+    return f"{count_text(int(counts[0]), 'commit')} on no other ref"
+
+
+def _text(output: bytes) -> str:
+    return output.decode("utf-8", "surrogateescape")
+
+
+# --- files --------------------------------------------------------------------------------
+
+
+def _stamp(status: os.stat_result) -> tuple[int, ...]:
+    return (
+        status.st_mode,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        status.st_ino,
+    )
+
+
+def _folders_in(git: int, path: str) -> tuple[str, ...]:
+    folder = os.open(path, _FOLDER, dir_fd=git)
+    try:
+        with os.scandir(folder) as entries:
+            return tuple(sorted(e.name for e in entries if e.is_dir(follow_symlinks=False)))
+    finally:
+        os.close(folder)
+
+
+def _files_below(git: int, folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    """The files in a folder and below, at most `MAX_FILES`, and the folder that was one too many;
+    of a link itself; a sample of a hook is left out."""
+    waiting, count = [folder], 0
+    while waiting:
+        path = waiting.pop()
+        try:
+            found = os.stat(path, dir_fd=git, follow_symlinks=False)
+        except OSError:
+            continue
+        count += 1
+        if not stat.S_ISDIR(found.st_mode) or count > MAX_FILES:
+            yield path, found
+            if count > MAX_FILES:
+                return
+            continue
+        with suppress(OSError):
+            opened = os.open(path, _FOLDER, dir_fd=git)
+            try:
+                names = sorted(os.listdir(opened), reverse=True)
+            finally:
+                os.close(opened)
+            below = (f"{path}/{n}" for n in names if not n.endswith(".sample"))
+            waiting += (one for one in below if one not in _DERIVED)
+
+
+def _state_files(git: int, unseen: list[str]) -> Iterator[tuple[str, GitFile]]:
+    names = sorted(n for n in os.listdir(git) if _STATE.fullmatch(n) and n not in _ASKED)
+    paths = [*names, "index"]
+    for folder in _WHOLE:
+        inside = [path for path, _ in _files_below(git, folder)]
+        if len(inside) >= MAX_FILES:
+            unseen.append(f"too many files in .git/{folder}")
+        paths += inside
+    for path in paths:
+        try:
+            found = _read(git, path, MAX_OUTPUT if path == "index" else MAX_FILE)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unseen.append(f".git/{path}: {error.strerror}")
+            continue
+        if found is None:
+            unseen.append(f".git/{path} is not a file, or too large")
+        else:
+            yield path, found
+
+
+def _read(git: int, path: str, most: int) -> GitFile | None:
+    """What lies at a path in the git folder; None for what is too large or neither file nor link.
+
+    Its folders were seen to be none but folders, and each is opened without following a link.
+    """
+    *above, name = path.split("/")
+    folder = os.dup(git)
+    try:
+        for part in above:
+            inner = os.open(part, _FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            return GitFile("symlink", 0o777, os.fsencode(os.readlink(name, dir_fd=folder)))
+        with open(os.open(name, _FILE, dir_fd=folder), "rb") as stream:
+            found = os.fstat(stream.fileno())
+            content = stream.read(most + 1) if stat.S_ISREG(found.st_mode) else None
+            if content is None or len(content) > most:
+                return None
+            return GitFile("file", stat.S_IMODE(found.st_mode), content)
+    finally:
+        os.close(folder)

@@ -1,0 +1,178 @@
+"""What a command changed of git is on record as git itself tells it, asked independently."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loom_audit import AuditedWorkspace, ToolResult
+from loom_audit.errors import NotFound
+from loom_audit.model.git import NOT_TAKEN_BACK, GitChanged, GitState, git_words
+from loom_audit.ports import EventFilter
+
+Call = Callable[..., ToolResult]
+
+
+def git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "ann")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    root = tmp_path / "workspace"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    for n in range(3):
+        (root / "a.txt").write_text(f"{n}\n")
+        git(root, "add", "a.txt")
+        git(root, "commit", "-q", "-m", f"c{n}")
+    git(root, "checkout", "-q", "-b", "feat")
+    git(root, "commit", "-q", "--allow-empty", "-m", "only here")
+    git(root, "checkout", "-q", "main")
+    (root / "a.txt").write_text("work\n")
+    git(root, "stash", "-q")
+    return root
+
+
+def facts(workspace: AuditedWorkspace) -> list[GitChanged]:
+    events = workspace.timeline.events(EventFilter(kinds=(GitChanged.kind,)))
+    return [event.fact for event in events if isinstance(event.fact, GitChanged)]
+
+
+def check_against_git(workspace: AuditedWorkspace, root: Path) -> None:
+    """The state folded from the log is what `for-each-ref`, `ls-files` and `stash list` say."""
+    state = GitState()
+    for fact in facts(workspace):
+        state.follow(fact)
+    refs = dict(
+        line.split(" ")[::-1]
+        for line in git(root, "for-each-ref", "--format=%(objectname) %(refname)").splitlines()
+    )
+    assert {k: v for k, v in state.names.items() if k.startswith("refs/")} == refs
+    assert state.names["HEAD"] == "ref: " + git(root, "symbolic-ref", "HEAD").strip()
+    listed = git(root, "ls-files", "-s", "-v", "-z")
+    entries = state.files["index entries"]
+    assert workspace.timeline.content(entries).decode().replace("intended ", "") == listed
+    stashes = git(root, "stash", "list", "--format=%H").splitlines()
+    assert [one.split(" ")[0] for one in state.names.get("stashes", "").splitlines()] == stashes
+    assert workspace.verify().findings == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("git reset -q --hard HEAD~1", "(1 commit back)"),
+        ("git branch -D feat", "1 commit on no other ref)"),
+        ("git stash drop", 'stash dropped: "WIP on main'),
+        ("git checkout -q feat", "HEAD main → feat"),
+        ("git tag v1", "tag v1 created at"),
+        ("git merge -q feat", "(1 commit on)"),
+        ("echo x > n; git add n", "index changed (1 path)"),
+        ("echo x > n; git add -N n", "index changed (1 path)"),
+        ("git update-index --assume-unchanged a.txt", "index changed (1 path)"),
+        ("git config core.pager evil", "config changed: it can run code as you"),
+        ("echo true > .git/hooks/post-commit", "hooks/post-commit changed: it can run code"),
+        ("git checkout -q --detach && git pack-refs --all", "HEAD main → "),
+    ],
+)
+def test_what_a_command_changed_of_git_is_on_record_in_git_s_words(
+    workspace: AuditedWorkspace, root: Path, call: Call, command: str, words: str
+) -> None:
+    call("shell_execute", command=command)
+    [baseline, changed] = facts(workspace)
+    assert (baseline.origin, changed.origin) == ("baseline", "command")
+    assert any(words in line for line in git_words(changed))
+    newest, *_ = workspace.timeline.calls()
+    assert NOT_TAKEN_BACK in newest.coverage.reasons
+    assert workspace.timeline.call(newest.seq or 0).git == (changed,)
+    if "detach" not in command:
+        check_against_git(workspace, root)
+
+
+def test_what_git_only_reads_is_no_change(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("shell_execute", command="touch a.txt; git status; git log; git gc -q")
+    [baseline] = facts(workspace)
+    newest, *_ = workspace.timeline.calls()
+    assert baseline.origin == "baseline"
+    assert NOT_TAKEN_BACK not in newest.coverage.reasons
+
+
+def test_what_a_person_did_to_git_between_calls_is_from_outside(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("shell_execute", command="true")
+    git(root, "branch", "-D", "feat")
+    call("shell_execute", command="true")
+    _, outside = facts(workspace)
+    assert (outside.origin, outside.call_id, outside.causes) == ("outside", None, ())
+    check_against_git(workspace, root)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("git branch -D feat", "branch feat deleted (was"),
+        ("git stash drop", 'stash dropped: "WIP on main'),
+        ("git commit -q --allow-empty -m more", "(1 commit on)"),
+    ],
+)
+def test_an_undo_names_what_is_not_taken_back_of_git(
+    workspace: AuditedWorkspace, root: Path, call: Call, command: str, said: str
+) -> None:
+    call("shell_execute", command=command)
+    with pytest.raises(NotFound, match="nothing to undo") as refused:
+        workspace.plan_undo()
+    assert "changed git, which is not taken back" in refused.value.hint
+    assert said in refused.value.hint
+
+
+def test_an_undo_of_an_older_call_names_what_later_ones_did_to_git(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("write_file", path="new.txt", content="new")
+    call("shell_execute", command="git branch -D feat")
+    plan = workspace.plan_undo()
+    [later] = plan.passed_over
+    newest, *_ = workspace.timeline.calls()
+    assert (later.path, later.calls) == ("", (newest.seq,))
+    assert "branch feat deleted" in later.reason
+    assert plan.irreversible == ()
+
+
+def test_taking_back_a_call_that_changed_files_and_git_names_git(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("shell_execute", command="echo x > made; git branch -D feat")
+    [note] = workspace.plan_undo().irreversible
+    assert "changed git, which is not taken back: branch feat deleted" in note.reason
+
+
+@pytest.mark.parametrize(
+    "command", ["rm .git/HEAD", "mv .git/refs ../refs; ln -s ../../refs .git/refs"]
+)
+def test_a_repository_that_git_cannot_read_any_more_is_named(
+    workspace: AuditedWorkspace, root: Path, call: Call, command: str
+) -> None:
+    call("shell_execute", command="true")
+    call("shell_execute", command=command)
+    newest, *_ = workspace.timeline.calls()
+    assert any(one.startswith("git: ") for one in newest.coverage.reasons)
+
+
+def test_a_git_folder_that_is_no_repository_is_not_one_on_record(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    (root / ".git/HEAD").unlink()
+    call("shell_execute", command="touch .git/index")
+    newest, *_ = workspace.timeline.calls()
+    assert not any("git" in one for one in newest.coverage.reasons)
+    assert facts(workspace) == []

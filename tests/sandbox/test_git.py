@@ -1,0 +1,197 @@
+"""git is asked for the state of a repository that names programs: none runs, nothing is written."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from loom_audit.errors import ExecutionFailed
+from loom_audit.sandbox.git import ProgramGit
+
+ABSENT = "1" * 40
+
+
+def git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of two commits, with a stash, a tag, and attributes for each file."""
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "ann")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    root = tmp_path / "workspace"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    (root / ".gitattributes").write_text("* filter=x diff=x\n")
+    for text in ("1", "2"):
+        (root / "a").write_text(text)
+        git(root, "add", ".")
+        git(root, "commit", "-q", "-m", text)
+    (root / "a").write_text("3")
+    git(root, "stash", "-q")
+    git(root, "tag", "v1")
+    return root
+
+
+def program(root: Path) -> str:
+    """A program that leaves a mark beside the workspace."""
+    path = root.parent / "program"
+    path.write_text(f"#!/bin/sh\ntouch '{root.parent}/mark'\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def has_run(root: Path) -> bool:
+    return (root.parent / "mark").exists()
+
+
+def written(root: Path) -> dict[str, tuple[int, int, int]]:
+    """The state of everything in the git folder, but when it was read."""
+    return {
+        str(path): ((found := path.lstat()).st_mtime_ns, found.st_ctime_ns, found.st_size)
+        for path in [root / ".git", *(root / ".git").rglob("*")]
+    }
+
+
+COMMANDS = ("symbolic-ref", "rev-parse", "for-each-ref", "ls-files", "log", "rev-list")
+RUNNING = (
+    *("core.fsmonitor", "core.pager", "core.sshCommand", "core.editor", "core.gitProxy"),
+    *("core.askPass", "core.alternateRefsCommand", "filter.x.clean", "filter.x.smudge"),
+    *("filter.x.process", "diff.x.textconv", "diff.x.command", "diff.external", "gpg.program"),
+    *("uploadpack.packObjectsHook", "credential.helper", "interactive.diffFilter"),
+    *(f"alias.{one}" for one in COMMANDS),
+    *(f"pager.{one}" for one in COMMANDS),
+)
+"""The settings by which a repository names a program."""
+
+
+def test_a_program_that_a_repository_names_runs_for_others(root: Path) -> None:
+    git(root, "config", "core.fsmonitor", program(root))
+    git(root, "status")
+    assert has_run(root)
+
+
+@pytest.mark.parametrize("setting", RUNNING)
+def test_no_program_that_a_repository_names_is_run(root: Path, setting: str) -> None:
+    shell = "!" if setting.startswith(("alias", "credential")) else ""
+    git(root, "config", setting, shell + program(root))
+    check_nothing_happens(root)
+
+
+def test_no_hook_is_run(root: Path) -> None:
+    hooks = root / "hooks"
+    hooks.mkdir()
+    for name in ("reference-transaction", "post-index-change", "fsmonitor-watchman"):
+        os.symlink(program(root), hooks / name)
+        os.symlink(program(root), root / ".git/hooks" / name)
+    git(root, "-c", "core.hooksPath=/dev/null", "config", "core.hooksPath", str(hooks))
+    check_nothing_happens(root)
+
+
+def test_an_object_that_is_not_there_is_not_fetched(root: Path) -> None:
+    git(root, "config", "core.repositoryformatversion", "1")
+    git(root, "config", "extensions.partialClone", "origin")
+    git(root, "config", "remote.origin.promisor", "true")
+    git(root, "config", "remote.origin.url", f"ext::{program(root)}")
+    git(root, "config", "protocol.allow", "always")
+    git(root, "config", "protocol.ext.allow", "always")
+    check_nothing_happens(root)
+
+
+def test_another_folder_that_settings_name_is_not_looked_at(root: Path) -> None:
+    other = root.parent / "other"
+    other.mkdir()
+    git(root, "config", "core.worktree", str(other))
+    check_nothing_happens(root)
+
+
+def check_nothing_happens(root: Path) -> None:
+    """Every command is asked: the state is told, nothing runs, and nothing is written."""
+    head = (root / ".git/refs/heads/main").read_text().strip()
+    before = written(root)
+    asked = ProgramGit(str(root))
+    assert asked.stamps().text
+    seen = asked.seen()
+    told = asked.distances([(head, None), (ABSENT, head), (None, head)])
+    assert (seen.names["HEAD"], seen.names["refs/heads/main"]) == ("ref: refs/heads/main", head)
+    assert seen.names["stashes"].endswith("WIP on main: " + head[:7] + " 2")
+    assert [one.partition(b"\t")[2] for one in seen.entries.split(b"\0") if one] == [
+        b".gitattributes",
+        b"a",
+    ]
+    assert told[:2] == ["", ""]
+    assert not has_run(root)
+    assert written(root) == before
+
+
+def test_a_replaced_object_is_told_as_it_is(root: Path) -> None:
+    head, older = git(root, "rev-parse", "HEAD", "HEAD~1").split("\n")
+    git(root, "replace", older, git(root, "commit-tree", "HEAD^{tree}", "-m", "no parents"))
+    asked = ProgramGit(str(root))
+    assert asked.distances([(head, older)]) == ["1 commit back"]
+    assert f"refs/replace/{older}" in asked.seen().names
+
+
+@pytest.mark.parametrize("name", ["objects", "refs", "hooks", "info", "logs"])
+def test_a_folder_that_is_a_link_is_named_and_not_read_through(root: Path, name: str) -> None:
+    (root / ".git" / name).rename(root.parent / "elsewhere")
+    os.symlink(root.parent / "elsewhere", root / ".git" / name)
+    with pytest.raises(ExecutionFailed, match=f".git/{name} is a symbolic link"):
+        ProgramGit(str(root)).seen()
+
+
+def test_a_git_folder_that_is_a_link_is_no_repository_of_the_workspace(root: Path) -> None:
+    (root / ".git").rename(root.parent / "elsewhere")
+    os.symlink(root.parent / "elsewhere", root / ".git")
+    assert ProgramGit(str(root)).stamps().text == ""
+
+
+def test_a_repository_above_the_workspace_is_not_looked_at(root: Path) -> None:
+    below = root / "below"
+    below.mkdir()
+    assert ProgramGit(str(below)).stamps().text == ""
+    (below / ".git").mkdir()
+    assert ProgramGit(str(below)).seen().names == {}
+    (below / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    assert ProgramGit(str(below)).seen().names == {}
+
+
+def test_a_git_that_lies_in_the_workspace_is_not_run(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(program(root)).rename(root / "git")
+    monkeypatch.setenv("PATH", str(root), prepend=os.pathsep)
+    assert ProgramGit(str(root)).seen().names["HEAD"] == "ref: refs/heads/main"
+    assert not has_run(root)
+
+
+def test_settings_that_are_a_pipe_are_waited_for_a_limited_time(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loom_audit.sandbox.git.SECONDS", 0.2)
+    (root / ".git/config").unlink()
+    os.mkfifo(root / ".git/config")
+    with pytest.raises(ExecutionFailed, match="git gave no answer"):
+        ProgramGit(str(root)).seen()
+
+
+def test_a_ref_that_is_broken_is_named(root: Path) -> None:
+    (root / ".git/refs/heads/broken").write_text("not an id\n")
+    names = ProgramGit(str(root)).seen().names
+    assert names["refs/heads/broken"] == "broken"
+    assert names["refs/tags/v1"]
+
+
+def test_a_detached_head_and_ids_of_sha_256_are_told(root: Path) -> None:
+    git(root, "checkout", "-q", "--detach")
+    assert ProgramGit(str(root)).seen().names["HEAD"] == git(root, "rev-parse", "HEAD")
+    other = root.parent / "sha256"
+    git(root, "init", "-q", "--object-format=sha256", str(other))
+    git(other, "commit", "-q", "--allow-empty", "-m", "1")
+    names = ProgramGit(str(other)).seen().names
+    assert git(other, "rev-parse", "HEAD") in names.values()
