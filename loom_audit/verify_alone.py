@@ -39,7 +39,7 @@ SHAPES = {"f": 3, "l": 3, "d": 1, "o": 0}
 
 TEXTS = ("v", "log", "kind", "at", "actor", "session", "id", "prev", "source", "parent", "call_id")
 FORGOTTEN = "workspace.forgotten"
-REVISIONS = {"0001", "0002", "0003", "0004", "0005", "0006", "0007"}
+REVISIONS = {"0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008"}
 HEAD = "loom-audit-head v1"
 HEAD_LINE = re.compile(rf"\s*{HEAD} \S+ [0-9]+ [0-9a-f]{{64}}\s*")
 TABLES = {"log", "event", "tree_node", "payload", "blob", "blob_content", "alembic_version"}

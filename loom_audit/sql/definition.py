@@ -50,6 +50,7 @@ _STATISTICS = {
     "event": "1000000 100000 1",
     "event_id": "10000 5000 1",
     "event_scope": "4 2 1",
+    "event_git": "500 250 1",
     "payload": "1500000 150000 2 1 1",
     "tree_node": "4000 2000 1900 1",
     "sqlite_autoindex_blob_1": "500000 1",

@@ -18,6 +18,8 @@ CREATE TABLE event (
     FOREIGN KEY(log) REFERENCES log (number)
 ) WITHOUT ROWID;
 
+CREATE INDEX event_git ON event (log, seq) WHERE kind = 'git.changed';
+
 CREATE UNIQUE INDEX event_id ON event (log, id) WHERE id <> x'';
 
 CREATE INDEX event_scope ON event (log, seq) WHERE kind IN ('scope.accepted', 'workspace.attached');
@@ -343,7 +345,7 @@ CREATE VIRTUAL TABLE search USING fts5(words, content='', detail=none, contentle
 
 CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num));
 
-INSERT INTO alembic_version VALUES ('0007');
+INSERT INTO alembic_version VALUES ('0008');
 
 ANALYZE sqlite_schema;
 
@@ -352,6 +354,8 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('event', 'event', '1000000 100
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('event', 'event_id', '10000 5000 1');
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('event', 'event_scope', '4 2 1');
+
+INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('event', 'event_git', '500 250 1');
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('payload', 'payload', '1500000 150000 2 1 1');
 

@@ -22,6 +22,7 @@ _CLUSTERED = {"sqlite_with_rowid": False}
 _GIVEN = text("id <> x''")
 _SCOPE = text("kind IN ('scope.accepted', 'workspace.attached')")
 """The events that say where a workspace is and what is recorded of it."""
+_GIT = text("kind = 'git.changed'")
 
 
 class LogRow(SQLModel, table=True):
@@ -43,6 +44,7 @@ class EventRow(SQLModel, table=True):
     __table_args__ = (
         Index("event_id", "log", "id", unique=True, sqlite_where=_GIVEN, postgresql_where=_GIVEN),
         Index("event_scope", "log", "seq", sqlite_where=_SCOPE, postgresql_where=_SCOPE),
+        Index("event_git", "log", "seq", sqlite_where=_GIT, postgresql_where=_GIT),
         _CLUSTERED,
     )
     log: int = Field(primary_key=True, sa_type=BIG, foreign_key="log.number")

@@ -442,20 +442,27 @@ def test_what_is_recorded_is_what_was_accepted_or_nothing_is(
         assert not again(workspace).status().drift
 
 
-def test_the_events_that_say_what_is_recorded_are_found_by_their_index(
-    workspace: AuditedWorkspace,
+@pytest.mark.parametrize(
+    ("kinds", "index"),
+    [
+        (("scope.accepted", "workspace.attached"), "event_scope"),
+        (("git.changed",), "event_git"),
+    ],
+)
+def test_the_few_events_of_a_kind_are_found_by_their_index(
+    workspace: AuditedWorkspace, kinds: tuple[str, ...], index: str
 ) -> None:
     asked = list[str]()
-    events = EventFilter(kinds=("scope.accepted", "workspace.attached"), newest_first=True)
+    events = EventFilter(kinds=kinds, newest_first=True)
     with closing(open_store(workspace.adapters.settings.url)) as store:
         with store.adapters.database.connections.reading() as connection:
             connection.raw.set_trace_callback(asked.append)
-        assert list(store.workspace(workspace.id).log.read(events))
+        list(store.workspace(workspace.id).log.read(events))
         with store.adapters.database.connections.reading() as connection:
             plans = [
                 connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
                 for sql in asked
-                if "scope.accepted" in sql
+                if kinds[0] in sql
             ]
     assert plans
-    assert all("event_scope" in step[3] for plan in plans for step in plan), plans
+    assert all(index in step[3] for plan in plans for step in plan), plans

@@ -12,6 +12,7 @@ from loom_audit.model.events import (
     WorkspaceAttached,
     WorkspaceForgotten,
 )
+from loom_audit.model.git import GitChanged
 from loom_audit.model.stored.codec import intention_of, read_envelope
 from loom_audit.ports import BlobStore, EventFilter
 from loom_audit.sql.events import event_rows
@@ -24,9 +25,13 @@ READ_EVENTS = 200
 """Events read in one go, so that no reader holds an old state of the store for long."""
 
 _LEAVES = "SELECT seq, leaf, leaf_hash FROM event WHERE"
-_SCOPE_KINDS = frozenset({ScopeAccepted.kind, WorkspaceAttached.kind})
-_SCOPE = "kind IN ('scope.accepted', 'workspace.attached')"
-"""Said as the index over these few events says it, which is taken then."""
+_INDEXED = {
+    frozenset({ScopeAccepted.kind, WorkspaceAttached.kind}): (
+        "kind IN ('scope.accepted', 'workspace.attached')"
+    ),
+    frozenset({GitChanged.kind}): "kind = 'git.changed'",
+}
+"""Kinds whose few events have an index, which is taken where they are said as it says them."""
 _SPAN_OF_SESSION = prepare("SELECT started, last FROM session WHERE log = :log AND id = :session")
 _SPAN_OF_CALL = prepare(
     "SELECT min(c.requested), max(c.finished), count(*) - count(c.finished), max(s.last) "
@@ -98,8 +103,9 @@ class EventReader:
             wanted = wanted.also("seq < :before", before=window.before)
         if window.kinds:
             wanted = wanted.among("kind", "kind", window.kinds)
-        if window.kinds and _SCOPE_KINDS.issuperset(window.kinds):
-            wanted = wanted.also(_SCOPE)
+        for kinds, said in _INDEXED.items():
+            if window.kinds and kinds.issuperset(window.kinds):
+                wanted = wanted.also(said)
         order = "seq DESC" if window.newest_first else "seq"
         query = prepare(f"{_LEAVES} {wanted} ORDER BY {order} LIMIT :count")
         rows = query.rows(connection, **wanted.values, count=count)
