@@ -47,12 +47,16 @@ R = TypeVar("R")
 
 
 class CommandRun(Struct, frozen=True):
-    """A command that has ended: the event of its finish, how it ended, and what it changed."""
+    """A command that has ended: the event of its finish, how it ended, and what it changed.
+
+    `git_changed` says it of git, in git's words.
+    """
 
     event: Event
     result: CommandResult
     files_changed: tuple[str, ...]
     coverage: Coverage
+    git_changed: tuple[str, ...] = ()
 
 
 class Session:
@@ -284,7 +288,8 @@ class Session:
             self._deny_if_held(call)
             completed = call.run(runner, command, started=started, final=True)
             event = call.finish(*_run_result(call, completed))
-        return CommandRun(event, completed, tuple(call.files_changed), call.coverage)
+        files, git = tuple(call.files_changed), tuple(call.git_changed)
+        return CommandRun(event, completed, files, call.coverage, git)
 
     @contextmanager
     def recording(

@@ -20,7 +20,7 @@ from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.under_audit import ask_what_to_record, note_repository, put_under_audit
 from loom_audit.errors import ExecutionFailed, InvalidArguments, NoWorkspace
-from loom_audit.model.text.display import count_text, visible
+from loom_audit.model.text.display import count_text, first_few, one_line, visible
 
 if TYPE_CHECKING:
     from loom_audit.api.agents.hooked import Hooked
@@ -261,5 +261,7 @@ def _run(
         paths = count_text(len(ran.files_changed), "path")
         gap = "" if coverage.level == "full" else f", coverage {coverage.level}: "
         why = "; ".join(coverage.reasons)
-        output.note((f"[loom-audit] call {ran.event.seq}: {paths} changed{gap}{why}", "dim"))
+        words = first_few([one_line(text, 100) for text in ran.git_changed], 5, str)
+        git = f"; {words}" if words else ""
+        output.note((f"[loom-audit] call {ran.event.seq}: {paths} changed{git}{gap}{why}", "dim"))
     return Ended(result.exit_code, ran)

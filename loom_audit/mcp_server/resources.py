@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -10,6 +11,7 @@ import mcp_types as types
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.mcp_server.lines import own_change, who_wrote
+from loom_audit.model.git import GitChanged, git_words
 from loom_audit.model.text.display import one_line, visible_path
 from loom_audit.model.text.textdiff import unified
 from loom_audit.model.values import nearest_json
@@ -51,11 +53,14 @@ def read_resource(
     timeline = workspace.timeline
     match kind, names:
         case "timeline", []:
-            calls = [_shown(call) for call in timeline.calls()[:PAGE]]
-            return _text(uri, json.dumps(calls), "application/json")
+            page = timeline.calls()[:PAGE]
+            git = timeline.git_of(page)
+            calls = [_shown(call) | _git(git.get(call.requested, ())) for call in page]
+            return _text(uri, json.dumps(nearest_json(calls)), "application/json")
         case "event", [seq] if seq.isascii() and seq.isdigit() and len(seq) < 19:
             detail = timeline.call(int(seq))
-            told = _shown(detail.call) | {
+            told = _shown(detail.call) | _git(detail.git)
+            told |= {
                 "arguments": detail.arguments,
                 "result": detail.result,
                 "only_maybe": [*detail.shared],
@@ -136,6 +141,12 @@ def _shown(call: Any) -> dict[str, Any]:
         "undone_by": call.undone_by,
         "undone_in_part_by": list(call.undone_in_part_by),
     }
+
+
+def _git(facts: Sequence[GitChanged]) -> dict[str, list[str]]:
+    """What a call changed of git, in git's words; nothing where it changed none."""
+    words = [text for fact in facts for text in git_words(fact)]
+    return {"git_changed": words} if words else {}
 
 
 def _text(uri: str, text: str, kind: str) -> types.TextResourceContents:

@@ -161,6 +161,11 @@ def in_progress(changes: Iterable[FileChange]) -> Iterator[str]:
             yield f"{what} ended"
 
 
+def runs_code(text: str) -> bool:
+    """Whether what `git_words` says is of a hook or a setting, which can run code as the person."""
+    return text.endswith(RUNS_CODE)
+
+
 def running_code(fact: GitChanged) -> tuple[str, ...]:
     """The changed hooks and settings of the repository, which can run code as the person."""
     if fact.is_first and fact.origin == "baseline":

@@ -8,6 +8,7 @@ from msgspec import Struct
 from loom_audit.model.conversation import Role
 from loom_audit.model.coverage import Coverage, Effect, Origin
 from loom_audit.model.files import FileChange
+from loom_audit.model.git import NOT_TAKEN_BACK
 from loom_audit.model.text.display import one_line
 
 
@@ -93,6 +94,11 @@ class Call(Struct, frozen=True):
     undone_by: int | None = None
     undone_in_part_by: tuple[int, ...] = ()
     within: int | None = None
+
+    @property
+    def changed_git(self) -> bool:
+        """Whether it changed git, or may have, which nothing takes back."""
+        return NOT_TAKEN_BACK in self.coverage.reasons
 
 
 class RecordedChange(Struct, frozen=True):

@@ -10,7 +10,13 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import STATUS_FILTERS
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
-from loom_audit.web.shared.listing import FILTERS, ONLY, page_of_calls, taken_back_by_agents
+from loom_audit.web.shared.listing import (
+    FILTERS,
+    ONLY,
+    git_on_page,
+    page_of_calls,
+    taken_back_by_agents,
+)
 from loom_audit.web.shared.pages import Pages, Place, wants_fragment
 from loom_audit.web.shared.ticks import calls_ticked
 from loom_audit.web.shared.urls import Fields, address, first, unquoted
@@ -69,6 +75,7 @@ def _listing(
         ),
         "base": base,
         "decided": decisions(workspace, listing.calls),
+        "git": git_on_page(workspace.timeline, listing.calls),
         "by_agents": taken_back_by_agents(workspace.timeline, listing.calls),
         "since": None if first(query, "before") or first(query, "after") else head,
         "narrowed": any(filters.values()),

@@ -46,6 +46,7 @@ from loom_audit.web.shared.admission import Visitor
 from loom_audit.web.shared.budget import Budget
 from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Form, Query, Render, SignedIn, Workspace, number
+from loom_audit.web.shared.listing import git_on_page
 from loom_audit.web.shared.pages import STATUS, Pages, obstacles, redirect, wants_fragment
 from loom_audit.web.shared.urls import Fields, address, encoded, first
 
@@ -181,6 +182,7 @@ def carry_out(
             done=done.call,
             number=new,
             nested=bool(undone.reverts),
+            git=git_on_page(workspace.timeline, [undone]),
         )
     return redirect(request, address("w", workspace.id, "c", new))
 

@@ -30,7 +30,7 @@ from loom_audit.model.events import (
     WorkspaceForgotten,
 )
 from loom_audit.model.files import FileChange, FileState, Move, is_opaque, shown_moves
-from loom_audit.model.git import RUNS_CODE, GitChanged, git_words
+from loom_audit.model.git import GitChanged, git_words, runs_code
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import (
     count_text,
@@ -296,7 +296,7 @@ def fact_text(event: Event) -> str:
 def git_lines(fact: GitChanged) -> Iterator[Line]:
     """A line for each thing of git that changed; what can run code stands out."""
     for text in git_words(fact):
-        yield ("  ", (one_line(text, 500), "red" if text.endswith(RUNS_CODE) else ""))
+        yield ("  ", (one_line(text, 500), "red" if runs_code(text) else ""))
 
 
 def attributed_text(told: ChangesAttributed) -> str:

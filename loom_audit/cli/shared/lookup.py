@@ -98,7 +98,7 @@ def listed_lines(
                 told=workspace.timeline.told_at(call.requested),
                 by_agent=call.seq in by_agents,
                 owner=owners[call.session],
-                git=git.get((call.session, call.call_id), ()),
+                git=git.get(call.requested, ()),
             )
             yield call, owners[call.session], line
 

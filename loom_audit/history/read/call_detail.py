@@ -82,11 +82,13 @@ def net_changes(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
     return tuple(sorted(changed, key=lambda change: change.path))
 
 
-def git_of(log: EventLog, calls: Sequence[Call]) -> Mapping[tuple[str, str], Sequence[GitChanged]]:
-    """What each of some calls changed of git, by its session and id. Corrupt."""
-    found: dict[tuple[str, str], list[GitChanged]] = {}
+def git_of(log: EventLog, calls: Sequence[Call]) -> Mapping[int, Sequence[GitChanged]]:
+    """What some calls changed of git, or may have, by their requests. Corrupt."""
+    found: dict[int, list[GitChanged]] = {}
     if not calls:
         return found
+    named = {(call.session, call.call_id): call.requested for call in calls}
+    listed = {call.requested for call in calls}
     window = EventFilter(
         after=min(call.requested for call in calls),
         before=max(call.seq or log.head() for call in calls) + 1,
@@ -94,5 +96,7 @@ def git_of(log: EventLog, calls: Sequence[Call]) -> Mapping[tuple[str, str], Seq
     )
     for event in log.read(window):
         if isinstance(event.fact, GitChanged) and event.fact.call_id is not None:
-            found.setdefault((event.session, event.fact.call_id), []).append(event.fact)
+            own = named.get((event.session, event.fact.call_id), 0)
+            for requested in {own, *event.fact.causes} & listed:
+                found.setdefault(requested, []).append(event.fact)
     return found

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.history.ground.questions import last_decisions
+from loom_audit.history.read.call_detail import git_of
 from loom_audit.history.read.conversation import Conversation, Said
 from loom_audit.model.coverage import NOT_FAILED
 from loom_audit.model.events import (
@@ -20,6 +21,7 @@ from loom_audit.model.events import (
     Event,
     FilesChanged,
 )
+from loom_audit.model.git import running_code
 from loom_audit.model.records import Call, OutsideChange, RecordedChange, Session
 from loom_audit.model.shell.checks import Check, check_in, network_program
 from loom_audit.ports import CallFilter, EventFilter, EventLog, Projections
@@ -106,6 +108,7 @@ def review_session(log: EventLog, projections: Projections, id: str) -> SessionR
     changing = [call.requested for call in calls if call.changed]
     changes = tuple(projections.changes(after=session.started, calls=changing)) if changing else ()
     decided = last_decisions(log, calls)
+    git = git_of(log, calls)
     commands = commands_of(log, [call for call in calls if call.effect == "execute"])
     return replace(
         heard,
@@ -120,6 +123,8 @@ def review_session(log: EventLog, projections: Projections, id: str) -> SessionR
         flagged={
             **flags_of(calls, changes, decided, commands),
             "deletions": deleting(log, changes),
+            "git": frozenset(git),
+            "code": frozenset(one for one, facts in git.items() if any(map(running_code, facts))),
         },
         commands=commands,
         evidence=tuple(evidence_of(log, projections, calls, commands)),

@@ -288,8 +288,8 @@ class Timeline(Struct, frozen=True):
             for one, number in zip(changes, numbers, strict=True)
         ]
 
-    def git_of(self, calls: Sequence[Call]) -> Mapping[tuple[str, str], Sequence[GitChanged]]:
-        """What each of these calls changed of git, by its session and id. Corrupt."""
+    def git_of(self, calls: Sequence[Call]) -> Mapping[int, Sequence[GitChanged]]:
+        """What these calls changed of git, or may have, by their requests. Corrupt."""
         return git_of(self.log, calls)
 
     # --- trees and files ------------------------------------------------------------------

@@ -29,6 +29,7 @@ from loom_audit.model.events import (
     Untracked,
 )
 from loom_audit.model.files import FileChange, FileState
+from loom_audit.model.git import GitChanged
 from loom_audit.ports import Displaced, IndexEntry
 
 LOOKED_AT_LATE = "looked at late"
@@ -43,6 +44,7 @@ class CallRecord:
 
     `facts` are those with which the call begins and that are not on record yet: its request, as a
     rule. `shared` is true when other calls may have made changes that are listed as this call's.
+    `git` is what it changed of git, or may have.
     `request` is the event of the request, where this object stored it. `entries` are for the index.
     `window` is the time whose changes wait for the next commit. `displaced` are the files that the
     waiting changes displaced, with their paths; they are deleted after that commit. `approved` are
@@ -58,6 +60,7 @@ class CallRecord:
         self.shared = False
         self.coverage: Coverage = FULL
         self.files_changed: list[str] = []
+        self.git: list[GitChanged] = []
         self.beside = ""
         self.approved: dict[str, FileState | None] | None = None
         self.entries: dict[str, IndexEntry | None] = {}

@@ -205,6 +205,7 @@ def _note_git(record: CallRecord, fact: GitChanged, *, own: bool) -> None:
     """Let coverage say that a call changed git, or may have."""
     requested = record.attachment.stored.reading.call(*record.key).requested
     if own or (fact.origin == "command" and requested in fact.causes):
+        record.git.append(fact)
         record.lower_coverage(NOT_TAKEN_BACK)
         record.note_causes(fact.causes)
 

@@ -44,20 +44,15 @@ def uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
     return tuple(notes)
 
 
-def changed_git(call: Call) -> bool:
-    """Whether a call changed git, or may have, which nothing takes back."""
-    return NOT_TAKEN_BACK in call.coverage.reasons
-
-
 def git_notes(log: EventLog, calls: Sequence[Call]) -> tuple[Note, ...]:
     """Notes on what those of some calls changed of git which did, in git's words. Corrupt."""
-    changing = [call for call in calls if changed_git(call)]
+    changing = [call for call in calls if call.changed_git]
     told = git_of(log, changing)
     return tuple(
         Note("", f"call {number} changed git, which is not taken back{how}", (number,))
         for call in changing
         for number in [call.seq or call.requested]
-        for how in [_git_text(told.get((call.session, call.call_id), ()))]
+        for how in [_git_text(told.get(call.requested, ()))]
     )
 
 

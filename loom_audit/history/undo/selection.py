@@ -24,7 +24,7 @@ from loom_audit.history.undo.limits import (
     moved_with,
     paths_with_moves,
 )
-from loom_audit.history.undo.notes import changed_git, git_notes
+from loom_audit.history.undo.notes import git_notes
 from loom_audit.model.events import OUTSIDE, ChangesAttributed, FilesChanged
 from loom_audit.model.files import FileChange
 from loom_audit.model.plans.planning import Note, how_to_choose
@@ -346,7 +346,7 @@ def _named_or_newest(request: PlanRequest, attachment: Attachment) -> Call:
         else ""
         if call.changed
         else "changed only git, which is not taken back"
-        if changed_git(call)
+        if call.changed_git
         else "changed nothing that is on record"
     )
     if why:
@@ -461,7 +461,7 @@ def may_have_done(stored: StoredLog, session: str | None, after: int = 0) -> tup
 def _changing_git(stored: StoredLog, session: str | None, after: int = 0) -> tuple[Call, ...]:
     """The calls requested after an event that changed git, or may have, the newest first."""
     wanted = CallFilter(after=after, session=session, partial_only=True, limit=MOST_PASSED)
-    return tuple(call for call in stored.reading.calls(wanted) if changed_git(call))
+    return tuple(call for call in stored.reading.calls(wanted) if call.changed_git)
 
 
 MAY_HAVE = "on record as from outside, and maybe the call's"

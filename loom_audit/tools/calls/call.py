@@ -32,7 +32,9 @@ from loom_audit.history.ground.writer import Writer, check_unused, new_id
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.calls import takes_back
 from loom_audit.model.coverage import Effect, Status, status_of
-from loom_audit.model.text.display import count_text
+from loom_audit.model.results import MAX_KEPT
+from loom_audit.model.text.cutting import cut
+from loom_audit.model.text.display import count_text, first_few, one_line
 from loom_audit.model.values import as_json, nearest_json
 from loom_audit.ports import Runner
 from loom_audit.tools.calls.context import ToolContext
@@ -337,7 +339,7 @@ async def _finish(opened: OpenCall | None, outcome: _Outcome) -> ToolResult:
 
 
 def _record(call: OpenCall, outcome: _Outcome) -> ToolResult:
-    status, result = outcome.status, with_rest_kept(_with_files(outcome.result, call), call)
+    status, result = outcome.status, with_rest_kept(_with_changes(outcome.result, call), call)
     try:
         try:
             call.finish(status, {**call.result, **result.to_record()})
@@ -345,11 +347,11 @@ def _record(call: OpenCall, outcome: _Outcome) -> ToolResult:
             raise
         except Exception as error:  # noqa: BLE001 - a call must finish, be its result what it may
             flaw = error if isinstance(error, AuditError) else _bug_error(call.tool, error)
-            result = _with_files(ToolResult.failure(flaw), call)
+            result = _with_changes(ToolResult.failure(flaw), call)
             call.finish("error", result.to_record())
     except AuditError as error:
         _log.error("call %s: its finish cannot be recorded: %s", call.call_id, error)
-        return _with_files(ToolResult.failure(_finish_error(error, call)), call)
+        return _with_changes(ToolResult.failure(_finish_error(error, call)), call)
     return result
 
 
@@ -361,8 +363,16 @@ def _check_serializable(result: ToolResult) -> ToolResult:
     return result
 
 
-def _with_files(result: ToolResult, call: OpenCall) -> ToolResult:
-    return replace(result, files_changed=sorted(call.files_changed))
+def _with_changes(result: ToolResult, call: OpenCall) -> ToolResult:
+    """The result with the files that the call changed, and in its output what it did to git."""
+    result = replace(result, files_changed=sorted(call.files_changed))
+    if not call.git_changed:
+        return result
+    words = first_few([one_line(text, 200) for text in call.git_changed], 10, str)
+    said = result.full_output
+    said += "\n" if said and not said.endswith("\n") else ""
+    whole = cut(f"{said}git: {words}", MAX_KEPT)
+    return replace(result, output=whole, full_output=whole)
 
 
 def _finish_error(error: AuditError, call: OpenCall) -> AuditError:

@@ -18,7 +18,12 @@ from loom_audit.web.shared.dependencies import (
     Workspace,
     number,
 )
-from loom_audit.web.shared.listing import OUTSIDE_ROWS, Listing, taken_back_by_agents
+from loom_audit.web.shared.listing import (
+    OUTSIDE_ROWS,
+    Listing,
+    git_on_page,
+    taken_back_by_agents,
+)
 from loom_audit.web.shared.pages import Place
 from loom_audit.web.shared.urls import address
 
@@ -78,6 +83,7 @@ def overview(
         nested=last.nested,
         counted=last.counted,
         decided=decisions(workspace, last.calls),
+        git=git_on_page(workspace.timeline, last.calls),
         by_agents=taken_back_by_agents(workspace.timeline, last.calls),
         open_calls=() if before else workspace.timeline.open_calls(),
         checkpoints=() if before else workspace.timeline.checkpoints(),

@@ -20,6 +20,7 @@ from loom_audit.web.review.said import quote
 from loom_audit.web.shared.budget import Budget, Part, row_weight, weight
 from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Query, Render, Workspace
+from loom_audit.web.shared.listing import words_of
 from loom_audit.web.shared.pages import wants_fragment
 from loom_audit.web.shared.texts import TextPart, full_text, text_part
 from loom_audit.web.shared.urls import address
@@ -31,6 +32,8 @@ TEXT = 3_500
 """What each of these may weigh beside the others."""
 EVENTS = 2_000
 AFTERMATH = 2_500
+GIT = 20
+"""So many lines of what it changed of git are shown."""
 TAKING_BACK = get_args(Verb)
 
 
@@ -59,7 +62,9 @@ def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: 
     if wants_fragment(request) and budget.wanted == "events":
         return pages.fragment(request, "call.html", "events", **values)
     why = conversation_of(workspace).why(call)
+    git = [*words_of(detail.git)]
     prompt, words = quote(why.prompt), quote(why.words)
+    budget.remaining -= sum(weight(2, text) for text in git[:GIT])
     budget.remaining -= sum(one.weight for one in (prompt, words) if one)
     aftermaths = aftermaths_on_page(budget, aftermath_of(workspace, detail) if call.seq else [])
     if wants_fragment(request) and budget.wanted == "aftermath":
@@ -85,6 +90,8 @@ def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: 
         prompt=prompt,
         words=words,
         aftermaths=aftermaths,
+        git=git[:GIT],
+        more_git=len(git[GIT:]),
         question=question_about(detail),
         agent=workspace.timeline.session(call.session).agent if call.session else "",
         changes=changes,

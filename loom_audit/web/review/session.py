@@ -25,7 +25,7 @@ from loom_audit.web.review.scope import Scope, scope_of, turns_of
 from loom_audit.web.shared.budget import Budget, Part, weight
 from loom_audit.web.shared.changes import LISTS, Changes, context_of, fragment_of
 from loom_audit.web.shared.dependencies import Query, Render, SignedIn, Workspace
-from loom_audit.web.shared.listing import FILTERS, Listing
+from loom_audit.web.shared.listing import FILTERS, Listing, git_on_page
 from loom_audit.web.shared.pages import wants_fragment
 from loom_audit.web.shared.strip import STANDS_OUT, strip_of
 from loom_audit.web.shared.ticks import Ticks, calls_ticked, paths_ticked, taking_along
@@ -227,6 +227,7 @@ def _listed(
         "rows": part,
         "counted": listing.counted,
         "decided": decisions(workspace, calls),
+        "git": git_on_page(workspace.timeline, calls),
         "base": scope.of(base),
         "ticks": calls_ticked(
             query,

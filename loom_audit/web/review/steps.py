@@ -19,6 +19,7 @@ from loom_audit.web.review.said import Quote, quote
 from loom_audit.web.review.scope import fields_in
 from loom_audit.web.shared.budget import NODE, weight
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
+from loom_audit.web.shared.listing import GIT_LINES, git_on_page
 from loom_audit.web.shared.ticks import calls_ticked
 from loom_audit.web.shared.urls import address, unquoted
 
@@ -101,6 +102,7 @@ def steps(
         session=shown,
         steps=found,
         decided=decisions(workspace, calls),
+        git=git_on_page(workspace.timeline, calls),
         lines=last_lines(workspace, [one for one in failed if one.effect == "execute"]),
         head=workspace.log.head(),
         base=base,
@@ -195,7 +197,8 @@ def weight_of(step: Step) -> int:
             return step.weight
         case Call():
             texts = len(step.summary[:200]) + len(step.error[:160])
-            return 14 * NODE + texts + sum(map(len, step.paths))
+            nodes = 14 + 2 * GIT_LINES * step.changed_git
+            return nodes * NODE + texts + sum(map(len, step.paths))
         case Session():
             return (14 + 5 * INSIDE) * NODE + INSIDE * 100 + weight(4, step.title[:160]) + 600
     return 10 * NODE + 2 * sum(map(len, step.paths))

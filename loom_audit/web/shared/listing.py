@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from loom_audit.api.control.needs import allowed_by_people
 from loom_audit.api.face import Timeline
 from loom_audit.model.coverage import FAILED
+from loom_audit.model.git import GitChanged, git_words
 from loom_audit.model.records import Call, OutsideChange
+from loom_audit.model.text.display import one_line
 from loom_audit.ports import CallFilter
 from loom_audit.web.shared.budget import LINKED, NODE
 from loom_audit.web.shared.dependencies import number
@@ -29,6 +31,8 @@ ONLY = {
 }
 MANY = 500
 MOST_DAYS = 36_500
+GIT_LINES = 4
+"""So many lines of what a call changed of git are in its row."""
 FOLDED = 3
 """So many reads after each other are one row."""
 
@@ -116,6 +120,17 @@ def taken_back_by_agents(timeline: Timeline, calls: Sequence[Call]) -> frozenset
         listed = timeline.calls(CallFilter(numbers=others, limit=None))
         known |= {call.seq or 0: call.actor for call in listed}
     return frozenset(number for number, actor in known.items() if actor.startswith("agent:"))
+
+
+def git_on_page(timeline: Timeline, calls: Sequence[Call]) -> Mapping[int, Sequence[str]]:
+    """What these calls changed of git, in git's words, by their requests; the first few of each."""
+    told = timeline.git_of(calls)
+    return {one: (*islice(words_of(facts), GIT_LINES),) for one, facts in told.items()}
+
+
+def words_of(facts: Iterable[GitChanged]) -> Iterator[str]:
+    """What facts say of git, a line each."""
+    return (one_line(text, 120) for fact in facts for text in git_words(fact))
 
 
 def page_of_calls(timeline: Timeline, query: Fields, session: str | None = None) -> Listing:
@@ -232,6 +247,7 @@ def _weight(row: Call | OutsideChange) -> int:
         row.reverts
     )
     nodes = 11 + bool(row.changed) * (2 + undoing) + bool(row.error) + back
+    nodes += 2 * GIT_LINES * row.changed_git
     return nodes * NODE + len(row.tool) + len(row.summary[:140]) + len(row.error[:100]) + titled
 
 

@@ -24,6 +24,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from loom_audit.api.control.approvals import is_waiting
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import AuditError
+from loom_audit.model.git import runs_code
 from loom_audit.model.text.display import (
     count_text,
     duration_text,
@@ -93,6 +94,7 @@ class Pages:
             quoted=quoted,
             waiting=waiting,
             is_waiting=is_waiting,
+            runs_code=runs_code,
         )
         self._environment.filters.update(
             when=when,

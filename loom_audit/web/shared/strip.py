@@ -27,6 +27,12 @@ STANDS_OUT: Mapping[str, tuple[str, str, str]] = {
         "name a network program",
         "Commands that name a program of the network",
     ),
+    "code": (
+        "changed what git runs",
+        "changed what git runs",
+        "Calls that changed hooks or settings of git, which can run code as you",
+    ),
+    "git": ("changed git", "changed git", "Calls that changed git, which is not taken back yet"),
     "outside": (
         "change from outside",
         "changes from outside",
@@ -36,7 +42,7 @@ STANDS_OUT: Mapping[str, tuple[str, str, str]] = {
 }
 """What stands out: one, several, and the heading of their list."""
 
-STYLES = {"failed": "stop", "denied": "stop", "outside": "warn", "coverage": "warn"}
+STYLES = {"failed": "stop", "denied": "stop", "code": "stop", "outside": "warn", "coverage": "warn"}
 
 
 class Mark(Struct, frozen=True):

@@ -96,6 +96,13 @@ def test_what_a_command_changed_of_git_is_on_record_in_git_s_words(
         check_against_git(workspace, root)
 
 
+def test_the_model_reads_what_its_call_changed_of_git(root: Path, call: Call) -> None:
+    (root / "a.txt").write_text("in the way\n")
+    said = call("shell_execute", command="seq 9000; git branch -D feat").output
+    assert said.splitlines()[-1].startswith("git: branch feat deleted (was ")
+    assert "\ngit: " not in call("shell_execute", command="echo more").output
+
+
 def test_what_git_only_reads_is_no_change(
     workspace: AuditedWorkspace, root: Path, call: Call
 ) -> None:

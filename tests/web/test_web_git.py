@@ -1,0 +1,77 @@
+"""What the pages say of calls that changed git."""
+
+import asyncio
+import re
+import subprocess
+from functools import partial
+
+import pytest
+from fastapi.testclient import TestClient
+
+from loom_audit.api.face import Session
+from loom_audit.mcp_server.resources import SCHEME, read_resource
+from tests.web.conftest import Recorded, in_thread
+
+
+def run(session: Session, command: str) -> None:
+    asyncio.run(_run(session, command))
+
+
+async def _run(session: Session, command: str) -> None:
+    await session.call("shell_execute", {"command": command})
+
+
+@pytest.fixture
+def session(recorded: Recorded) -> str:
+    """A session whose calls changed a branch, an ordinary file, and a hook and a setting of git."""
+    for words in (
+        ["init", "-q", "-b", "main"],
+        ["config", "user.name", "ann"],
+        ["config", "user.email", "ann@example.org"],
+        ["commit", "-q", "--allow-empty", "-m", "first"],
+    ):
+        subprocess.run(["git", *words], cwd=recorded.root, check=True)
+    with recorded.workspace.session("gitting") as made:
+        for command in (
+            "git branch '<i>feat'",
+            "echo x > plain.txt",
+            "echo true > .git/hooks/post-commit; git config alias.x '!sh'",
+        ):
+            in_thread(partial(run, made, command))
+    return made.id
+
+
+def test_pages_say_what_calls_changed_of_git(
+    recorded: Recorded, client: TestClient, session: str
+) -> None:
+    code, plain, branch = (call.seq for call in recorded.workspace.timeline.calls()[:3])
+    here = f"{recorded.url}/s/{session}"
+    for address in (f"{recorded.url}/c/{branch}", f"{here}/steps", f"{here}/calls", recorded.url):
+        text = client.get(f"{address}/" if address == recorded.url else address).text
+        assert "branch &lt;i&gt;feat created at" in text, address
+        assert "<i>feat" not in text
+    assert "Git</h2>" not in client.get(f"{recorded.url}/c/{plain}").text
+    text = client.get(f"{recorded.url}/c/{code}").text
+    assert '<li class="err">hooks/post-commit changed: it can run code as you</li>' in text
+    assert '<li class="err">config changed: it can run code as you</li>' in text
+
+
+def test_the_review_of_a_session_marks_what_changed_git_and_what_git_runs(
+    recorded: Recorded, client: TestClient, session: str
+) -> None:
+    here = f"{recorded.url}/s/{session}"
+    text = client.get(here).text
+    assert re.search(r'class="stop" href="[^"]+/only/code"><b>1</b> changed what git runs', text)
+    assert re.search(r'href="[^"]+/only/git"><b>2</b> changed git', text)
+    listed = client.get(f"{here}/only/code").text
+    assert "it can run code as you" in listed and "feat created" not in listed
+
+
+def test_resources_say_what_calls_changed_of_git(recorded: Recorded, session: str) -> None:
+    code, plain, _ = (call.seq for call in recorded.workspace.timeline.calls()[:3])
+    told = {
+        name: getattr(read_resource(recorded.workspace, f"{SCHEME}{name}"), "text", "")
+        for name in ("timeline", f"event/{code}", f"event/{plain}")
+    }
+    assert "hooks/post-commit changed: it can run code as you" in told[f"event/{code}"]
+    assert "feat created at" in told["timeline"] and "git_changed" not in told[f"event/{plain}"]
