@@ -25,14 +25,19 @@ _IN_PROGRESS = {
     "REVERT_HEAD": "revert",
     "BISECT_LOG": "bisect",
 }
-_SPACES = {"refs/heads/": "branch ", "refs/tags/": "tag ", "refs/remotes/": "remote branch "}
-_TOLD_OTHERWISE = frozenset({"HEAD", "stashes", "index", "refs/stash"})
+_SPACES = {
+    "refs/heads/": "branch ",
+    "refs/tags/": "tag ",
+    "refs/remotes/": "remote branch ",
+}
+_TOLD_OTHERWISE = frozenset({"HEAD", "stashes", "index", "index mtime", "refs/stash"})
 
 
 class GitName(Struct, frozen=True):
     """Something that a repository names, before and after; None where it is not there.
 
-    It is `HEAD`, a ref, `stashes` or `index`. `about` says in words how far it moved.
+    It is `HEAD`, a ref, `stashes`, `index`, `index mtime` (of the file, when `index` changed) or
+    `worktree FOLDER`. `about` says in words how far it moved.
     """
 
     name: str
@@ -136,7 +141,8 @@ def git_words(fact: GitChanged) -> Iterator[str]:
         yield f"index changed{_about(index)}"
     yield from in_progress(fact.changes)
     yield from (f"{one} changed: {RUNS_CODE}" for one in running_code(fact))
-    known = {"index", "index entries", *_IN_PROGRESS}
+    yield from _reflogs(fact, names)
+    known = {"index", "index entries", "logs", *_IN_PROGRESS}
     rest = sorted(
         {
             path
@@ -146,6 +152,24 @@ def git_words(fact: GitChanged) -> Iterator[str]:
     )
     if rest:
         yield f"changed in .git: {', '.join(rest)}"
+
+
+def _reflogs(fact: GitChanged, names: Mapping[str, GitName]) -> Iterator[str]:
+    """What only reflogs tell: a name that came back to where it was, and entries that went."""
+    for change in fact.changes:
+        name = change.path.removeprefix("logs/")
+        moved = names.get(name)
+        if name == change.path or (moved and moved.after is None):
+            continue
+        before, after = change.before, change.after
+        if before and (after is None or after.size < before.size):
+            yield f"reflog of {_shown(name)} {'cut short' if after else 'deleted'}"
+        elif before and not moved and not (name == "HEAD" and _branch_of(fact) in names):
+            yield f"{_shown(name)} moved and came back, as its reflog tells"
+
+
+def _branch_of(fact: GitChanged) -> str:
+    return fact.head.removeprefix("ref: ")
 
 
 def in_progress(changes: Iterable[FileChange]) -> Iterator[str]:
@@ -178,7 +202,7 @@ def _runs_code(path: str) -> bool:
 
 
 def _whole(fact: GitChanged, names: Mapping[str, GitName]) -> str:
-    refs = sum(name not in _TOLD_OTHERWISE for name in names)
+    refs = sum(name.startswith("refs/") and name not in _TOLD_OTHERWISE for name in names)
     stashes = len(_lines(names["stashes"].after)) if "stashes" in names else 0
     counted = [f"HEAD {_value(fact.head)}", f"{refs} ref{'' if refs == 1 else 's'}"]
     if stashes:

@@ -32,8 +32,9 @@ class GitStamps(Struct, frozen=True):
 class GitSeen(Struct, frozen=True):
     """The state of a repository as git tells it.
 
-    `names` are `HEAD`, refs, `stashes` and `index`, each with a text: an object id, `ref: NAME`,
-    a line of id, time and message for each stash, and the hash of the index's entries. `files` are
+    `names` are `HEAD`, refs, `stashes`, `index`, `index mtime` and `worktree FOLDER`, each with a
+    text: an object id, `ref: NAME`, a line of id, time and message for each stash, the hash of the
+    index's entries, ns since 1970, and what HEAD is in a linked worktree. `files` are
     by path in the git folder; `entries` are the index's, one a line. `unseen` says what could not
     be looked at, and why.
     """

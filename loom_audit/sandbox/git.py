@@ -26,6 +26,7 @@ SECONDS = 5.0
 MAX_OUTPUT = 64 << 20
 MAX_FILE = 16 << 20
 MAX_FILES = 1_000
+MAX_LOGS = 10_000
 MAX_DISTANCES = 20
 
 SETTINGS = (
@@ -85,6 +86,7 @@ _STASHES = (
     "refs/stash",
     "--",
 )
+_WORKTREES = ("worktree", "list", "--porcelain", "-z")
 _TOO_OLD = ("Expected git repo version", "unknown repository extension", "unknown ref storage")
 _BROKEN = re.compile(
     r"^warning: ignoring (?:broken ref|ref with broken name|dangling symref) (.+)$"
@@ -97,7 +99,7 @@ _INTENT_TO_ADD = 1 << 29
 
 _STATE = re.compile(
     r"(?!FETCH_HEAD$)(?:HEAD|index|packed-refs|shallow|config|config\.worktree|SQUASH_MSG"
-    r"|AUTO_MERGE|commondir|[A-Z]+_HEAD|MERGE_[A-Z]+|BISECT_[A-Z_]+)"
+    r"|AUTO_MERGE|commondir|[A-Z]+_HEAD|MERGE_[A-Z]+|BISECT_[A-Z_]+|sharedindex\.[0-9a-f]+)"
 )
 """The names in a git folder that hold its state."""
 
@@ -113,7 +115,8 @@ _WHOLE = ("hooks", "info", "rebase-merge", "rebase-apply", "sequencer")
 _DERIVED = frozenset({"info/refs", "info/commit-graphs", "info/sparse-checkout.lock"})
 """What git makes anew by itself (git-update-server-info(1))."""
 
-_LOGS = ("logs/HEAD", "logs/refs", "logs/refs/stash", "reftable/tables.list", "objects")
+_TOLD_BY = ("logs/HEAD", "logs/refs/stash", "reftable/tables.list", "objects")
+"""What changes with what git is asked for."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -148,13 +151,13 @@ class ProgramGit:
 
     def _stamped(self, git: int) -> Iterator[tuple[str, tuple[int, ...]]]:
         names = sorted(name for name in os.listdir(git) if _STATE.fullmatch(name))
-        for name in (*names, *_LOGS):
+        for name in (*names, *_TOLD_BY):
             with suppress(OSError):
                 yield name, _stamp(os.stat(name, dir_fd=git, follow_symlinks=False))
-        for folder in _WHOLE:
+        for folder in (*_WHOLE, "worktrees"):
             for path, found in _files_below(git, folder):
                 yield path, _stamp(found)
-        waiting = ["refs"]
+        waiting = ["refs", "logs/refs"]
         while waiting:
             path = waiting.pop()
             with suppress(OSError):
@@ -179,15 +182,25 @@ class ProgramGit:
             if not _NEEDED.issubset(os.listdir(git)):
                 return GitSeen()
             self._refuse_links(git)
+            names: dict[str, str] = {}
             unseen: list[str] = []
             files = dict(_state_files(git, unseen))
+            linked = "worktrees" in os.listdir(git)
+            with suppress(FileNotFoundError):
+                index = os.stat("index", dir_fd=git, follow_symlinks=False)
+                names["index mtime"] = str(index.st_mtime_ns)
         finally:
             os.close(git)
-        head, detached, refs, listed = self._ask(_HEAD, _DETACHED, _REFS, _ENTRIES)
+        more = [_WORKTREES] if linked else []
+        head, detached, refs, listed, *told = self._ask(_HEAD, _DETACHED, _REFS, _ENTRIES, *more)
         for done in (refs, listed):
             _check(done)
-        names = {"HEAD": _head(head, detached)}
+        names["HEAD"] = _head(head, detached)
         names.update(_refs(refs))
+        for done in told:
+            if done.code:
+                unseen.append("git cannot list the linked worktrees")
+            names.update(_worktrees(done.output))
         entries = _entries(listed.output)
         names["index"] = sha256(entries).hexdigest()
         if "refs/stash" in names:
@@ -314,6 +327,15 @@ def _refs(done: _Done) -> Iterator[tuple[str, str]]:
             yield name, f"ref: {target} {found}" if target else found
 
 
+def _worktrees(output: bytes) -> Iterator[tuple[str, str]]:
+    """The linked worktrees by their folders: what HEAD is there; the first is the repository's."""
+    for record in _text(output).split("\0\0")[1:]:
+        said = dict(line.partition(" ")[::2] for line in record.split("\0"))
+        if path := said.get("worktree"):
+            head = f"ref: {said['branch']} {said['HEAD']}" if "branch" in said else said.get("HEAD")
+            yield f"worktree {path}", f"{head or 'broken'}{' locked' if 'locked' in said else ''}"
+
+
 def _stashes(output: bytes) -> Iterator[str]:
     for record in _text(output).split("\0"):
         found, _, rest = record.strip("\n").partition("\t")
@@ -381,8 +403,10 @@ def _folders_in(git: int, path: str) -> tuple[str, ...]:
         os.close(folder)
 
 
-def _files_below(git: int, folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """The files in a folder and below, at most `MAX_FILES`, and the folder that was one too many;
+def _files_below(
+    git: int, folder: str, most: int = MAX_FILES
+) -> Iterator[tuple[str, os.stat_result]]:
+    """The files in a folder and below, at most so many, and the folder that was one too many;
     of a link itself; a sample of a hook is left out."""
     waiting, count = [folder], 0
     while waiting:
@@ -392,9 +416,9 @@ def _files_below(git: int, folder: str) -> Iterator[tuple[str, os.stat_result]]:
         except OSError:
             continue
         count += 1
-        if not stat.S_ISDIR(found.st_mode) or count > MAX_FILES:
+        if not stat.S_ISDIR(found.st_mode) or count > most:
             yield path, found
-            if count > MAX_FILES:
+            if count > most:
                 return
             continue
         with suppress(OSError):
@@ -410,9 +434,10 @@ def _files_below(git: int, folder: str) -> Iterator[tuple[str, os.stat_result]]:
 def _state_files(git: int, unseen: list[str]) -> Iterator[tuple[str, GitFile]]:
     names = sorted(n for n in os.listdir(git) if _STATE.fullmatch(n) and n not in _ASKED)
     paths = [*names, "index"]
-    for folder in _WHOLE:
-        inside = [path for path, _ in _files_below(git, folder)]
-        if len(inside) >= MAX_FILES:
+    for folder in (*_WHOLE, "logs"):
+        most = MAX_LOGS if folder == "logs" else MAX_FILES
+        inside = [path for path, _ in _files_below(git, folder, most)]
+        if len(inside) >= most:
             unseen.append(f"too many files in .git/{folder}")
         paths += inside
     for path in paths:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from hashlib import sha256
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +21,9 @@ FOLDER = ".git"
 ENTRIES = "index entries"
 """The name under which the entries of the index are among the files of the git folder."""
 
+MTIME = "index mtime"
+"""The name of the modification time of the index."""
+
 _KEPT = "the stamps of git"
 """The name under which the last stamps are kept for the next process."""
 
@@ -34,10 +38,14 @@ class GitLook(Struct, frozen=True):
     why_unseen: tuple[str, ...] = ()
     is_new: bool = False
     """Whether nothing of any repository was on record."""
+    unasked: bool = False
+    """Whether git was not asked, since its stamps were the same."""
 
 
-def look_at_git(attachment: Attachment) -> GitLook:
+def look_at_git(attachment: Attachment, *, anyway: bool = False) -> GitLook:
     """Ask git where its stamps differ, and compare with what is on record; the lock is held.
+
+    It is asked `anyway` where stamps are not trusted.
 
     Contents of files of the git folder are put into the store. Stamps are kept only when git said
     nothing that is not on record, so that what is found and then not recorded is found again.
@@ -48,9 +56,10 @@ def look_at_git(attachment: Attachment) -> GitLook:
     if git is None or stamps is None or stamps.text in ("", seen.failed):
         return GitLook()
     kept = stamps.text == (seen.stamps or _kept(attachment))
-    if kept:
+    if kept and not anyway:
         seen.stamps = stamps.text
-        return GitLook()
+        return GitLook(unasked=True)
+    seen.unasked.clear()
     asked = time.time_ns()
     try:
         identity, found = _seen(attachment, git)
@@ -108,14 +117,19 @@ def _difference(
     """What git says and the log does not; everything where the log has another repository."""
     known = _state_on_record(attachment)
     before = known if known.is_of(identity) else GitState()
-    names = changed_names(before.names, seen.names)
+    # git writes an index anew, with other stamps in it, when it is only read
+    as_before = seen.names.get("index") == before.names.get("index")
+    kept = {path for path in before.files if as_before and _is_index(path)}
+    now = dict(seen.names)
+    if as_before and MTIME in before.names:
+        now[MTIME] = before.names[MTIME]
+    names = changed_names(before.names, now)
     files = {
-        path: _stored(attachment, one.kind, one.mode, one.content, before.files.get(path))
+        path: before.files[path]
+        if path in kept
+        else _stored(attachment, one.kind, one.mode, one.content, before.files.get(path))
         for path, one in seen.files.items()
-        if path != "index" or path not in before.files or _has(names, "index")
     }
-    if "index" in seen.files and "index" not in files:
-        files["index"] = before.files["index"]  # git writes its stamps anew when it is only read
     listed = before.files.get(ENTRIES)
     files[ENTRIES] = _stored(attachment, "file", 0, seen.entries, listed)
     changes = changed_files(before.files, files)
@@ -127,6 +141,10 @@ def _difference(
     return GitChanged(identity, names, changes, "outside", seen.names.get("HEAD", ""))
 
 
+def _is_index(path: str) -> bool:
+    return path == "index" or path.startswith("sharedindex.")
+
+
 def _has(names: Sequence[GitName], name: str) -> bool:
     return any(one.name == name for one in names)
 
@@ -134,6 +152,8 @@ def _has(names: Sequence[GitName], name: str) -> bool:
 def _stored(
     attachment: Attachment, kind: str, mode: int, content: bytes, before: FileState | None
 ) -> FileState:
+    if before and before.blob == sha256(content).hexdigest():
+        return replace(before, kind="symlink" if kind == "symlink" else "file", mode=mode)
     similar = before.blob if before and before.kind == "file" == kind else None
     blob = attachment.stored.blobs.put(content, similar_to=similar)
     return FileState("symlink" if kind == "symlink" else "file", blob, mode, len(content))

@@ -194,6 +194,9 @@ def collect_changes(
 def _collect_git(record: CallRecord, among: Sequence[Candidate], *, late: bool) -> None:
     """Collect what changed of git; coverage says that it is not taken back, or what was unseen."""
     found = look_at_git(record.attachment)
+    if found.unasked:
+        unasked = record.attachment.process.last_seen.git.unasked
+        unasked.update(one.requested for one in among if not (one.ended or one.is_survivor))
     record.lower_coverage(*found.why_unseen)
     for draft in git_draft(found, _own_first(record, among), late=late):
         record.add_drafts([draft])

@@ -9,13 +9,21 @@ what the kernel did not tell: any of the calls in between may have done it.
 from loom_audit.errors import AuditError, AuditUnavailable
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.process_state import ProcessState
-from loom_audit.history.look.attribution import candidates, lowered_draft, unchecked
+from loom_audit.history.look.attribution import (
+    candidates,
+    ended_candidate,
+    lowered_draft,
+    unchecked,
+)
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.capture import scan
 from loom_audit.history.look.change_index import update_index
+from loom_audit.history.look.git import git_draft, look_at_git
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.fitted import append_batch
+from loom_audit.model.git import GitChanged, git_words
+from loom_audit.model.text.display import first_few
 from loom_audit.ports import StampedPaths, Watch
 
 WATCHED_FROM = 2
@@ -50,9 +58,13 @@ def end_watch(attachment: Attachment) -> None:
 
     What the kernel did not tell is put on record as from outside, with the calls since the last
     look at everything as candidates; their coverage is lowered by a later fact, also where that
-    look fails. AuditUnavailable where nothing can be recorded.
+    look fails. So it is with what git's stamps did not tell. AuditUnavailable where nothing can be
+    recorded.
     """
     seen = attachment.process.last_seen
+    if seen.git.unasked:
+        with attachment.exclusive():
+            _ask_git_once_more(attachment)
     if seen.watch is None:
         return
     with attachment.exclusive():
@@ -71,6 +83,24 @@ def end_watch(attachment: Attachment) -> None:
             attachment.stored.log.append([lowered_draft(unchecked(attachment), why)])
         finally:
             _stop_watching(attachment.process)
+
+
+def _ask_git_once_more(attachment: Attachment) -> None:
+    """Ask git whatever its stamps say, and record what they had not told as found later."""
+    requests = sorted(attachment.process.last_seen.git.unasked)
+    calls = [*map(attachment.stored.reading.call_at, requests)]
+    among = [ended_candidate(call) for call in calls]
+    found = look_at_git(attachment, anyway=True)
+    drafts = [*git_draft(found, among)]
+    for draft in drafts:
+        if isinstance(draft.fact, GitChanged):
+            words = first_few([*git_words(draft.fact)], 3, str)
+            drafts.append(lowered_draft(among, f"found later: {words}"))
+            break
+    if found.why_unseen:
+        drafts.append(lowered_draft(among, found.why_unseen[0]))
+    if drafts:
+        attachment.stored.log.append(drafts)
 
 
 def _stop_watching(process: ProcessState) -> None:

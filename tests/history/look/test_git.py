@@ -1,5 +1,6 @@
 """What a command changed of git is on record as git itself tells it, asked independently."""
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Callable
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit import AuditedWorkspace, ToolResult
+from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.errors import NotFound
 from loom_audit.model.git import NOT_TAKEN_BACK, GitChanged, GitState, git_words
 from loom_audit.ports import EventFilter
@@ -183,3 +184,93 @@ def test_a_git_folder_that_is_no_repository_is_not_one_on_record(
     newest, *_ = workspace.timeline.calls()
     assert not any("git" in one for one in newest.coverage.reasons)
     assert facts(workspace) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (
+            "git checkout -q -b x && git commit -qm x --allow-empty && git checkout -q main"
+            " && git branch -qD x",
+            "HEAD moved and came back, as its reflog tells",
+        ),
+        ("git reset -q --soft HEAD~1; git reset -q --soft HEAD@{1}", "branch main moved and came"),
+        ("git reflog expire --expire=now --all", "reflog of branch main cut short"),
+        ("git worktree add -q ../linked feat", "/linked created at feat"),
+        (
+            "git worktree add -q ../w feat; git -C ../w checkout -q -b y; git worktree lock ../w",
+            "/w created at y",
+        ),
+    ],
+)
+def test_what_only_reflogs_and_worktrees_tell_is_on_record(
+    workspace: AuditedWorkspace, root: Path, call: Call, command: str, words: str
+) -> None:
+    call("shell_execute", command=command)
+    *_, changed = facts(workspace)
+    assert any(words in line for line in git_words(changed)), [*git_words(changed)]
+    check_against_git(workspace, root)
+    logs = {
+        f"logs/{path.relative_to(root / '.git/logs')}": path.read_bytes()
+        for path in (root / ".git/logs").rglob("*")
+        if path.is_file()
+    }
+    assert contents(workspace, "logs/") == logs
+
+
+def contents(workspace: AuditedWorkspace, start: str) -> dict[str, bytes]:
+    """What is on record of files of the git folder."""
+    state = GitState()
+    for fact in facts(workspace):
+        state.follow(fact)
+    found = {path: one for path, one in state.files.items() if path.startswith(start)}
+    return {path: workspace.timeline.content(one) for path, one in found.items()}
+
+
+def test_the_index_is_on_record_with_its_time_and_its_shared_file(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("shell_execute", command="git update-index --split-index; echo x > n; git add n")
+    *_, changed = facts(workspace)
+    state = GitState()
+    for fact in facts(workspace):
+        state.follow(fact)
+    assert state.names["index mtime"] == str((root / ".git/index").stat().st_mtime_ns)
+    on_disk = {path.name: path.read_bytes() for path in (root / ".git").glob("*index*")}
+    assert contents(workspace, "index") | contents(workspace, "shared") == {
+        **on_disk,
+        "index entries": contents(workspace, "index entries")["index entries"],
+    }
+    assert any(name.startswith("sharedindex.") for name in on_disk)
+    call("shell_execute", command="touch a.txt; git status")
+    assert facts(workspace)[-1] == changed
+
+
+def test_what_the_stamps_did_not_tell_is_found_at_the_session_s_end(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    feat, older = git(root, "rev-parse", "feat", "main").split()
+    git(root, "config", "core.logAllRefUpdates", "false")
+    with workspace.session("late") as session:
+
+        def run(command: str) -> None:
+            asyncio.run(shell(session, command))
+
+        run("true")
+        run("sleep 0.1")  # git's stamps are trusted once they are older than some ticks
+        run("true")
+        in_place = f"printf {older} > .git/refs/heads/feat"
+        run(in_place)
+        assert len(facts(workspace)) == 1
+    _, found = facts(workspace)
+    [moved] = found.names
+    assert (moved.name, moved.before, moved.after) == ("refs/heads/feat", feat, older)
+    assert found.origin == "outside"
+    call = next(one for one in workspace.timeline.calls() if "printf" in one.summary)
+    assert call.requested in found.causes
+    assert any(one.startswith("found later: branch feat ") for one in call.coverage.reasons)
+    check_against_git(workspace, root)
+
+
+async def shell(session: Session, command: str) -> None:
+    await session.call("shell_execute", {"command": command})
