@@ -36,6 +36,7 @@ BENCHMARKS = (
     "confinement",
     "hooks",
     "watching",
+    "git",
     "tools",
 )
 

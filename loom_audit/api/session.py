@@ -288,7 +288,7 @@ class Session:
             self._deny_if_held(call)
             completed = call.run(runner, command, started=started, final=True)
             event = call.finish(*_run_result(call, completed))
-        files, git = tuple(call.files_changed), tuple(call.git_changed)
+        files, git = tuple(call.files_changed), tuple(call.record.git_changed)
         return CommandRun(event, completed, files, call.coverage, git)
 
     @contextmanager

@@ -80,6 +80,12 @@ class GitState(Struct):
         """Whether this is the state of the git folder of that identity, also after a reboot."""
         return self.identity[EPOCH_DIGITS:] == identity[EPOCH_DIGITS:] != ""
 
+    def after(self, fact: GitChanged) -> "GitState":
+        """The state after a fact, which this one is not changed by."""
+        state = GitState(self.identity, {**self.names}, {**self.files})
+        state.follow(fact)
+        return state
+
     def follow(self, fact: GitChanged) -> None:
         """Take over what a fact says."""
         if fact.is_first:

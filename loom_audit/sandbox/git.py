@@ -69,7 +69,7 @@ _ENVIRONMENT = {
     **{f"GIT_CONFIG_KEY_{n}": key for n, (key, _) in enumerate(SETTINGS)},
     **{f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(SETTINGS)},
 }
-_REFS = ("for-each-ref", "--format=%(objectname) %(refname) %(symref)")
+_REFS = ("for-each-ref", "--format=%(HEAD)%(objectname) %(refname) %(symref)")
 _HEAD = ("symbolic-ref", "-q", "HEAD")
 _DETACHED = ("rev-parse", "-q", "--verify", "HEAD")
 _ENTRIES = ("ls-files", "-s", "-v", "-z", "--debug")
@@ -191,12 +191,11 @@ class ProgramGit:
                 names["index mtime"] = str(index.st_mtime_ns)
         finally:
             os.close(git)
-        more = [_WORKTREES] if linked else []
-        head, detached, refs, listed, *told = self._ask(_HEAD, _DETACHED, _REFS, _ENTRIES, *more)
+        refs, listed, *told = self._ask(_REFS, _ENTRIES, *([_WORKTREES] if linked else []))
         for done in (refs, listed):
             _check(done)
-        names["HEAD"] = _head(head, detached)
         names.update(_refs(refs))
+        names["HEAD"] = _branch(refs) or _head(*self._ask(_HEAD, _DETACHED))
         for done in told:
             if done.code:
                 unseen.append("git cannot list the linked worktrees")
@@ -316,12 +315,18 @@ def _head(symbolic: _Done, detached: _Done) -> str:
     return _text(detached.output).strip() if detached.code == 0 else "broken"
 
 
+def _branch(done: _Done) -> str:
+    """What HEAD names, which is marked among the refs; "" where it is none of them."""
+    lines = _text(done.output).split("\n")
+    return next((f"ref: {line.split(' ')[1]}" for line in lines if line.startswith("*")), "")
+
+
 def _refs(done: _Done) -> Iterator[tuple[str, str]]:
     for line in done.errors.splitlines():
         if broken := _BROKEN.fullmatch(line):
             yield broken[1], "broken"
     for line in _text(done.output).split("\n"):
-        found, _, rest = line.partition(" ")
+        found, _, rest = line[1:].partition(" ")
         name, _, target = rest.partition(" ")
         if name:
             yield name, f"ref: {target} {found}" if target else found

@@ -20,13 +20,15 @@ class LastGit(Struct):
     """What this process last saw of the workspace's git repository.
 
     `state` is that on record after event `seq`. `stamps` are those at which git was asked and said
-    nothing else than that; `failed` are those at which git could not tell the state. `unasked` are
-    the requests of the calls after which git was not asked since its stamps were the same.
+    nothing else than that; `expected` are those at which it said what was to be recorded, and the
+    state then; `failed` are those at which git could not tell the state. `unasked` are the requests
+    of the calls after which git was not asked since its stamps were the same.
     """
 
     state: GitState = field(default_factory=GitState)
     seq: int = 0
     stamps: str = ""
+    expected: tuple[str, GitState] | None = None
     failed: str = ""
     unasked: set[int] = field(default_factory=set)
 

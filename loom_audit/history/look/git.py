@@ -27,8 +27,8 @@ MTIME = "index mtime"
 _KEPT = "the stamps of git"
 """The name under which the last stamps are kept for the next process."""
 
-SETTLED = 40_000_000
-"""Nanoseconds after a change, after which a later one surely has another stamp: some ticks."""
+SETTLED = 20_000_000
+"""Nanoseconds after a change, after which a later one surely has another stamp: two long ticks."""
 
 
 class GitLook(Struct, frozen=True):
@@ -47,14 +47,16 @@ def look_at_git(attachment: Attachment, *, anyway: bool = False) -> GitLook:
 
     It is asked `anyway` where stamps are not trusted.
 
-    Contents of files of the git folder are put into the store. Stamps are kept only when git said
-    nothing that is not on record, so that what is found and then not recorded is found again.
+    Contents of files of the git folder are put into the store. Stamps are kept only when what git
+    said is on record, so that what is found and then not recorded is found again.
     AuditUnavailable where a content cannot be stored.
     """
     git, seen = attachment.on_disk.git, attachment.process.last_seen.git
     stamps = git.stamps() if git else None
     if git is None or stamps is None or stamps.text in ("", seen.failed):
         return GitLook()
+    if _is_recorded(attachment, stamps.text):
+        _keep(attachment, stamps.text)
     kept = stamps.text == (seen.stamps or _kept(attachment))
     if kept and not anyway:
         seen.stamps = stamps.text
@@ -72,11 +74,31 @@ def look_at_git(attachment: Attachment, *, anyway: bool = False) -> GitLook:
         return GitLook(None, () if is_new else ("git: .git is not a repository any more",))
     seen.failed = ""
     change = _difference(attachment, git, identity, found)
-    if change is None and stamps.newest + SETTLED < asked:
-        seen.stamps = stamps.text
-        with suppress(AuditError):  # the next process asks git then
-            attachment.on_disk.looks.keep(_KEPT, [seen.seq, stamps.text])
+    if stamps.newest + SETTLED < asked:
+        if change is None:
+            _keep(attachment, stamps.text)
+        else:
+            seen.expected = stamps.text, seen.state.after(change)
     return GitLook(change, found.unseen if change else (), is_new)
+
+
+def _is_recorded(attachment: Attachment, stamps: str) -> bool:
+    """Whether the change that was found at these stamps is on record by now."""
+    seen = attachment.process.last_seen.git
+    expected, seen.expected = seen.expected, None
+    return (
+        expected is not None
+        and expected[0] == stamps
+        and _state_on_record(attachment) == expected[1]
+    )
+
+
+def _keep(attachment: Attachment, stamps: str) -> None:
+    """Keep stamps at which the log has what git says, also for the next process."""
+    seen = attachment.process.last_seen.git
+    seen.stamps = stamps
+    with suppress(AuditError):  # the next process asks git then
+        attachment.on_disk.looks.keep(_KEPT, [seen.seq, stamps])
 
 
 def _seen(attachment: Attachment, git: Git) -> tuple[str, GitSeen]:

@@ -50,7 +50,6 @@ from loom_audit.model.events import (
     Event,
 )
 from loom_audit.model.files import FileChange, Move
-from loom_audit.model.git import git_words
 from loom_audit.model.records import Call
 from loom_audit.ports import Command, CommandResult, Moments, OnProgress, Runner
 
@@ -129,11 +128,6 @@ class OpenCall:
     def files_changed(self) -> Sequence[str]:
         """The paths that the call changed until now, in the order of the changes."""
         return self.record.files_changed
-
-    @property
-    def git_changed(self) -> Sequence[str]:
-        """What the call changed of git until now, or may have, in git's words."""
-        return [text for fact in self.record.git for text in git_words(fact)]
 
     # --- facts ----------------------------------------------------------------------------
 

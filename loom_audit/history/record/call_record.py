@@ -29,7 +29,7 @@ from loom_audit.model.events import (
     Untracked,
 )
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.git import GitChanged
+from loom_audit.model.git import GitChanged, git_words
 from loom_audit.ports import Displaced, IndexEntry
 
 LOOKED_AT_LATE = "looked at late"
@@ -75,6 +75,11 @@ class CallRecord:
     def key(self) -> tuple[str, str]:
         """The session and the id of the call, which name it."""
         return (self.writer.session, self.call_id)
+
+    @property
+    def git_changed(self) -> Sequence[str]:
+        """What the call changed of git until now, or may have, in git's words."""
+        return [text for fact in self.git for text in git_words(fact)]
 
     @property
     def has_facts(self) -> bool:

@@ -366,9 +366,9 @@ def _check_serializable(result: ToolResult) -> ToolResult:
 def _with_changes(result: ToolResult, call: OpenCall) -> ToolResult:
     """The result with the files that the call changed, and in its output what it did to git."""
     result = replace(result, files_changed=sorted(call.files_changed))
-    if not call.git_changed:
+    if not call.record.git_changed:
         return result
-    words = first_few([one_line(text, 200) for text in call.git_changed], 10, str)
+    words = first_few([one_line(text, 200) for text in call.record.git_changed], 10, str)
     said = result.full_output
     said += "\n" if said and not said.endswith("\n") else ""
     whole = cut(f"{said}git: {words}", MAX_KEPT)

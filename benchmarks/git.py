@@ -1,0 +1,96 @@
+"""What recording git costs: a look that finds it unchanged, and a commit.
+
+A commit is beside the same one recorded without a look at git, as before there was one.
+"""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from msgspec.structs import force_setattr
+
+from benchmarks.commands import NO_OP
+from benchmarks.figures import Figure, Sizes, interleaved
+from benchmarks.projects import new_store
+from loom_audit.api.face import Session
+from loom_audit.sandbox.git import ProgramGit
+
+COMMITS = 500
+COMMIT = ("sh", "-c", "echo $$ > file.txt && git commit -qam more")
+MOST_UNCHANGED = 0.5
+MOST_COMMIT = 1.5
+
+
+def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
+    refs = [("loose", 1_000), ("packed", 1_000), ("packed", 5_000 if sizes.quick else 50_000)]
+    for how, count in refs:
+        yield _unchanged(folder / f"{how}-{count}", how, count)
+    yield from _recorded(folder, 10 if sizes.quick else 30)
+
+
+def _unchanged(folder: Path, how: str, count: int) -> Figure:
+    """The stamps of a repository of so many refs, as each look takes them."""
+    _repository(folder, 1)
+    head = _git(folder, "rev-parse", "HEAD").strip()
+    lines = "".join(f"create refs/heads/b{n} {head}\n" for n in range(count))
+    subprocess.run(["git", "update-ref", "--stdin"], cwd=folder, input=lines, text=True, check=True)
+    if how == "packed":
+        _git(folder, "pack-refs", "--all")
+    git = ProgramGit(str(folder))
+    time = interleaved(50, {"stamps": git.stamps}, warm=3)["stamps"]
+    return Figure("git", f"unchanged, {count:,} {how} refs", time, "ms", most=MOST_UNCHANGED)
+
+
+def _recorded(folder: Path, rounds: int) -> Iterator[Figure]:
+    works: dict[str, Callable[[], object]] = {}
+    with ExitStack() as opened:
+        for name in ("ours", "theirs"):
+            _repository(folder / name, COMMITS)
+            workspace = opened.enter_context(new_store(folder / f"{name}-store"))
+            session = workspace.attach(folder / name).session("benchmark")
+            opened.enter_context(session)
+            if name == "theirs":
+                force_setattr(session.workspace.attachment.on_disk, "git", None)
+            works[name] = _run(session, COMMIT)
+            works[f"no-op {name}"] = _run(session, NO_OP)
+        times = interleaved(rounds, works, warm=2)
+    against = "no look at git"
+    for name, most in (("", MOST_COMMIT), ("no-op ", MOST_COMMIT)):
+        shown = f"{name.strip() or 'commit'}, {COMMITS} commits"
+        yield Figure(
+            "git", shown, times[f"{name}ours"], "ms", against, times[f"{name}theirs"], most
+        )
+
+
+def _run(session: Session, argv: tuple[str, ...]) -> Callable[[], object]:
+    return lambda: session.run(argv)
+
+
+def _repository(folder: Path, commits: int) -> None:
+    """A repository of so many commits and tags."""
+    folder.mkdir(parents=True)
+    _git(folder, "init", "-q", "-b", "main")
+    _git(folder, "config", "user.name", "ann")
+    _git(folder, "config", "user.email", "ann@example.org")
+    lines = []
+    for n in range(commits):
+        text = f"{n}\n"
+        lines.append(
+            f"commit refs/heads/main\ncommitter ann <ann@example.org> {1_700_000_000 + n} +0000\n"
+            f"data {len(text)}\n{text}M 100644 inline file.txt\ndata {len(text)}\n{text}\n"
+            f"reset refs/tags/t{n}\nfrom refs/heads/main\n\n"
+        )
+    subprocess.run(
+        ["git", "fast-import", "--quiet"], cwd=folder, input="".join(lines), text=True, check=True
+    )
+    _git(folder, "reset", "-q", "--hard")
+
+
+def _git(folder: Path, *words: str) -> str:
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
+    done = subprocess.run(
+        ["git", *words], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout
