@@ -138,10 +138,15 @@ class ProgramGit:
     # --- stamps ---------------------------------------------------------------------------
 
     def stamps(self) -> GitStamps:
-        """The stamps now, "" where no folder `.git` is there."""
+        """The stamps now, "" where no `.git` is there; of one that is no folder its own."""
         try:
             git = os.open(self._folder, _FOLDER)
+        except FileNotFoundError:
+            return GitStamps()
         except OSError:
+            with suppress(OSError):
+                stamp = _stamp(os.lstat(self._folder))
+                return GitStamps(repr(stamp), stamp[3])
             return GitStamps()
         try:
             found = [*self._stamped(git)]
@@ -177,7 +182,7 @@ class ProgramGit:
         try:
             git = os.open(self._folder, _FOLDER)
         except OSError as error:
-            raise ExecutionFailed(f"the git folder cannot be read: {error.strerror}") from error
+            raise ExecutionFailed(_why_no_folder(self._folder, error)) from error
         try:
             if not _NEEDED.issubset(os.listdir(git)):
                 return GitSeen()
@@ -304,6 +309,16 @@ def _check(done: _Done) -> None:
         raise ExecutionFailed("git is too old for this repository")
     first = done.errors.strip().partition("\n")[0]
     raise ExecutionFailed(f"git cannot read the repository: {first:.200}")
+
+
+def _why_no_folder(path: str, error: OSError) -> str:
+    with suppress(OSError):
+        mode = os.lstat(path).st_mode
+        if stat.S_ISLNK(mode):
+            return ".git is a symbolic link, which is not read through"
+        if stat.S_ISREG(mode):
+            return ".git is a file that names a folder elsewhere, which is not looked at yet"
+    return f"the git folder cannot be read: {error.strerror}"
 
 
 # --- what git says ------------------------------------------------------------------------

@@ -116,7 +116,9 @@ def look_before(record: CallRecord, *, within: int | None = None) -> list[Candid
     attachment, here = record.attachment, record.writer.session
     look = look_between(attachment, among, alive_session=here, within=within)
     record.add_drafts(attributed_drafts(attachment, batch, among, look))
-    record.add_drafts(git_draft(look_at_git(attachment), among, between=True))
+    git = look_at_git(attachment)
+    record.add_drafts(git_draft(git, among, between=True))
+    record.lower_coverage(*git.why_unseen)
     record.entries.update(batch.entries)
     record.window = window
     record.add_untracked(batch.look.untracked)

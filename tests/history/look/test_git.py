@@ -176,6 +176,23 @@ def test_a_repository_that_git_cannot_read_any_more_is_named(
     assert any(one.startswith("git: ") for one in newest.coverage.reasons)
 
 
+@pytest.mark.parametrize(
+    ("instead", "said"),
+    [
+        ("mv .git ../real && ln -s ../real .git", "git: .git is a symbolic link, which is not"),
+        ("mv .git ../real && echo gitdir: ../real > .git", "git: .git is a file that names a"),
+    ],
+)
+def test_a_repository_elsewhere_is_named_and_not_read_through(
+    workspace: AuditedWorkspace, root: Path, call: Call, instead: str, said: str
+) -> None:
+    subprocess.run(["sh", "-c", instead], cwd=root, check=True)
+    call("shell_execute", command="true")
+    newest, *_ = workspace.timeline.calls()
+    assert any(one.startswith(said) for one in newest.coverage.reasons)
+    assert facts(workspace) == []
+
+
 def test_a_git_folder_that_is_no_repository_is_not_one_on_record(
     workspace: AuditedWorkspace, root: Path, call: Call
 ) -> None:

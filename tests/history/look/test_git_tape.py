@@ -1,0 +1,149 @@
+"""A tape of git commands, with a person beside: after each step the record is what git says."""
+
+import os
+import random
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loom_audit import AuditedWorkspace, ToolResult
+from loom_audit.model.git import GitChanged, GitState, git_words
+from loom_audit.ports import EventFilter
+
+COMMANDS = (
+    "echo {n} > f{m}; git add -A; git commit -qm c{n}",
+    "git commit -q --allow-empty -m empty{n}",
+    "git commit -q --amend --allow-empty -m amended{n}",
+    "git branch b{m}",
+    "git branch -D b{m}",
+    "git branch -f b{m} HEAD~1",
+    "git branch -m b{m} renamed{n}",
+    "git checkout -q b{m}",
+    "git checkout -q -b new{n}",
+    "git checkout -q main",
+    "git checkout -q --detach",
+    "git switch -q --orphan orphan{n}",
+    "git reset -q --hard HEAD~1",
+    "git reset -q --soft HEAD~1",
+    "git reset -q ORIG_HEAD",
+    "echo w{n} > f{m}; git stash -q -u",
+    "git stash pop -q",
+    "git stash drop -q",
+    "git stash clear",
+    "git tag t{n}",
+    "git tag -a -m annotated{n} a{n}",
+    "git tag -d t{m}",
+    "git merge -q --no-edit b{m}",
+    "git merge --abort",
+    "git rebase -q b{m}",
+    "git rebase --abort",
+    "git cherry-pick b{m}",
+    "git cherry-pick --abort",
+    "git revert --no-edit HEAD",
+    "git add -N .; git add -A f{m}",
+    "echo i{n} > f{m}; git add f{m}",
+    "git rm -q --cached f{m}",
+    "git mv f{m} moved{n}",
+    "git update-index --assume-unchanged f{m}",
+    "git update-index --skip-worktree f{m}",
+    "git symbolic-ref refs/heads/alias{m} refs/heads/main",
+    "git notes add -f -m note{n}",
+    "git update-ref refs/odd/{n} HEAD",
+    "git pack-refs --all",
+    "git gc -q --prune=now",
+    "git reflog expire --expire=now --all",
+    "git config user.tape{n} {n}",
+    "echo true > .git/hooks/h{m}",
+    "git worktree add -q --force ../linked{n} main~0 --detach",
+    "git clean -qfdx; git status",
+    "git bisect start; git bisect bad; git bisect good HEAD~2",
+    "git bisect reset",
+    "git read-tree HEAD",
+    "git checkout -q -- .",
+)
+
+
+def git(root: Path, *words: str, code: int | None = 0) -> str:
+    """What git says, asked without what the record asks with."""
+    done = subprocess.run(["git", *words], cwd=root, capture_output=True)
+    assert code is None or done.returncode == code, done.stderr
+    return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def as_git_says(root: Path) -> dict[str, str]:
+    """The names of a repository: HEAD, every ref, the stashes, as git lists them."""
+    head = git(root, "symbolic-ref", "-q", "HEAD", code=None).strip()
+    names = {"HEAD": f"ref: {head}" if head else git(root, "rev-parse", "HEAD").strip()}
+    for line in git(root, "for-each-ref", "--format=%(refname) %(objectname) %(symref)").split(
+        "\n"
+    ):
+        if line:
+            name, found, target = line.split(" ")
+            names[name] = f"ref: {target} {found}" if target else found
+    stashes = git(root, "stash", "list", "--format=%H %gs").splitlines()
+    if stashes:
+        names["stashes"] = "\n".join(stashes)
+    return names
+
+
+def on_record(workspace: AuditedWorkspace) -> GitState:
+    state = GitState()
+    for event in workspace.timeline.events(EventFilter(kinds=(GitChanged.kind,))):
+        assert isinstance(event.fact, GitChanged)
+        assert event.fact.is_first or [*git_words(event.fact)] or event.fact.names
+        state.follow(event.fact)
+    return state
+
+
+def check(workspace: AuditedWorkspace, root: Path, step: str) -> None:
+    state = on_record(workspace)
+    names = {k: v for k, v in state.names.items() if k in ("HEAD", "stashes") or k[:5] == "refs/"}
+    if "stashes" in names:  # on record with the time of each
+        lines = (one.split(" ", 2) for one in names["stashes"].split("\n"))
+        names["stashes"] = "\n".join(f"{found} {message}" for found, _, message in lines)
+    assert names == as_git_says(root), step
+    entries = workspace.timeline.content(state.files["index entries"]).decode()
+    assert entries.replace("intended ", "") == git(root, "ls-files", "-s", "-v", "-z"), step
+    known = {path: workspace.timeline.content(one) for path, one in state.files.items()}
+    here = root / ".git"
+    found = [here / "config", *(here / "logs").rglob("*"), *(here / "hooks").glob("h*")]
+    on_disk = {str(one.relative_to(here)): one.read_bytes() for one in found if one.is_file()}
+    kept = {path for path in known if path == "config" or path.startswith(("logs/", "hooks/h"))}
+    assert {path: known[path] for path in kept} == on_disk, step
+
+
+@pytest.mark.parametrize(
+    ("seed", "steps"),
+    [(27, 30), *(pytest.param(n, 500, marks=pytest.mark.deep) for n in range(2))],
+)
+@pytest.mark.timeout(3600)
+def test_after_each_step_of_a_tape_the_record_is_what_git_says(
+    workspace: AuditedWorkspace,
+    root: Path,
+    call: Callable[..., ToolResult],
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    steps: int,
+) -> None:
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "ann")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_EDITOR", "true")
+    git(root, "init", "-q", "-b", "main")
+    for n in range(3):
+        (root / "f0").write_text(f"{n}\n")
+        git(root, "add", "-A")
+        git(root, "commit", "-q", "-m", f"c{n}")
+    chance = random.Random(seed)
+    for n in range(steps):
+        command = chance.choice(COMMANDS).format(n=n, m=chance.randrange(3))
+        by_person = chance.random() < 0.2
+        if by_person:
+            subprocess.run(["sh", "-c", command], cwd=root, capture_output=True)
+            command = f"by a person: {command}"
+        call("shell_execute", command="true" if by_person else f"{command}; true")
+        check(workspace, root, f"step {n}: {command}")
+    assert workspace.verify().findings == ()
