@@ -6,34 +6,38 @@ from typing import TYPE_CHECKING, Annotated
 
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
-from loom_audit.cli.shared.lines import _about, local_time, mark
+from loom_audit.cli.shared.lines import _about, git_lines, local_time, mark
 from loom_audit.cli.shared.lookup import note_verified
 from loom_audit.cli.shared.options import workspace_path
-from loom_audit.cli.shared.output import Line
+from loom_audit.cli.shared.output import Line, Output
 from loom_audit.cli.shared.parameters import argument, most_rows, option
-from loom_audit.cli.shared.records import history_record, time_text
+from loom_audit.cli.shared.records import event_record, git_record, history_record, time_text
 from loom_audit.errors import Corrupt, FileNotFound
+from loom_audit.model.git import GitChanged
 from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import one_line, visible_path
+from loom_audit.ports import EventFilter
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
 
 
-@command(examples=("loom-audit history src/app.py",))
+@command(examples=("loom-audit history src/app.py", "loom-audit history .git"))
 def history(
     invocation: Invocation,
     path: Annotated[str, argument("PATH")],
     below: Annotated[bool, option("--below", help="Of everything in this folder, too.")] = False,
     limit: Annotated[int, option("--limit", "-n", min=0, metavar="N", help="0 means all.")] = 50,
 ) -> None:
-    """List every change of one path, newest first."""
+    """List every change of one path, newest first; `.git` or a branch's name lists git's."""
     output = invocation.output
     with invocation.workspace() as workspace:
         name = workspace_path(workspace.root, path)
         inside = below or not name
         found = workspace.timeline.history(name, below=inside, limit=most_rows(limit))
-        if not found:
+        of_git = name.split("/")[0] == ".git" or not found
+        told = of_git and _git_history(output, workspace, name, limit)
+        if not found and not told:
             raise FileNotFound(
                 f"nothing is on record for {visible_path(name) or 'the workspace'}",
                 hint="`loom-audit ls -r` lists what is; --below includes a folder's content.",
@@ -61,6 +65,26 @@ def history(
                 line = history_line(recorded, call, others, told, observed, source, path=inside)
                 output.line(*line, _moved_text(recorded, moved))
         note_verified(invocation, workspace)
+
+
+def _git_history(output: Output, workspace: "AuditedWorkspace", name: str, limit: int) -> bool:
+    """List what changed of git, or of one of its names and files; whether anything did."""
+    listed = 0
+    wanted = EventFilter(kinds=(GitChanged.kind,), newest_first=True)
+    for event in workspace.timeline.events(wanted):
+        fact = event.fact
+        if not isinstance(fact, GitChanged) or not fact.is_about(name.removeprefix(".git/")):
+            continue
+        if limit and listed == limit:
+            break
+        listed += 1
+        if output.json:
+            output.record(event_record(event) | {"git": git_record(fact)})
+            continue
+        who = event.actor if fact.origin != "outside" else "outside"
+        output.line((f"{event.seq:>6}", "bold"), f"  {local_time(event.at)}  {one_line(who, 40)}")
+        output.lines(git_lines(fact))
+    return listed > 0
 
 
 def _call(workspace: "AuditedWorkspace", recorded: "RecordedChange") -> int | None:

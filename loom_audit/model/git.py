@@ -68,6 +68,12 @@ class GitChanged(Struct, frozen=True):
         """Whether it is the whole state of a repository that was not on record before."""
         return any(one.name == "HEAD" and one.before is None for one in self.names)
 
+    def is_about(self, name: str) -> bool:
+        """Whether something of a name changed: `.git` is all of it; a branch, a tag or a file."""
+        full = {name, f"refs/heads/{name}", f"refs/tags/{name}"}
+        changed = [one.name for one in self.names] + [change.path for change in self.changes]
+        return name == ".git" or not full.isdisjoint(changed)
+
 
 class GitState(Struct):
     """The state of a repository after an event, folded from `git.changed`."""

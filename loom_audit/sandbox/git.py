@@ -210,7 +210,8 @@ class ProgramGit:
         if "refs/stash" in names:
             [stashes] = self._ask(_STASHES)
             _check(stashes)
-            names["stashes"] = "\n".join(_stashes(stashes.output))
+            if lines := [*_stashes(stashes.output)]:  # the ref stays when its log was expired
+                names["stashes"] = "\n".join(lines)
         return GitSeen(names, files, entries, tuple(unseen))
 
     def _refuse_links(self, git: int) -> None:

@@ -47,3 +47,27 @@ def test_a_moved_file_says_where_it_came_from_and_went(audited: Shell) -> None:
     (came,) = audited.records("history", "moved.txt")
     assert came["moved"] == "a.txt"
     assert audited.records("history", "a.txt")[-1]["moved"] is None
+
+
+def test_the_history_of_git_says_what_calls_changed_of_it(audited: Shell) -> None:
+    git = "git -c user.name=ann -c user.email=ann@example.org"
+    audited.sh(f"git init -q -b main; {git} commit -q --allow-empty -m c1; git branch feat")
+    ran = audited("run", "--", "sh", "-c", "git branch -qD feat; git config alias.x '!sh'")
+    assert "0 paths changed; branch feat deleted (was " in ran.errors
+    made, changed = (call.splitlines() for call in _by_event(audited("history", ".git").text))
+    assert changed[1].startswith("  branch feat deleted (was ")
+    assert changed[2] == "  config changed: it can run code as you"
+    assert made[1].startswith("  git repository new or replaced: HEAD main")
+    [record] = audited.records("history", ".git/config", "-n", "1")
+    assert record["git"]["runs_code"] == ["config"]
+    assert audited.records("history", "feat")[0]["seq"] == record["seq"]
+
+
+def _by_event(text: str) -> list[str]:
+    """What is listed of git by event, oldest first."""
+    found: list[str] = []
+    for line in text.splitlines(keepends=True):
+        if line.strip()[:1].isdigit():
+            found.append("")
+        found[-1] += line
+    return [one for one in reversed(found) if "\n  " in one]
