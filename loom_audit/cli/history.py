@@ -36,8 +36,8 @@ def history(
         inside = below or not name
         found = workspace.timeline.history(name, below=inside, limit=most_rows(limit))
         of_git = name.split("/")[0] == ".git" or not found
-        told = of_git and _git_history(output, workspace, name, limit)
-        if not found and not told:
+        is_listed = of_git and _git_history(output, workspace, name, limit)
+        if not found and not is_listed:
             raise FileNotFound(
                 f"nothing is on record for {visible_path(name) or 'the workspace'}",
                 hint="`loom-audit ls -r` lists what is; --below includes a folder's content.",
