@@ -185,16 +185,16 @@ def _branch_of(fact: GitChanged) -> str:
 
 
 def in_progress(changes: Iterable[FileChange]) -> Iterator[str]:
-    """What was begun or has ended: `rebase in progress`."""
-    told = set()
+    """What was begun, goes on or has ended: `rebase in progress`."""
+    found: dict[str, list[FileChange]] = {}
     for change in changes:
-        what = _IN_PROGRESS.get(change.path.partition("/")[0])
-        if what and change.before is None and what not in told:
-            told.add(what)
+        if what := _IN_PROGRESS.get(change.path.partition("/")[0]):
+            found.setdefault(what, []).append(change)
+    for what, of_it in found.items():
+        if all(change.before is None for change in of_it):
             yield f"{what} in progress"
-        elif what and change.after is None and what not in told:
-            told.add(what)
-            yield f"{what} ended"
+        else:
+            yield f"{what} {'goes on' if any(change.after for change in of_it) else 'ended'}"
 
 
 def runs_code(text: str) -> bool:

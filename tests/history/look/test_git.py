@@ -203,6 +203,20 @@ def test_a_git_folder_that_is_no_repository_is_not_one_on_record(
     assert facts(workspace) == []
 
 
+def test_what_is_in_progress_is_said_at_each_step(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    for command in ("bisect start", "bisect bad", "bisect good HEAD~2", "bisect reset"):
+        call("shell_execute", command=f"git {command}")
+    said = [[one for one in git_words(fact) if "bisect " in one] for fact in facts(workspace)[1:]]
+    assert [one for some in said for one in some if "ref" not in one] == [
+        "bisect in progress",
+        "bisect goes on",
+        "bisect goes on",
+        "bisect ended",
+    ]
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
