@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.api.ground.timelines import checked, timeline_of, undo_of
-from loom_audit.errors import AuditError, InvalidArguments, TooLarge
+from loom_audit.errors import AuditError, InvalidArguments, NotFound, TooLarge
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.free_space import space_shortage
 from loom_audit.history.ground.questions import Questions
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from loom_audit.api.registry import ToolRegistry
     from loom_audit.api.session import Session
     from loom_audit.history.check.verification import Verification
+    from loom_audit.history.read.kept_git import KeptGit
     from loom_audit.history.record.recovery import RecoveredCall
     from loom_audit.history.undo.own_calls import OwnCalls
     from loom_audit.history.undo.undo import Undo, UndoResult
@@ -119,6 +120,17 @@ class AuditedWorkspace:
     def questions(self) -> Questions:
         """The calls that wait for an answer, which `actor` gives unless another is named."""
         return Questions(self.attachment, self.actor)
+
+    def kept_git(self, point: int) -> "KeptGit":
+        """The git repository as it was at a point, its objects as they were kept. NotFound where
+        none is on record then.
+        """
+        from loom_audit.history.read.kept_git import kept_git
+
+        on_disk = self.attachment.on_disk
+        if on_disk.mirror is None or on_disk.mirrored_git is None:
+            raise NotFound("of an imported log no repository is kept")
+        return kept_git(self.timeline, on_disk.mirror, on_disk.mirrored_git, point)
 
     def lacks_room(self) -> str:
         """A sentence that says that the store's disk is nearly full; mostly empty."""

@@ -56,10 +56,13 @@ CACHES = (
 TABLES = (*OF_LOG, FULL_TEXT)
 """Derived tables in the database itself, which `db rebuild` makes anew from the log."""
 
-NOT_DERIVED = (".db.ahead", ".roots", ".looks", ".forgetting")
+MIRROR = ".git"
+"""How the name of the folder ends that holds copies of the objects of a workspace's repository."""
+
+NOT_DERIVED = (".db.ahead", ".roots", ".looks", ".forgetting", MIRROR)
 """What lies beside the caches and cannot be made again: the head of an index that had seen more
 than the log has, which folder a workspace was, what was seen as a call began, what is still to be
-erased."""
+erased, and objects that the repository may have no longer."""
 
 _OF_SQLITE = ("", "-wal", "-shm", "-journal")
 
