@@ -113,7 +113,7 @@ class AuditStore:
         here on, on record, as done by `actor` or else the store's.
         INVALID_PATH and CONFLICT for directories that cannot be workspaces.
         """
-        from loom_audit.history.record.baseline import accept_scope, take_baseline
+        from loom_audit.history.record.listings.baseline import accept_scope, take_baseline
 
         attachment = self.adapters.attach(path, ignore=ignore, max_file_bytes=max_file_bytes)
         rules = attachment.scope

@@ -248,7 +248,7 @@ class AuditedWorkspace:
         """Take the text `.loomignore` has now as the scope, and return it. INVALID_ARGUMENTS;
         CONFLICT while an interrupted undo waits to be continued or abandoned.
         """
-        from loom_audit.history.record.baseline import accept_scope
+        from loom_audit.history.record.listings.baseline import accept_scope
         from loom_audit.history.record.recovery import recover_all
 
         text = ""
@@ -474,7 +474,7 @@ class AuditedWorkspace:
         Trees begin anew from the event that is returned. Calls whose process is gone are closed
         after it, with what they changed not known. CONFLICT where nothing is to be listed anew.
         """
-        from loom_audit.history.record.relisting import lower_coverage, relist
+        from loom_audit.history.record.listings.relisting import lower_coverage, relist
 
         proven = self.timeline.proven
         event = relist(self.attachment, proven, actor=actor or self.actor, progress=report)

@@ -16,7 +16,7 @@ from loom_audit.model.events import (
     Event,
     FilesChanged,
 )
-from loom_audit.model.plans.taken_back import TakenBack, TakingBack, UndoneBy
+from loom_audit.model.plans.taking_back.taken_back import TakenBack, TakingBack, UndoneBy
 from loom_audit.model.records import Call
 from loom_audit.model.text.summaries import failure, plain_text, summarize
 

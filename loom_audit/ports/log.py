@@ -9,7 +9,7 @@ from msgspec import Struct
 from loom_audit.model.conversation import Role
 from loom_audit.model.events import Draft, Event, TreeHead
 from loom_audit.model.files import FileState
-from loom_audit.model.plans.taken_back import TakenBack
+from loom_audit.model.plans.taking_back.taken_back import TakenBack
 from loom_audit.model.records import (
     Call,
     Checkpoint,

@@ -11,7 +11,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, open_store
 from loom_audit.errors import NoWorkspace
-from loom_audit.history.record.baseline import baseline_end
+from loom_audit.history.record.listings.baseline import baseline_end
 from loom_audit.model.events import ChangeIntended
 from loom_audit.model.plans.planning import Plan
 from tests.crash.programs.faults import (

@@ -26,7 +26,7 @@ from loom_audit.model.events import (
     WorkspaceAttached,
 )
 from loom_audit.model.files import FileChange, FileState, apply, parents
-from loom_audit.model.plans.taken_back import TakenBack, TakingBack
+from loom_audit.model.plans.taking_back.taken_back import TakenBack, TakingBack
 from loom_audit.model.records import (
     Call,
     Checkpoint,

@@ -13,7 +13,7 @@ from loom_audit.api.ground.timelines import timeline_of, undo_of
 from loom_audit.config import read_settings, read_tool_settings
 from loom_audit.errors import Conflict
 from loom_audit.history.ground.writer import Writer
-from loom_audit.history.record.baseline import take_baseline
+from loom_audit.history.record.listings.baseline import take_baseline
 from loom_audit.tools.calls.gate import ApprovalGate
 from loom_audit.tools.calls.settings import ToolSettings
 from loom_audit.wiring.adapters import Adapters, open_adapters

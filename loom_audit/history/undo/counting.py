@@ -11,7 +11,7 @@ from loom_audit.history.undo.limits import all_names
 from loom_audit.history.undo.selection import UNDO_AND_REDO, Selection
 from loom_audit.model.plans.planning import PathStep, Plan
 from loom_audit.model.plans.request import PlanRequest
-from loom_audit.model.plans.taken_back import TakingBack
+from loom_audit.model.plans.taking_back.taken_back import TakingBack
 from loom_audit.model.records import RecordedChange
 from loom_audit.ports import CallFilter
 

@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 from loom_audit.history.ground.attachment import StoredLog
 from loom_audit.history.undo.limits import is_below_any
-from loom_audit.model.plans.taken_back import TakenBack
+from loom_audit.model.plans.taking_back.taken_back import TakenBack
 from loom_audit.model.records import RecordedChange
 from loom_audit.ports import CallFilter
 

@@ -69,7 +69,7 @@ from loom_audit.model.plans.planning import (
 )
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.plans.restore_limits import with_broken_links, without_lost_lists
-from loom_audit.model.plans.taken_back import hidden_paths, takes_anything_back
+from loom_audit.model.plans.taking_back.taken_back import hidden_paths, takes_anything_back
 from loom_audit.model.plans.unnamed import unnamed_changes
 from loom_audit.model.plans.whole_folders import whole_renames
 from loom_audit.model.records import Call, RecordedChange

@@ -14,7 +14,7 @@ from loom_audit.history.look.survivor_changes import SurvivorChanges
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.look.timing import look_between
 from loom_audit.history.read.timeline import Timeline
-from loom_audit.history.record.baseline import baseline_end
+from loom_audit.history.record.listings.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
 from loom_audit.history.undo.dealt_with import DealtWith, dealt_with
 from loom_audit.history.undo.interrupted_since import check_interrupted_since
@@ -29,7 +29,7 @@ from loom_audit.model.events import OUTSIDE, ChangesAttributed, FilesChanged
 from loom_audit.model.files import FileChange
 from loom_audit.model.plans.planning import Note, how_to_choose
 from loom_audit.model.plans.request import PlanRequest
-from loom_audit.model.plans.taken_back import TakenBack
+from loom_audit.model.plans.taking_back.taken_back import TakenBack
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.text.display import count_text
 from loom_audit.ports import CallFilter, EventFilter

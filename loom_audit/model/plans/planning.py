@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct, field
 
 from loom_audit.model.files import BlobId, FileChange, FileState, Move, Tree
-from loom_audit.model.plans.cancelling import mark_cancelling
 from loom_audit.model.plans.lineage import (
     Lineage,
     LineageTrace,
@@ -25,7 +24,8 @@ from loom_audit.model.plans.placement import (
 )
 from loom_audit.model.plans.rebase import BlobReader, KeptChange, StateMerger, rebase
 from loom_audit.model.plans.request import Choice, PlanRequest, Verb
-from loom_audit.model.plans.taken_back import TakenBack
+from loom_audit.model.plans.taking_back.cancelling import mark_cancelling
+from loom_audit.model.plans.taking_back.taken_back import TakenBack
 from loom_audit.model.plans.verdicts import Category, Note, one_verdict_each
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from loom_audit.errors import NotFound
 from loom_audit.model.conversation import Role
 from loom_audit.model.files import FileState
-from loom_audit.model.plans.taken_back import TakenBack
+from loom_audit.model.plans.taking_back.taken_back import TakenBack
 from loom_audit.model.records import (
     Call,
     Checkpoint,

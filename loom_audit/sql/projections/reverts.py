@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from loom_audit.model.calls import took_back
 from loom_audit.model.events import CallFinished
-from loom_audit.model.plans.taken_back import TakenBack, TakingBack
+from loom_audit.model.plans.taking_back.taken_back import TakenBack, TakingBack
 from loom_audit.sql.ground.conditions import Where, chunks
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.packing import corrupt_on_mismatch, pack_path, unpack_path

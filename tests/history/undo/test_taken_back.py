@@ -7,7 +7,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.errors import Conflict
-from loom_audit.model.plans.taken_back import (
+from loom_audit.model.plans.taking_back.taken_back import (
     TakenBack,
     TakingBack,
     UndoneBy,

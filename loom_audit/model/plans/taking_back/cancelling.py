@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from loom_audit.model.plans.lineage import Lineage
-from loom_audit.model.plans.taken_back import TakenBack
+from loom_audit.model.plans.taking_back.taken_back import TakenBack
 
 
 def mark_cancelling(lineage: Lineage, back: TakenBack, first: int) -> None:
