@@ -124,7 +124,12 @@ def _changes(
 
     Nothing is written. InvalidArguments, InvalidPath, PermissionDenied, StorageFailed.
     """
-    from loom_audit.api.agents.connect import KEPT, check_writable, connecting, settings_file
+    from loom_audit.api.agents.connect import (
+        check_writable,
+        connecting,
+        kept_file,
+        settings_file,
+    )
     from loom_audit.api.agents.launcher import check_lasting, launcher_words
     from loom_audit.api.store import check_root
 
@@ -134,7 +139,8 @@ def _changes(
     words = launcher_words(invocation.settings)
     changes = [connecting(one, settings_file(one, root), [*words, one, *flags]) for one in clients]
     written = [change.path for change in changes if change.before != change.after]
-    for file in (invocation.settings.hooks / KEPT / "any", *written):
+    hooks = invocation.settings.hooks
+    for file in (*(kept_file(hooks, change.path) for change in changes), *written):
         check_writable(file)
     return changes
 
@@ -173,7 +179,7 @@ def _connect(
     write_launcher(settings)
     if workspace is not None:
         record_as_it_is(workspace)
-    carry_out(change, settings.home, connect=True)
+    carry_out(change, settings.hooks, connect=True)
     if workspace is not None:
         record_written(workspace, change)
     is_ours = change.before is None or CLIENTS[client].place.personal
@@ -241,9 +247,9 @@ def _say(
 def _remove(invocation: Invocation, client: str, root: str | None, *, show: bool) -> None:
     from loom_audit.api.agents.connect import disconnecting, let_git_see, settings_file
 
-    output, home = invocation.output, invocation.settings.home
+    output, hooks = invocation.output, invocation.settings.hooks
     path = settings_file(client, root)
-    change = disconnecting(client, path, home)
+    change = disconnecting(client, path, hooks)
     if show:
         _print(output, change)
         return
@@ -273,7 +279,7 @@ def _carry_out_removal(invocation: Invocation, change: "Change", root: str | Non
             if workspace is not None:
                 record_as_it_is(workspace)
         finally:
-            carry_out(change, invocation.settings.home, connect=False)
+            carry_out(change, invocation.settings.hooks, connect=False)
         if workspace is not None:
             record_written(workspace, change)
 

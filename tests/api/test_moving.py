@@ -225,15 +225,17 @@ def test_when_a_client_was_connected_there_goes_along(
     words = ["python", "/hooks/hook_client.py"]
     times = [datetime.now(UTC)]
     for _ in range(2):
-        carry_out(connecting("claude-code", file, words), home, connect=True)
+        carry_out(connecting("claude-code", file, words), home / "hooks", connect=True)
         times.append(datetime.now(UTC))
-        carry_out(disconnecting("claude-code", file, home), home, connect=False)
+        carry_out(disconnecting("claude-code", file, home / "hooks"), home / "hooks", connect=False)
         times.append(datetime.now(UTC))
-    carry_out(connecting("claude-code", file, words), home, connect=True)
+    carry_out(connecting("claude-code", file, words), home / "hooks", connect=True)
     times.append(datetime.now(UTC))
 
     def known(where: Path) -> list[bool | None]:
-        return [was_connected(home, "claude-code", str(where), times[1], one) for one in times]
+        return [
+            was_connected(home / "hooks", "claude-code", str(where), times[1], one) for one in times
+        ]
 
     assert known(root) == [False, True, False, True, False, True]
     root.rename(new)

@@ -24,7 +24,7 @@ from loom_audit.history.ground.attachment import CONNECT
 from loom_audit.history.record.drift import record_drift
 from loom_audit.wiring.files import audit_errors
 
-KEPT = "connected"
+_KEPT = "connected"
 MOST_TIMES = 100
 """So many of the newest times are kept in which a client was connected."""
 
@@ -102,13 +102,13 @@ def connecting(client: str, path: Path, words: Sequence[str]) -> Change:
     return _changed(client, real, before, lambda text: settings.connected(known, text, words))
 
 
-def disconnecting(client: str, path: Path, home: Path) -> Change:
+def disconnecting(client: str, path: Path, hooks: Path) -> Change:
     """The change after which the client does not run our hook any more.
 
     A file that is as we left it becomes what it was; of another only ours is taken out.
     """
     real, before = _read(path)
-    kept = _kept(home, real)
+    kept = _kept(hooks, real)
     if before is not None and kept is not None and kept.after == _hash(before):
         return Change(client, real, before, kept.before)
     if CLIENTS[client].place.plugin:
@@ -116,9 +116,9 @@ def disconnecting(client: str, path: Path, home: Path) -> Change:
     return _changed(client, real, before, settings.disconnected)
 
 
-def carry_out(change: Change, home: Path, *, connect: bool) -> None:
+def carry_out(change: Change, hooks: Path, *, connect: bool) -> None:
     """Write the file whole, with its mode, and keep what it was. Conflict when it was changed."""
-    file, kept = _kept_file(home, change.path), _kept(home, change.path)
+    file, kept = kept_file(hooks, change.path), _kept(hooks, change.path)
     with audit_errors(str(change.path)):
         made = _make_folders(change.path.parent) if change.after is not None else ()
         if connect and kept is None and change.after is not None:
@@ -141,10 +141,15 @@ def carry_out(change: Change, home: Path, *, connect: bool) -> None:
             raise
         if known is None:
             if kept is not None and kept.since:  # before it is forgotten that it was connected
-                past = [*_past(home, change.path), (kept.since, time.time())]
-                _put(_past_file(home, change.path), msgspec.json.encode(past[-MOST_TIMES:]), 0o600)
+                past = [*_past(hooks, change.path), (kept.since, time.time())]
+                _put(_past_file(hooks, change.path), msgspec.json.encode(past[-MOST_TIMES:]), 0o600)
             file.unlink(missing_ok=True)
             _remove_empty(kept.made if kept else ())
+
+
+def kept_file(hooks: Path, path: Path) -> Path:
+    """Where it is kept what a settings file was, in the folder of `Settings.hooks`."""
+    return hooks / _KEPT / _hash(os.fsencode(path))[:16]
 
 
 def check_writable(file: Path) -> None:
@@ -191,14 +196,14 @@ def is_connected(client: str, path: Path) -> bool:
         return False
 
 
-def connected_since(home: Path, path: Path) -> float:
+def connected_since(hooks: Path, path: Path) -> float:
     """Since when a settings file runs our hook, in seconds of 1970; 0 where that is not known."""
-    kept = _kept(home, Path(os.path.realpath(path)))
+    kept = _kept(hooks, Path(os.path.realpath(path)))
     return kept.since if kept is not None else 0.0
 
 
 def was_connected(
-    home: Path, client: str, root: str, started: datetime, at: datetime
+    hooks: Path, client: str, root: str, started: datetime, at: datetime
 ) -> bool | None:
     """Whether a client ran our hook in a folder at that time; None where that is not known.
 
@@ -208,8 +213,8 @@ def was_connected(
     times = list[tuple[float, float]]()
     for place in (settings_file(client, root), settings_file(client, None)):
         real = Path(os.path.realpath(place))
-        times += _past(home, real)
-        kept, is_there = _kept(home, real), is_connected(client, place)
+        times += _past(hooks, real)
+        kept, is_there = _kept(hooks, real), is_connected(client, place)
         if is_there != (kept is not None) or (kept is not None and not kept.since):
             return None  # a person put it there or took it out, or an earlier release did
         if kept is not None:
@@ -221,19 +226,19 @@ def was_connected(
     return known(at) or (False if known(started) else None)
 
 
-def take_along(home: Path, old: str, new: str) -> None:
+def take_along(hooks: Path, old: str, new: str) -> None:
     """Keep what we know of a folder's settings under its new place. StorageFailed."""
     for client in CLIENTS:
         file = Path(os.path.realpath(settings_file(client, new)))
         before = settings_file(client, old)
-        known, past = _kept(home, before), _past(home, before)
-        with audit_errors(str(home)):
+        known, past = _kept(hooks, before), _past(hooks, before)
+        with audit_errors(str(hooks)):
             if past:
-                _put(_past_file(home, file), msgspec.json.encode(past), 0o600)
-                _past_file(home, before).unlink(missing_ok=True)
+                _put(_past_file(hooks, file), msgspec.json.encode(past), 0o600)
+                _past_file(hooks, before).unlink(missing_ok=True)
         if known is None or not file.exists():
             continue
-        moved, left = _kept_file(home, file), _kept_file(home, before)
+        moved, left = kept_file(hooks, file), kept_file(hooks, before)
         made = tuple(new + one.removeprefix(old) for one in known.made if one.startswith(old))
         with audit_errors(str(moved)):
             _put(
@@ -360,27 +365,23 @@ def _remove_empty(folders: Sequence[str]) -> None:
             Path(folder).rmdir()
 
 
-def _kept_file(home: Path, path: Path) -> Path:
-    return home / "hooks" / KEPT / _hash(os.fsencode(path))[:16]
-
-
-def _kept(home: Path, path: Path) -> Kept | None:
+def _kept(hooks: Path, path: Path) -> Kept | None:
     try:
-        kept = msgspec.json.decode(_kept_file(home, path).read_bytes(), type=Kept)
+        kept = msgspec.json.decode(kept_file(hooks, path).read_bytes(), type=Kept)
     except (OSError, msgspec.DecodeError):
         return None
     return kept if kept.path == str(path) else None
 
 
-def _past_file(home: Path, path: Path) -> Path:
+def _past_file(hooks: Path, path: Path) -> Path:
     """Where it is kept when a settings file ran our hook, in times that are over."""
-    return _kept_file(home, path).with_suffix(".past")
+    return kept_file(hooks, path).with_suffix(".past")
 
 
-def _past(home: Path, path: Path) -> Sequence[tuple[float, float]]:
+def _past(hooks: Path, path: Path) -> Sequence[tuple[float, float]]:
     """From when until when, in seconds of 1970, oldest first."""
     try:
-        kept = _past_file(home, path).read_bytes()
+        kept = _past_file(hooks, path).read_bytes()
         return msgspec.json.decode(kept, type=list[tuple[float, float]])
     except (OSError, msgspec.DecodeError):
         return ()

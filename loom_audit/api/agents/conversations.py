@@ -144,8 +144,8 @@ class Conversation:
         if found is None:
             name = self.client.name
             within = partial(_request_in, self._container, workspace)
-            home = workspace.adapters.settings.home
-            connected = partial(was_connected, home, name, workspace.root)
+            hooks = workspace.adapters.settings.hooks
+            connected = partial(was_connected, hooks, name, workspace.root)
             found = Ingest(
                 workspace.attachment,
                 self.session,

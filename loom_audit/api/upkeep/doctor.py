@@ -333,7 +333,7 @@ def _clients(
             one for one in (None, *roots) if is_connected(client, settings_file(client, one))
         ]
         if connected:
-            last = {one: _heard_since(settings.home, client, one, told) for one in connected}
+            last = {one: _heard_since(settings.hooks, client, one, told) for one in connected}
             is_whole = settings.hooks.joinpath(CLIENT).is_file()
             fails = client in failed
             yield _connection(now, client, last, is_whole=is_whole, fails=fails)
@@ -374,10 +374,10 @@ def _connection(
 
 
 def _heard_since(
-    home: Path, client: str, root: str | None, told: Mapping[str, datetime]
+    hooks: Path, client: str, root: str | None, told: Mapping[str, datetime]
 ) -> datetime | None:
     """When a client was heard last in a folder, or in any, since it was connected for it."""
-    since = connected_since(home, settings_file(client, root))
+    since = connected_since(hooks, settings_file(client, root))
     times = [*told.values()] if root is None else [told[root]] if root in told else []
     return max((at for at in times if at.timestamp() >= since), default=None)
 

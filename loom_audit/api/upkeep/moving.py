@@ -50,7 +50,7 @@ def move_workspace(
             Writer(attachment, session="", actor=store.actor).record(fact)
         identity = identity_of_folder(root)
         adapters.root_identities.keep(entry.id, identity, mounted=is_mount_point(root))
-        take_along(adapters.settings.home, entry.root, root)
+        take_along(adapters.settings.hooks, entry.root, root)
     return store.workspace(entry.id)
 
 

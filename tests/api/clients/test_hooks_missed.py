@@ -46,9 +46,9 @@ def unhooked(claude: HookedClaude) -> HookedClaude:
 
 def connect(store: AuditStore, root: Path) -> Callable[[], None]:
     """Connect Claude Code to a folder; what takes it out again."""
-    home, file = store.adapters.settings.home, settings_file("claude-code", str(root))
-    carry_out(connecting("claude-code", file, WORDS), home, connect=True)
-    return lambda: carry_out(disconnecting("claude-code", file, home), home, connect=False)
+    hooks, file = store.adapters.settings.hooks, settings_file("claude-code", str(root))
+    carry_out(connecting("claude-code", file, WORDS), hooks, connect=True)
+    return lambda: carry_out(disconnecting("claude-code", file, hooks), hooks, connect=False)
 
 
 def at(claude: HookedClaude, moment: datetime, *ids: str) -> None:
@@ -71,7 +71,7 @@ def test_what_was_done_while_connected_is_on_record_though_no_hook_came_for_long
     claude: HookedClaude, workspace: AuditedWorkspace, store: AuditStore, root: Path
 ) -> None:
     connect(store, root)
-    kept = next((store.adapters.settings.home / "hooks" / "connected").iterdir())
+    kept = next((store.adapters.settings.hooks / "connected").iterdir())
     known = json.loads(kept.read_bytes())
     hour = timedelta(hours=1)
     known["since"] = (datetime.now(UTC) - hour).timestamp()

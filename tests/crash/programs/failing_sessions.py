@@ -266,7 +266,9 @@ class FailingSession:
 def connect(client: str, home: Path, root: Path) -> None:
     """Connect the client to the folder, as if some hours ago: a clock may be an hour behind."""
     words = (sys.executable, "-I", "-S", str(home / "hooks" / "hook_client.py"), client)
-    carry_out(connecting(client, settings_file(client, str(root)), words), home, connect=True)
+    carry_out(
+        connecting(client, settings_file(client, str(root)), words), home / "hooks", connect=True
+    )
     for file in (home / "hooks" / "connected").iterdir():
         kept = json.loads(file.read_bytes())
         file.write_text(json.dumps({**kept, "since": time.time() - 7200}))
