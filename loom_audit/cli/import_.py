@@ -19,7 +19,7 @@ from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.model.text.display import count_text, size_text
 
 if TYPE_CHECKING:
-    from loom_audit.api.agents.importing import Imported
+    from loom_audit.api.agents.importing import Imported, Origin
     from loom_audit.cli.shared.output import Output
 
 
@@ -81,19 +81,18 @@ def import_(
 def _import(invocation: Invocation, files: Sequence[str], client: str | None) -> int:
     from loom_audit.api.agents.importing import import_file, origin_of
 
-    output, known, failed = invocation.output, list[Path](), list[str]()
+    output, known, failed = invocation.output, list["tuple[Path, Origin]"](), list[str]()
     for file in files:
         with _noting(output, file, files, failed):
             path = Path(folder(file))
-            origin_of(path, client)
-            known.append(path)
+            known.append((path, origin_of(path, client)))
     if not known:  # a store made now would stay empty
         return exits.FAILED
     with invocation.store(create=True) as store:
-        for path in known:
+        for path, origin in known:
             with _noting(output, str(path), files, failed):
                 with progress(output) as report:
-                    done = import_file(store, path, client=client, report=report)
+                    done = import_file(store, path, origin, report=report)
                 if output.json:
                     output.record(plain(done))
                 else:

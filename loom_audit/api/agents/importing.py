@@ -60,14 +60,19 @@ class Origin(Struct, frozen=True):
 
 
 def import_file(
-    store: AuditStore, file: Path, *, client: str | None = None, report: OnProgress | None = None
+    store: AuditStore,
+    file: Path,
+    origin: Origin | None = None,
+    *,
+    report: OnProgress | None = None,
 ) -> Imported:
     """Put a transcript on record in a log of the folder that it names, which no workspace has.
 
-    Done again it adds what is new in the file. FileNotFound, PermissionDenied; InvalidArguments
-    for what is not a transcript that is known, or not of this `client`.
+    Done again it adds what is new in the file. `origin` is what `origin_of` says of the file, None
+    where that was not asked yet. FileNotFound, PermissionDenied; InvalidArguments for what is not a
+    transcript that is known.
     """
-    origin = origin_of(file, client)
+    origin = origin or origin_of(file)
     root = origin.cwd or f"{origin.client.name}/{origin.session}"
     id = store.adapters.imported_log(IMPORTED + root)
     target = Target(
@@ -119,7 +124,8 @@ def _take(reader: Transcript, line: bytes, importing: Importing) -> str:
 def origin_of(file: Path, client: str | None = None) -> Origin:
     """Who wrote a transcript, in which session and folder, by its first lines.
 
-    FileNotFound, PermissionDenied; InvalidArguments as `import_file`.
+    FileNotFound, PermissionDenied; InvalidArguments for what is not a transcript that is known, or
+    not of this `client`.
     """
     if client is not None and client not in CLIENTS:
         raise InvalidArguments(

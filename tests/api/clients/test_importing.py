@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, InvalidArguments, NoWorkspace
-from loom_audit.api.agents.importing import Imported, import_file
+from loom_audit.api.agents.importing import Imported, import_file, origin_of
 from loom_audit.errors import AuditUnavailable
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import Draft, Event
@@ -326,7 +326,7 @@ def test_what_is_not_a_transcript_is_refused(store: AuditStore, tmp_path: Path) 
         with pytest.raises(InvalidArguments):
             import_file(store, file)
     with pytest.raises(InvalidArguments):
-        import_file(store, CLAUDE, client="codex")
+        import_file(store, CLAUDE, origin_of(CLAUDE, "codex"))
     assert not store.workspaces()
 
 
