@@ -145,7 +145,7 @@ class CallFilter(Struct, frozen=True):
     call's number. `partial_only` are calls whose coverage is not full. `words` are those that the
     call's tool, arguments, result and paths say, all of them and in any order; the last may be the
     beginning of one. `only` are the seqs of the requests themselves, `numbers` those of the
-    finishes, at most 500.
+    finishes; of both any number.
     """
 
     after: int = 0

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from msgspec.structs import replace
 
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
@@ -569,6 +570,23 @@ def test_calls_are_listed_by_their_requests(opened: Opened) -> None:
     assert [call.seq for call in found] == [numbers[2], numbers[0]]
     wanted = (numbers[1], 10_000)
     assert [one.seq for one in opened.projections.calls(CallFilter(numbers=wanted))] == [numbers[1]]
+    wanted = (requests[numbers[1]], requests[numbers[2]])
+    both = CallFilter(only=wanted, numbers=(numbers[0], numbers[1]))
+    assert [call.seq for call in opened.projections.calls(both)] == [numbers[1]]
+
+
+def test_more_calls_than_a_statement_takes_values_are_listed_in_order(opened: Opened) -> None:
+    numbers = [opened.call() for _ in range(4)]
+    requests = {call.seq: call.requested for call in opened.projections.calls()}
+    others = range(10_000, 12_000)
+    for wanted in (
+        CallFilter(numbers=(*others, *numbers[1:])),
+        CallFilter(only=(*(requests[one] for one in numbers[1:]), *others)),
+    ):
+        found = opened.projections.calls(wanted)
+        assert [call.seq for call in found] == numbers[:0:-1]
+        found = opened.projections.calls(replace(wanted, newest_first=False, limit=2))
+        assert [call.seq for call in found] == numbers[1:3]
 
 
 def test_what_failed_was_denied_or_came_from_outside_is_counted(opened: Opened) -> None:

@@ -14,9 +14,6 @@ from loom_audit.ports import CallFilter, EventLog
 LONG_RUN = 60_000_000
 """Microseconds from which on it is said that others may have worked beside a call."""
 
-MOST_NUMBERS = 500
-"""Most calls that are asked for at once by their numbers."""
-
 
 def taken_back_notes(
     taken_back_by: Mapping[int, int], selected: Sequence[RecordedChange]
@@ -66,11 +63,8 @@ def long_run_notes(stored: StoredLog, selected: Sequence[RecordedChange]) -> tup
 
     What a person or another program changed meanwhile was found by that look, too.
     """
-    looked_at = sorted({one.number or 0 for one in selected if one.origin == "command"})
-    calls: list[Call] = []
-    for n in range(0, len(looked_at), MOST_NUMBERS):
-        numbers = tuple(looked_at[n : n + MOST_NUMBERS])
-        calls += stored.reading.calls(CallFilter(numbers=numbers, newest_first=False, limit=None))
+    numbers = tuple({one.number or 0 for one in selected if one.origin == "command"})
+    calls = stored.reading.calls(CallFilter(numbers=numbers, newest_first=False, limit=None))
     return tuple(
         Note(
             "",

@@ -15,6 +15,7 @@ from loom_audit.sql.ground.clock import to_micros
 from loom_audit.sql.ground.conditions import Where, chunks
 from loom_audit.sql.ground.connection import LARGEST, Connection, Row
 from loom_audit.sql.ground.packing import (
+    check_numbers,
     corrupt_on_mismatch,
     pack_id,
     unpack_id,
@@ -197,10 +198,6 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
         where = where.also("c.finished > :ended_after", ended_after=filter.ended_after)
     if filter.partial_only:
         where = where.also(coverage.PARTIAL)
-    if filter.only is not None:
-        where = where.among("c.requested", "only", filter.only)
-    if filter.numbers is not None:
-        where = where.among("c.finished", "number", filter.numbers)
     if filter.changed_only:
         where = where.also("c.changed > 0")
     common = None
@@ -210,11 +207,37 @@ def matching(connection: Connection, log: int, filter: CallFilter) -> Sequence[C
     if filter.path is not None:
         where = changes.touched(connection, log, filter.path, where)
     parts: Iterable[Where] = (where,)
-    if filter.typed is not None:
-        seqs = named.requests(connection, log, filter.typed, filter.after, filter.before)
-        seqs.sort(reverse=filter.newest_first)
+    if (seqs := _listed(connection, log, filter)) is not None:
         parts = (where.among("c.requested", "one", some) for some in chunks(seqs))
     return _to_calls(connection, log, _rows_of(connection, log, parts, filter, common))
+
+
+def _listed(connection: Connection, log: int, filter: CallFilter) -> list[int] | None:
+    """The requests that a filter lists or finds by what a person typed, in the order of the answer;
+    None where it does neither.
+    """
+    each: list[Iterable[int]] = []
+    if filter.only is not None:
+        each.append(filter.only)
+    if filter.numbers is not None:
+        each.append(_ended_by(connection, log, filter.numbers))
+    if filter.typed is not None:
+        each.append(named.requests(connection, log, filter.typed, filter.after, filter.before))
+    if not each:
+        return None
+    return sorted(set[int].intersection(*map(set, each)), reverse=filter.newest_first)
+
+
+def _ended_by(connection: Connection, log: int, numbers: Collection[int]) -> list[int]:
+    """The requests of the calls with these numbers."""
+    found: list[int] = []
+    for some in chunks(sorted({*numbers})):
+        where = Where().also("log = :log", log=log).among("finished", "number", some)
+        sql = f"SELECT requested FROM call WHERE {where}"
+        found += (row[0] for row in prepare(sql).rows(connection, **where.values))
+    with corrupt_on_mismatch():
+        check_numbers(*found)
+    return found
 
 
 def _rows_of(

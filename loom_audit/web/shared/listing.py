@@ -29,7 +29,6 @@ ONLY = {
     "partial": "coverage not full",
     "outside": "changes from outside",
 }
-MANY = 500
 MOST_DAYS = 36_500
 GIT_LINES = 4
 """So many lines of what a call changed of git are in its row."""
@@ -115,7 +114,7 @@ def taken_back_by_agents(timeline: Timeline, calls: Sequence[Call]) -> frozenset
     """The numbers of the calls by which an agent, and no person, took back any of these calls."""
     by = {call.undone_by for call in calls if call.undone_by is not None}
     known = {call.seq or 0: call.actor for call in calls if call.seq in by}
-    others = tuple(sorted(number for number in by if number not in known))[-MANY:]
+    others = tuple(number for number in by if number not in known)
     if others:
         listed = timeline.calls(CallFilter(numbers=others, limit=None))
         known |= {call.seq or 0: call.actor for call in listed}
