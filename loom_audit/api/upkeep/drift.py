@@ -44,8 +44,12 @@ def is_as_recorded(workspace: AuditedWorkspace, path: str) -> bool:
     True where the folder of the workspace cannot be looked at.
     """
     state = workspace.timeline.state(path, workspace.log.head())
+    there = workspace.attachment.on_disk.workspace
     try:
-        read = workspace.attachment.on_disk.workspace.read(path)
+        stamp = there.stamp(path)
+        if state is not None and stamp is not None and stamp.size != state.size:
+            return False
+        read = there.read(path, None if state is None else state.size + 1)
     except NoWorkspace:
         return True
     except AuditError:
