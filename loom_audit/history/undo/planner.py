@@ -24,7 +24,6 @@ from loom_audit.history.undo.arrived_folders import with_arrived_folders
 from loom_audit.history.undo.contents_on_disk import ContentsOnDisk
 from loom_audit.history.undo.counting import reverts, taken_in_part, takings, with_rest
 from loom_audit.history.undo.dealt_with import changed_paths
-from loom_audit.history.undo.limits import changes_of
 from loom_audit.history.undo.notes import (
     git_notes,
     long_run_notes,
@@ -95,8 +94,8 @@ class Planner:
     @without_gc()
     def plan(self, request: PlanRequest) -> Plan:
         """The plan for a request as of the log's head and the disk; raises what `select` does."""
-        selection = select(request, self.attachment, self.timeline)
         with self.attachment.exclusive_if_possible():
+            selection = select(request, self.attachment, self.timeline)
             self._unreadable = set()
             return with_folder_choices(request, lambda one: self._make_plan(one, selection))
 
@@ -140,7 +139,7 @@ class Planner:
         `widened` is the request in which a choice for one hard link stands for all links of the
         file; None where that is not known yet.
         """
-        candidates = self._selected_changes(selection)
+        candidates = selection.changes
         request = widened or self._with_whole_choices(asked, (one.change for one in candidates))
         is_taken = selection.predicate(request, SurvivorChanges(self.attachment))
         selected = [one for one in candidates if is_taken(one)]
@@ -274,11 +273,6 @@ class Planner:
             self.attachment.on_disk.workspace.links,
         )
         return joined(own)
-
-    def _selected_changes(self, selection: Selection) -> list[RecordedChange]:
-        if selection.rollback:
-            return list(self.attachment.stored.reading.changes(after=selection.since))
-        return changes_of(self.attachment.stored, selection.calls, selection.events)
 
     def _changes_from(
         self, candidates: Sequence[RecordedChange], touched: set[str]

@@ -41,11 +41,13 @@ class Selection(Struct, frozen=True):
     `target` says it in words, `events` are the seqs of events that are of no call, and `since` is
     the seq of the point. `back` is what calls took back, and `before` what there is nothing left to
     do about. `running` are the seqs of the requests of open calls whose shared changes a
-    rollback takes back too.
+    rollback takes back too. `changes` are those of the calls and events, or all after the point, of
+    which a plan takes some back.
     """
 
     target: str
     back: TakenBack
+    changes: Sequence[RecordedChange]
     calls: tuple[Call, ...] = ()
     events: tuple[int, ...] = ()
     since: int = 0
@@ -151,16 +153,18 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
         passed_over = may_have_done(attachment.stored, request.session, call.requested)
         if not request.targets:
             check_interrupted_since(attachment, request.session, call, passed_over)
-        done = dealt_with(attachment.stored, back, changes_of(attachment.stored, [call], ()))
+        changes = changes_of(attachment.stored, [call], ())
+        done = dealt_with(attachment.stored, back, changes)
         if not request.targets:
             later = _changing_git(attachment.stored, request.session, call.requested)
             passed_over = (*passed_over, *git_notes(attachment.stored.log, later))
-        return Selection(_label(call), back, (call,), passed_over=passed_over, before=done)
+        return Selection(_label(call), back, changes, (call,), passed_over=passed_over, before=done)
     if request.verb == "redo":
         call = newest_undo(attachment, request.session)
         calls = (call, *_begun_redos(attachment.stored, call))
-        done = dealt_with(attachment.stored, back, changes_of(attachment.stored, calls, ()))
-        return Selection(_label(call), back, calls, before=done)
+        changes = changes_of(attachment.stored, calls, ())
+        done = dealt_with(attachment.stored, back, changes)
+        return Selection(_label(call), back, changes, calls, before=done)
     if request.verb == "rollback":
         return _select_after_point(request, attachment, timeline, back)
     return _select_named(request, attachment, timeline, back)
@@ -197,6 +201,7 @@ def _select_named(
     return Selection(
         listed,
         back,
+        changes,
         asked,
         tuple(events),
         before=done.but(chosen),
@@ -253,14 +258,16 @@ def _select_after_point(
     calls = attachment.stored.tables.open_calls() if request.running else ()
     running = frozenset(call.requested for call in calls)
     # what took back something elsewhere stays as it is there
+    changes = [*attachment.stored.reading.changes(after=point)]
     elsewhere = (
         (one.number, one.change.path)
-        for one in (attachment.stored.reading.changes(after=point) if request.paths else ())
+        for one in (changes if request.paths else ())
         if one.number in back.at(one.change.path) and not is_in_paths(request, one.change.path)
     )
     return Selection(
         f"point {point}",
         back,
+        changes,
         since=point,
         rollback=True,
         running=running,
