@@ -25,6 +25,7 @@ from loom_audit.cli.shared.records import event_record, time_text
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.coverage import FAILED, NOT_FAILED, STATUS_FILTERS
 from loom_audit.model.events import (
+    OUTSIDE,
     CallFinished,
     Event,
     Fact,
@@ -192,8 +193,7 @@ def _note_outside(output: Output, workspace: "AuditedWorkspace", first: Call | N
     found = workspace.timeline.outside(after=since, limit=MOST_OUTSIDE)
     changed = {"from outside": 0, "by loom-audit connect": 0}
     for one in found:
-        ours = workspace.timeline.source_of(one.seq) == "connect"
-        changed["by loom-audit connect" if ours else "from outside"] += one.changed
+        changed["from outside" if one.actor == OUTSIDE else "by loom-audit connect"] += one.changed
     if found:
         least = "at least " if len(found) == MOST_OUTSIDE else ""
         counted = [

@@ -123,10 +123,14 @@ class RecordedChange(Struct, frozen=True):
 
 
 class OutsideChange(Struct, frozen=True):
-    """Paths that one event says changed without a call; `paths` are the first of `changed` many."""
+    """Paths that one event says changed without a call; `paths` are the first of `changed` many.
+
+    `actor` is `OUTSIDE`, or the person for whom `connect` made the change.
+    """
 
     seq: int
     at: datetime
+    actor: str
     paths: tuple[str, ...]
     changed: int
 

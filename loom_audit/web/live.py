@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
-from loom_audit.model.events import CallRequested, FilesChanged
+from loom_audit.model.events import OUTSIDE, CallRequested, FilesChanged
 from loom_audit.model.text.display import count_text, one_line
 from loom_audit.ports import OnProgress, Progress
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
@@ -69,12 +69,15 @@ def fresh(request: Request, workspace: Workspace, query: Query, pages: Render) -
     wanted = call_filter(workspace.timeline, query, session, after=since, limit=COUNTED + 1)
     lists_calls = first(query, "only") != "outside"
     calls = len(workspace.timeline.calls(wanted)) if lists_calls else 0
-    outside = 0
+    outside = ours = 0
     if lists_outside(query, session):
         typed = wanted.typed or ""
-        outside = len(workspace.timeline.outside(after=since, typed=typed, limit=COUNTED + 1))
-    parts = [_said(calls, "new call"), _said(outside, "new change") + " from outside"]
-    shown = [part for count, part in zip((calls, outside), parts, strict=True) if count]
+        found = workspace.timeline.outside(after=since, typed=typed, limit=COUNTED + 1)
+        outside = sum(one.actor == OUTSIDE for one in found)
+        ours = len(found) - outside
+    changes = {" from outside": outside, " by loom-audit connect": ours}
+    shown = [_said(calls, "new call")] * bool(calls)
+    shown += [_said(count, "new change") + how for how, count in changes.items() if count]
     if not shown:
         return Response(status_code=204)
     return pages.page(request, "fresh.html", text=", ".join(shown))

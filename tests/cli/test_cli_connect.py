@@ -92,13 +92,13 @@ def test_what_connect_wrote_is_told_apart_from_what_a_person_did(person: Shell) 
     sources = {
         change["path"]: event["source"]
         for event in person.records("log", "--events")
-        if event["kind"] == "files.changed" and event["actor"] == "outside"
+        if event["kind"] == "files.changed" and event["fact"]["origin"] == "outside"
         for change in event["fact"]["changes"]
     }
     assert sources["mine.txt"] == "" and sources[settings] == sources[".claude"] == "connect"
     assert "outside  by loom-audit connect" in person("history", settings).text
     assert "connect" not in person("history", "mine.txt").text
-    assert "outside, by loom-audit connect" in person("log", "--events").text
+    assert ", by loom-audit connect" in person("log", "--events").text
     counted = "1 change from outside and 2 changes by loom-audit connect: "
     assert counted in person("log").errors
     (person.workspace / settings).write_text("{}\n")

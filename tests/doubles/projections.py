@@ -11,6 +11,7 @@ from loom_audit.errors import NotFound
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted, Role
 from loom_audit.model.coverage import FULL, NOT_FAILED
 from loom_audit.model.events import (
+    OUTSIDE,
     CallFinished,
     CallReported,
     CallRequested,
@@ -305,7 +306,7 @@ class MemoryProjections:
             sum(one.status not in NOT_FAILED for one in ended),
             sum(one.status == "denied" for one in ended),
             sum(one.coverage.level != "full" for one in calls),
-            sum(one.at >= since for one in outside),
+            sum(one.at >= since and one.actor == OUTSIDE for one in outside),
         )
         return Tally(*(min(count, 1_001) for count in counts))
 
@@ -392,7 +393,8 @@ class MemoryProjections:
                     continue
                 names.sort(key=lambda path: not reading.finds(path))
             if before is None or seq < before:
-                listed.append(OutsideChange(seq, some[0].at, tuple(names[:_LISTED]), len(some)))
+                one, paths = some[0], tuple(names[:_LISTED])
+                listed.append(OutsideChange(seq, one.at, one.actor, paths, len(some)))
         return listed[:limit]
 
     def _reading(self, text: str) -> Typed:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from loom_audit.api.agents.connect import record_as_it_is
+from loom_audit.api.agents.connect import Change, record_as_it_is, record_written
 from loom_audit.api.agents.said import tell_message, tell_prompt
 from loom_audit.api.control.holding import hold
 from loom_audit.api.review.marks import read_up_to
@@ -31,6 +31,27 @@ def strip(page: str) -> dict[str, str]:
 class Person:
     async def decide(self, tool: Any, args: Any, ctx: Any, *, asked: str = "") -> Decision:
         return Decision("allowed" if args.path == "yes.txt" else "denied", "person:ada", "asked")
+
+
+def test_what_connect_wrote_is_named_as_such_and_not_counted_as_from_outside(
+    recorded: Recorded, client: TestClient
+) -> None:
+    before, head = strip(client.get(f"{recorded.url}/").text), recorded.workspace.log.head()
+    settings = recorded.root / "settings.local.json"
+    settings.write_text("{}")
+    record_written(recorded.workspace, Change("claude-code", settings, None, b"{}"))
+    [listed] = recorded.workspace.timeline.outside(after=head)
+    assert strip(client.get(f"{recorded.url}/").text) == before
+    fresh = client.get(f"{recorded.url}/fresh?since={head}").text
+    assert "1 new change by loom-audit connect" in fresh and "from outside" not in fresh
+    badges = []
+    for page in ("calls", "history/settings.local.json"):
+        found = client.get(f"{recorded.url}/{page}").text
+        row = re.search(r"<tr[^>]*>(?:(?!</tr>).)*settings\.local\.json.*?</tr>", found, re.S)
+        badges += re.findall(r'<span class="badge[^"]*"[^>]*>(\w+)</span>', row[0] if row else "")
+    assert badges == ["connect", "connect"]
+    lately = client.get(f"{recorded.url}/status").text.partition("Last put on record")[2]
+    assert "settings.local.json" not in lately and f"{listed.seq}" not in lately
 
 
 def test_the_week_in_numbers_each_a_link_to_what_it_counts(

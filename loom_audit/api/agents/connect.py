@@ -21,6 +21,7 @@ from loom_audit.clients.programs import PROGRAMS
 from loom_audit.clients.reports import Client
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.history.ground.attachment import CONNECT
+from loom_audit.history.ground.writer import Writer
 from loom_audit.history.record.drift import record_drift
 from loom_audit.wiring.files import audit_errors
 
@@ -172,7 +173,7 @@ def record_as_it_is(workspace: AuditedWorkspace) -> None:
 
 
 def record_written(workspace: AuditedWorkspace, change: Change) -> None:
-    """Put on record that `connect` made a change, where its file is in the workspace.
+    """Put on record that a person made a change by `connect`, where its file is in the workspace.
 
     What else was changed there has to be on record already.
     """
@@ -184,7 +185,7 @@ def record_written(workspace: AuditedWorkspace, change: Change) -> None:
         record_drift(
             workspace.attachment,
             lambda one: one == path or path.startswith(f"{one}/"),
-            source=CONNECT,
+            writer=Writer(workspace.attachment, "", workspace.actor, CONNECT),
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import candidates
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.capture import scan
@@ -15,12 +16,15 @@ from loom_audit.history.record.interrupted import record_interrupted
 
 
 def record_drift(
-    attachment: Attachment, wanted: Callable[[str], bool] | None = None, *, source: str = ""
+    attachment: Attachment,
+    wanted: Callable[[str], bool] | None = None,
+    *,
+    writer: Writer | None = None,
 ) -> None:
     """Put on record what others changed on disk since the last scan; the lock is held.
 
     Where `wanted` is given, only changes at paths for which it is true are recorded; the next scan
-    finds the others again. `source` says what made the changes that no call may have made.
+    finds the others again. A `writer` is whoever made the changes that no call may have made.
     """
     open_calls = attachment.stored.tables.open_calls()
     record_interrupted(attachment, open_calls)
@@ -29,7 +33,7 @@ def record_drift(
     window = Window.begin(attachment)
     for batch in scan(attachment):
         seen = batch if wanted is None else _at_wanted_paths(batch, wanted)
-        events = append_batch(attachment, seen, window.with_survivors(among), source)
+        events = append_batch(attachment, seen, window.with_survivors(among), writer)
         update_index(attachment, seen.entries, events)
     window.end()
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import STALE, Attachment
 from loom_audit.history.ground.continuous_log import DoesNotApply
+from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import attributed_drafts, outside_draft
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.doers import Candidate
@@ -111,13 +112,18 @@ def append_or_fit(
 
 
 def append_batch(
-    attachment: Attachment, batch: Batch, among: Sequence[Candidate], source: str = ""
+    attachment: Attachment,
+    batch: Batch,
+    among: Sequence[Candidate],
+    writer: Writer | None = None,
 ) -> Sequence[Event]:
-    """Append a batch of a look between calls, as changes of the candidates or from outside, where
-    `source` says what made them.
+    """Append a batch of a look between calls, as changes of the candidates or from outside.
+
+    A `writer` is whoever made those that no candidate may have made.
     """
     drafts = attributed_drafts(attachment, batch, among)
-    drafts = [replace(d, source=source) if _is_of_nobody(d) else d for d in drafts]
+    if writer is not None:
+        drafts = [writer.draft(d.fact) if _is_of_nobody(d) else d for d in drafts]
     return append_or_fit(attachment, drafts, batch.entries, among)
 
 

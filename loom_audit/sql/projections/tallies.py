@@ -1,6 +1,7 @@
 """What is counted of a stretch of a log, for people who look at it now and then."""
 
 from loom_audit.model.coverage import NOT_FAILED
+from loom_audit.model.events import OUTSIDE
 from loom_audit.model.records import TALLIED, Tally
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.statements import prepare
@@ -20,7 +21,7 @@ _PARTIAL = prepare(
 )
 _OUTSIDE = prepare(
     "SELECT count(*) FROM (SELECT 1 FROM change_set x WHERE x.log = :log AND x.seq > :after "
-    "AND x.session IS NULL AND x.origin = 'outside' AND x.at >= :since "
+    f"AND x.session IS NULL AND x.origin = 'outside' AND x.actor = '{OUTSIDE}' AND x.at >= :since "
     f"LIMIT {TALLIED + 1})"
 )
 

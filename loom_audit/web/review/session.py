@@ -17,6 +17,7 @@ from loom_audit.api.review.sessions import (
     SessionReview,
 )
 from loom_audit.errors import NotFound
+from loom_audit.model.events import OUTSIDE
 from loom_audit.model.records import Call, OutsideChange, Session
 from loom_audit.web.review.marks import marking_of
 from loom_audit.web.review.net import net_of, reviews_of, show_net
@@ -121,7 +122,7 @@ def only(
     reviewed = reviews_of(request).of(workspace, unquoted(session))
     if what not in STANDS_OUT:
         raise NotFound(f"no list {what}", hint="They are " + ", ".join(STANDS_OUT) + ".")
-    rows: Sequence[Call | OutsideChange] = reviewed.outside
+    rows: Sequence[Call | OutsideChange] = _from_outside(reviewed)
     if what != "outside":
         requests = reviewed.flagged.get(what, frozenset())
         rows = [call for call in reversed(reviewed.calls) if call.requested in requests]
@@ -199,7 +200,11 @@ def quotes_of(reviewed: SessionReview) -> dict[str, Any]:
 def counts_of(reviewed: SessionReview) -> dict[str, int]:
     """How much stands out in a session, by what."""
     counts = {name: len(requests) for name, requests in reviewed.flagged.items()}
-    return {**counts, "outside": len(reviewed.outside)}
+    return {**counts, "outside": len(_from_outside(reviewed))}
+
+
+def _from_outside(reviewed: SessionReview) -> list[OutsideChange]:
+    return [one for one in reviewed.outside if one.actor == OUTSIDE]
 
 
 def _listed(

@@ -10,7 +10,12 @@ from loom_audit.model.text.naming import Typed, choose_reading, read_typed
 from loom_audit.sql.ground.clock import from_micros
 from loom_audit.sql.ground.conditions import Where, chunks
 from loom_audit.sql.ground.connection import LARGEST, Connection, Row
-from loom_audit.sql.ground.packing import check_numbers, corrupt_on_mismatch, unpack_path
+from loom_audit.sql.ground.packing import (
+    check_numbers,
+    check_texts,
+    corrupt_on_mismatch,
+    unpack_path,
+)
 from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections import changes
 
@@ -22,7 +27,7 @@ _LINES = prepare(
 _CHANGED = "FROM file_change f JOIN change_set x ON x.log = f.log AND x.seq = f.seq"
 _OUTSIDE = "x.log = :log AND x.session IS NULL AND x.origin = 'outside'"
 _OUTSIDE_COUNT = (
-    "SELECT x.seq, x.at, "
+    "SELECT x.seq, x.at, x.actor, "
     "(SELECT count(*) FROM file_change f WHERE f.log = x.log AND f.seq = x.seq) "
     f"FROM change_set x WHERE {_OUTSIDE} AND x.seq > :after AND x.seq < :before"
 )
@@ -102,14 +107,15 @@ def _with_paths(
     found = []
     limit = LISTED_PATHS if typed is None else _MOST_PATHS
     with corrupt_on_mismatch():
-        for seq, at, count in rows:
+        for seq, at, actor, count in rows:
             check_numbers(seq, count)
+            check_texts(actor)
             listed = _PATHS_OF.rows(connection, log=log, seq=seq, limit=limit)
             paths = [unpack_path(path) for (path,) in listed]
             if typed is not None:
                 paths.sort(key=lambda path: not typed.finds(path))
             first = tuple(paths[:LISTED_PATHS])
-            found.append(OutsideChange(seq, from_micros(at), first, count))
+            found.append(OutsideChange(seq, from_micros(at), actor, first, count))
     return found
 
 
