@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.under_audit import ask_what_to_record, note_repository, put_under_audit
 from loom_audit.clients.programs import NAMED, PROGRAMS, client_named
-from loom_audit.errors import InvalidArguments, NotFound, NoWorkspace
+from loom_audit.errors import AuditError, InvalidArguments, NotFound, NoWorkspace
 from loom_audit.model.text.display import visible
 
 if TYPE_CHECKING:
@@ -74,9 +75,18 @@ def connect(
     root = None if user else _root(invocation, ask=True)
     changes = _changes(invocation, clients, root, flags)
     with invocation.store(create=True) as store:
-        workspace = None if root is None else _under_audit(invocation, store, root)
-        for change in changes:
-            _connect(invocation, change, workspace, flags)
+        taking_back = ExitStack()
+        try:
+            workspace = None
+            if root is not None and (workspace := _workspace_of(store, root)) is None:
+                taking_back.callback(_forget, invocation, store, root)
+                workspace = _put_under_audit(invocation, store, root)
+                taking_back.callback(_disconnect_all, invocation, changes, root)
+            for change in changes:
+                _connect(invocation, change, workspace, flags)
+        except AuditError:
+            taking_back.close()
+            raise
 
 
 def _clients(named: str, *, remove: bool) -> list[str]:
@@ -145,16 +155,52 @@ def _changes(
     return changes
 
 
-def _under_audit(invocation: Invocation, store: "AuditStore", root: str) -> "AuditedWorkspace":
-    """The workspace of the folder whose settings are changed, put under audit if need be."""
-    output = invocation.output
+def _workspace_of(store: "AuditStore", root: str) -> "AuditedWorkspace | None":
     with suppress(NoWorkspace):
         return store.workspace(root)
+    return None
+
+
+def _put_under_audit(invocation: Invocation, store: "AuditStore", root: str) -> "AuditedWorkspace":
+    """The workspace of the folder whose settings are changed, which is put under audit."""
+    output = invocation.output
     workspace = put_under_audit(invocation, store, root)
     if not output.json:
         output.line((f"{visible(root)} is under audit", "green"))
     note_repository(output, root)
     return workspace
+
+
+def _disconnect_all(invocation: Invocation, changes: "Sequence[Change]", root: str) -> None:
+    """Take our hook out again, where these changes put it in."""
+    from loom_audit.api.agents.connect import (
+        carry_out,
+        disconnecting,
+        let_git_see,
+        puts_hook_in,
+        settings_file,
+    )
+
+    hooks = invocation.settings.hooks
+    for client in (change.client for change in changes if puts_hook_in(change)):
+        path = settings_file(client, root)
+        carry_out(disconnecting(client, path, hooks), hooks, connect=False)
+        let_git_see(root, path)
+
+
+def _forget(invocation: Invocation, store: "AuditStore", root: str) -> None:
+    """Take back that a folder was put under audit."""
+    from loom_audit.api.upkeep.forgetting import forget_workspace
+
+    output, name = invocation.output, visible(root)
+    try:
+        forget_workspace(store, root, reason="it could not be connected")
+        output.note(f"{name} is not under audit: what was begun is taken back")
+    except NoWorkspace:
+        pass
+    except AuditError as error:
+        output.note((f"{name} is under audit: ", "yellow"), error.message)
+        output.note(f"`loom-audit workspaces forget {shlex.quote(name)}` takes that back")
 
 
 def _connect(

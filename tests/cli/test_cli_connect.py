@@ -45,6 +45,21 @@ def written(shell: Shell) -> dict[str, bytes]:
     return found | {"exclude": left_out.read_bytes()}
 
 
+def install(monkeypatch: pytest.MonkeyPatch, folder: Path, *programs: str) -> None:
+    """Let these programs, and no others, be found on PATH."""
+    monkeypatch.setenv("PATH", str(folder))
+    for program in programs:
+        (folder / program).write_text("")
+        (folder / program).chmod(0o755)
+
+
+def let_writing_fail(workspace: Path, client: str) -> None:
+    """Let the next write of the settings of a client fail, in the midst of it."""
+    settings = workspace / LOCAL[client]
+    settings.parent.mkdir(exist_ok=True)
+    settings.with_name(f".{settings.name}.{os.getpid()}").write_text("in the way")
+
+
 @pytest.mark.parametrize("client", LOCAL)
 def test_connecting_twice_is_once_and_removing_leaves_nothing(person: Shell, client: str) -> None:
     before = written(person)
@@ -193,10 +208,7 @@ def test_a_temporary_data_folder_is_refused(
 def test_where_one_clients_settings_are_refused_nothing_is_changed(
     person: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    for program in ("claude", "gemini"):
-        (tmp_path / program).write_text("")
-        (tmp_path / program).chmod(0o755)
+    install(monkeypatch, tmp_path, "claude", "gemini")
     (person.workspace / ".gemini").mkdir()
     (person.workspace / ".gemini/settings.json").write_text("{ broken")
     before = written(person)
@@ -204,6 +216,32 @@ def test_where_one_clients_settings_are_refused_nothing_is_changed(
         refused = person("connect", *[clients] * bool(clients), code=2)
         assert "settings.json" in refused.errors
         assert written(person) == before and not person.home.exists()
+
+
+def test_what_connect_has_begun_is_taken_back_when_it_fails(
+    person: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, tmp_path, "claude", "gemini")
+    before = written(person)
+    let_writing_fail(person.workspace, "gemini")
+    failed = person("connect", code=5)
+    assert "is not under audit: what was begun is taken back" in failed.errors
+    [begun] = person.records("workspaces")
+    assert begun["forgotten"] and written(person) == before
+    assert not (person.workspace / ".claude").exists()
+    assert "is under audit" in person("connect").text
+    assert person.records("status")[0]["drift"] == []
+
+
+def test_a_folder_that_was_under_audit_stays_so_when_connect_fails(
+    person: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person("init")
+    install(monkeypatch, tmp_path, "claude", "gemini")
+    let_writing_fail(person.workspace, "gemini")
+    assert "taken back" not in person("connect", code=5).errors.replace("undo` takes back", "")
+    assert "connected already" in person("connect", "claude-code").text
+    assert not person.records("workspaces")[0].get("forgotten")
 
 
 @pytest.mark.parametrize("place", [".claude", "hooks", "connected"])

@@ -192,9 +192,18 @@ def record_written(workspace: AuditedWorkspace, change: Change) -> None:
 def is_connected(client: str, path: Path) -> bool:
     """Whether the file runs our hook; False where it cannot be read."""
     try:
-        return settings.HOOK_CLIENT.encode() in path.read_bytes()
+        return _runs_hook(path.read_bytes())
     except OSError:
         return False
+
+
+def puts_hook_in(change: Change) -> bool:
+    """Whether a file runs our hook after a change, and did not before."""
+    return _runs_hook(change.after) and not _runs_hook(change.before)
+
+
+def _runs_hook(content: bytes | None) -> bool:
+    return content is not None and settings.HOOK_CLIENT.encode() in content
 
 
 def connected_since(hooks: Path, path: Path) -> float:
