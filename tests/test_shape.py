@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import tomllib
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +24,9 @@ ONE_FILE = {"verify_alone.py": 740}
 
 LONGEST_FUNCTION = 60
 """Lines of the body: a command's signature is its options, one or more lines each."""
+
+MOST_MODULES = 20
+"""Modules of a folder."""
 
 EMPTY_NAMES = {"Manager", "Service", "Handler", "Helper", "Util", "Utils", "Base", "Data", "Info"}
 EMPTY_NAMES |= {"Snapshot"}
@@ -101,6 +105,16 @@ def test_modules_stay_short() -> None:
     lines = {path: len(path.read_text("utf-8").splitlines()) for path in MODULES}
     most = {path: ONE_FILE.get(path.name, LONGEST_MODULE) for path in MODULES}
     assert {named(path): lines[path] for path in MODULES if lines[path] > most[path]} == {}
+
+
+def test_no_folder_of_the_package_is_overfull() -> None:
+    counted = Counter(path.parent for path in MODULES)
+    commands = PACKAGE / "cli"  # one module for each
+    assert {
+        named(folder): count
+        for folder, count in counted.items()
+        if count > MOST_MODULES and folder != commands
+    } == {}
 
 
 def test_functions_stay_short() -> None:

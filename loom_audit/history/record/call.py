@@ -38,7 +38,7 @@ from loom_audit.history.record.looks import (
     look_before_block,
     note_left_running,
 )
-from loom_audit.history.record.out_of_scope import note_changed
+from loom_audit.history.record.out_of_scope import changed_reasons
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.history.record.temporaries import remove_temporaries
 from loom_audit.model.coverage import Coverage, Effect, Status, status_of
@@ -487,7 +487,7 @@ def close_interrupted(
             if unseen:
                 closing.record.lower_coverage(unseen, level="none")
             else:
-                note_changed(closing.record, call)
+                closing.record.lower_coverage(*changed_reasons(attachment, call))
         closing.record.lower_coverage(
             *(f"outcome unknown: {path}" for path in comparison.unknown[:10])
         )

@@ -19,7 +19,8 @@ from loom_audit.history.look.attribution import outside_draft
 from loom_audit.history.look.observation import observe
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.carrying_out import Seen, as_left_out, seen_with_groups
-from loom_audit.history.record.preconditions import Preconditions, outside_scope
+from loom_audit.history.record.out_of_scope import outside_scope
+from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import OPENED, ChangeIntended, Event, FilesChanged, OpenedFolder
 from loom_audit.model.files import FileChange, FileState, Move, is_directory, moves_among

@@ -1,4 +1,8 @@
-"""Keeps what a call that writes by itself is about to change out of scope, where no look goes."""
+"""What calls change out of scope: where what was there is kept, and the reasons of coverage.
+
+A step of a write keeps it with its intention. A call that writes by itself names its paths, and
+what is there is kept before it, since no look goes there.
+"""
 
 import stat
 from collections.abc import Iterator, Sequence
@@ -8,8 +12,7 @@ from loom_audit.errors import AuditError, AuditUnavailable, NoWorkspace
 from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.look.attribution import request_event
 from loom_audit.history.look.observation import observe
-from loom_audit.history.record.call_record import CallRecord
-from loom_audit.history.record.preconditions import Preconditions, outside_scope
+from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.model.events import ContentFound
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.plans.links import without_group
@@ -20,33 +23,45 @@ BEFORE = "what was there before a call that names this path, which is out of sco
 """The reason of a content that is kept before a call of another program."""
 
 
-def keep_before(record: CallRecord, paths: Sequence[str]) -> None:
-    """Let what is at these paths now wait for the commit of the request, where it is out of scope.
+def outside_scope(change: FileChange, kept: int) -> str:
+    """The reason of coverage for a change that is not recorded.
 
-    A file over the limit for recorded content is not kept, nor one that cannot be read, nor what is
-    not a file or a link. AuditUnavailable where a content cannot be stored.
+    What was at the path before is kept with the event `kept`, and the reason says so.
     """
-    for path in _unrecorded(record.attachment, paths):
-        if (state := _state(record.attachment, path, keep=True)) is not None:
-            record.add(ContentFound(path, state, BEFORE, record.call_id))
+    reason = f"outside the scope: {change.path}"
+    if change.before is None or change.before.blob is None:
+        return reason
+    return f"{reason} (`loom-audit cat PATH --at {kept}` prints what it held)"
 
 
-def note_changed(record: CallRecord, call: Call) -> None:
-    """Lower the coverage by what a call changed out of scope, at the paths that it named.
+def contents_before(
+    attachment: Attachment, call_id: str, paths: Sequence[str]
+) -> Iterator[ContentFound]:
+    """What is at these paths before a call that names them, where it is out of scope.
+
+    Its content is stored. A file over the limit for recorded content is left out, one that cannot
+    be read, and what is not a file or a link. AuditUnavailable where a content cannot be stored.
+    """
+    for path in _unrecorded(attachment, paths):
+        if (state := _state(attachment, path, keep=True)) is not None:
+            yield ContentFound(path, state, BEFORE, call_id)
+
+
+def changed_reasons(attachment: Attachment, call: Call) -> Iterator[str]:
+    """The reasons of coverage for what a call changed out of scope, at the paths that it named.
 
     What was kept before the call and is the same now was not changed. Where nothing was kept, any
     file that is there now may be the call's.
     """
-    attachment = record.attachment
     paths = request_event(attachment.stored, call)[1].paths or ()
     kept = _kept(attachment.stored, call, len(paths))
     for path, (at, before) in kept.items():
         now = _state(attachment, path, keep=False)
         if without_group(now) != without_group(before):
-            record.lower_coverage(outside_scope(FileChange(path, before, now), at))
+            yield outside_scope(FileChange(path, before, now), at)
     for path in _unrecorded(attachment, [path for path in paths if path not in kept]):
         if _is_there(attachment, path):
-            record.lower_coverage(outside_scope(FileChange(path, None, None), 0))
+            yield outside_scope(FileChange(path, None, None), 0)
 
 
 def _kept(stored: StoredLog, call: Call, most: int) -> dict[str, tuple[int, FileState]]:

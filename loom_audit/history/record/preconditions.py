@@ -196,14 +196,3 @@ class Preconditions:
     def recorded_among(self, changes: Iterable[FileChange]) -> list[FileChange]:
         """The changes whose paths are recorded."""
         return [one for one in changes if self.is_recorded(one.path, one.after or one.before)]
-
-
-def outside_scope(change: FileChange, intention: int) -> str:
-    """The reason of coverage for a change that is not recorded.
-
-    What was at the path before is kept with the event `intention`, and the reason says so.
-    """
-    reason = f"outside the scope: {change.path}"
-    if change.before is None or change.before.blob is None:
-        return reason
-    return f"{reason} (`loom-audit cat PATH --at {intention}` prints what it held)"

@@ -36,7 +36,7 @@ from loom_audit.history.record.hold import (
     keep_hold_for_hooks,
 )
 from loom_audit.history.record.looks import look_after, look_before, note_left_running
-from loom_audit.history.record.out_of_scope import keep_before, note_changed
+from loom_audit.history.record.out_of_scope import changed_reasons, contents_before
 from loom_audit.history.record.recovery import (
     WORKSPACE_GONE,
     close_calls,
@@ -171,7 +171,8 @@ def begin(
         if looks:
             if watched:
                 note_command(attachment)
-            keep_before(call.record, request.paths or ())
+            for fact in contents_before(attachment, call.call_id, request.paths or ()):
+                call.record.add(fact)
             look_before(call.record, within=request.within)
             Running(attachment).keep_look(*call.record.key, late=not reporter.waits())
         else:
@@ -363,7 +364,7 @@ def _look(ending: OpenCall, call: Call, reporter: Reporter, *, look: bool) -> No
             heard=reporter.is_there,
             told=ends,
         )
-        note_changed(record, call)
+        record.lower_coverage(*changed_reasons(attachment, call))
     except NoWorkspace:
         record.lower_coverage(WORKSPACE_GONE, level="none")
 
