@@ -30,7 +30,13 @@ from loom_audit.model.plans.request import HOLD, OUTSIDE, PlanRequest
 def rollback(
     invocation: Invocation,
     point: Annotated[str, argument("POINT", help="42, head~3, a time, @name or session:ID.")],
-    paths: Annotated[list[str] | None, argument("PATH", help="Only these, and below.")] = None,
+    paths: Annotated[
+        list[str] | None,
+        argument(
+            "PATH",
+            help="Only these, and below; of what was moved since, each name stands for all.",
+        ),
+    ] = None,
     outside: Annotated[bool, flag_option(OUTSIDE)] = False,
     hold: Annotated[bool, flag_option(HOLD)] = False,
     choose: ChooseOption = None,

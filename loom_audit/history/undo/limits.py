@@ -48,10 +48,15 @@ def all_names(
     paths: Iterable[str], timeline: Timeline, changes: Iterable[RecordedChange]
 ) -> tuple[str, ...]:
     """Some paths, and the other end of each move among changes of what is there. Corrupt."""
-    moves = [(move.source, move.target) for move in _moves(timeline, changes)]
     found = dict.fromkeys(paths)
+    return names_by(found, _moves(timeline, changes)) if found else ()
+
+
+def names_by(paths: Iterable[str], moves: Iterable[Move]) -> tuple[str, ...]:
+    """Some paths, and the other end of each of these moves of what is there."""
+    found, ends = dict.fromkeys(paths), [(move.source, move.target) for move in moves]
     for path in (queue := [*found]):
-        for source, target in moves:
+        for source, target in ends:
             for here, there in ((source, target), (target, source)):
                 if is_below_any((here,), path):
                     other = there + path[len(here) :]

@@ -24,6 +24,7 @@ from loom_audit.history.undo.arrived_folders import with_arrived_folders
 from loom_audit.history.undo.contents_on_disk import ContentsOnDisk
 from loom_audit.history.undo.counting import reverts, taken_in_part, takings, with_rest
 from loom_audit.history.undo.dealt_with import changed_paths
+from loom_audit.history.undo.limits import names_by
 from loom_audit.history.undo.notes import (
     git_notes,
     long_run_notes,
@@ -36,7 +37,6 @@ from loom_audit.history.undo.selection import (
     UNDO_AND_REDO,
     Selection,
     as_recorded,
-    is_in_paths,
     may_be_changing,
     select,
 )
@@ -147,14 +147,16 @@ class Planner:
         among = may_be_changing(self.attachment)
         drift = self._find_drift(is_taken, touched, among, whole=selection.rollback or bool(among))
         widened = self._with_whole_choices(request, drift.changes)
-        if widened != request:
-            return self._make_plan(asked, selection, more_paths, widened)
+        paths = names_by(selection.paths, drift.moves) if selection.rollback else selection.paths
+        if widened != request or paths != selection.paths:
+            followed = replace(selection, paths=paths)
+            return self._make_plan(asked, followed, more_paths, widened)
         recorded = candidates if selection.rollback else self._changes_from(candidates, touched)
         unrecorded = as_recorded(self.attachment, drift.changes, among)
-        steps, moves, shared = self._steps(request, selection, recorded, unrecorded, is_taken)
+        steps, moves, shared = self._steps(selection, recorded, unrecorded, is_taken)
         opaque = self.timeline.verified.files_changed(events_with_opaque(steps))
         if selection.rollback:
-            unrecorded = [one for one in unrecorded if is_in_paths(request, one.change.path)]
+            unrecorded = [one for one in unrecorded if selection.is_asked_for(one.change.path)]
         steps += _unrecorded_steps(unrecorded, is_taken, drift)
         contents = ContentsOnDisk(self.attachment, drift.changes)
         folders = plan_folders(self.attachment, contents, request, steps, opaque, moves, drift)
@@ -287,7 +289,6 @@ class Planner:
 
     def _steps(
         self,
-        request: PlanRequest,
         selection: Selection,
         recorded: Iterable[RecordedChange],
         unrecorded: Sequence[RecordedChange],
@@ -311,7 +312,7 @@ class Planner:
             nobody_saw = one.origin == "outside" or UNKNOWN in one.causes
             maybe = (*one.causes, *one.told_later)
             doubtful = bool(selection.rollback and nobody_saw and maybe)
-            asked = not selection.rollback or is_in_paths(request, one.change.path)
+            asked = not selection.rollback or selection.is_asked_for(one.change.path)
             if asked and (doubtful or not calls.isdisjoint(maybe)):
                 shared[one.change.path] = shared_note(one, calls, number)
 
@@ -328,7 +329,7 @@ class Planner:
         steps = [
             step
             for step in followed_arrivals(steps, moves)
-            if not selection.rollback or is_in_paths(request, step.change.path)
+            if not selection.rollback or selection.is_asked_for(step.change.path)
         ]
         return steps, moves, tuple(shared.values())
 

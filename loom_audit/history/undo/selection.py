@@ -19,6 +19,7 @@ from loom_audit.history.record.open_calls import open_call_error
 from loom_audit.history.undo.dealt_with import DealtWith, dealt_with
 from loom_audit.history.undo.interrupted_since import check_interrupted_since
 from loom_audit.history.undo.limits import (
+    all_names,
     changes_of,
     is_below_any,
     moved_with,
@@ -90,13 +91,12 @@ class Selection(Struct, frozen=True):
         it is chosen, or where the rollback takes back what open calls may have done.
         """
         path = one.change.path
-        if one.seq <= self.since or not is_in_paths(request, path):
+        if one.seq <= self.since or not self.is_asked_for(path):
             return False
         if one.origin == "outside" or UNKNOWN in one.causes:
             running = one.origin != "outside" and not self.running.isdisjoint(one.causes)
-            return (
-                takes_back_outside(request, path) or running or bool(_owners(one, survivor_changes))
-            )
+            chosen = request.outside or request.choices.get(path) == "old"
+            return chosen or running or bool(_owners(one, survivor_changes))
         return one.origin != "baseline"
 
     def _is_taken_with_calls(
@@ -259,10 +259,11 @@ def _select_after_point(
     running = frozenset(call.requested for call in calls)
     # what took back something elsewhere stays as it is there
     changes = [*attachment.stored.reading.changes(after=point)]
+    paths = all_names(request.paths, timeline, changes)
     elsewhere = (
         (one.number, one.change.path)
-        for one in (changes if request.paths else ())
-        if one.number in back.at(one.change.path) and not is_in_paths(request, one.change.path)
+        for one in (changes if paths else ())
+        if one.number in back.at(one.change.path) and not is_below_any(paths, one.change.path)
     )
     return Selection(
         f"point {point}",
@@ -272,13 +273,8 @@ def _select_after_point(
         rollback=True,
         running=running,
         before=DealtWith(paths=frozenset((n, path) for n, path in elsewhere if n)),
-        paths=request.paths,
+        paths=paths,
     )
-
-
-def takes_back_outside(request: PlanRequest, path: str) -> bool:
-    """Whether a rollback was asked to take back what came from outside at a path."""
-    return is_in_paths(request, path) and (request.outside or request.choices.get(path) == "old")
 
 
 def as_recorded(
@@ -313,11 +309,6 @@ def as_recorded(
 def may_be_changing(attachment: Attachment) -> Sequence[Candidate]:
     """The open calls that may be changing files, and the ended ones that left something running."""
     return Window.begin(attachment).with_survivors(candidates(attachment))
-
-
-def is_in_paths(request: PlanRequest, path: str) -> bool:
-    """Whether a path is one that a request is limited to, or below one; True without a limit."""
-    return is_below_any(request.paths, path)
 
 
 def _label(call: Call) -> str:

@@ -1,5 +1,6 @@
 """A revert limited to files, and of several calls at once, held against the trees that stood."""
 
+import subprocess
 from pathlib import Path
 from random import Random
 
@@ -112,3 +113,41 @@ def test_a_path_that_the_calls_did_not_change_is_refused(
     number = write(workspace, root, {"a.txt": "1\n"})
     with pytest.raises(NotFound, match="nothing that is to be reverted changed src"):
         workspace.plan(PlanRequest("revert", (number,), paths=("a.txt", "src")))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "b.txt", "src", "lib", "lib/main.py", "src/main.py"])
+def test_a_rollback_takes_what_was_moved_back_by_any_of_its_names(
+    workspace: AuditedWorkspace, root: Path, name: str
+) -> None:
+    point = workspace.log.head()
+    with workspace.session("mover") as session:
+        for command in (
+            "mv a.txt b.txt; mv src lib",
+            "echo more >> b.txt; echo more >> lib/main.py",
+            "echo other > other.txt",
+        ):
+            with session.recording("work"):
+                subprocess.run(command, shell=True, cwd=root, check=True)
+    plan = workspace.plan_rollback(point, paths=[name])
+    workspace.carry_out(plan)
+    file = name.endswith(".txt")
+    there = {str(one.relative_to(root)): one.read_text() for one in root.rglob("*.*")}
+    first = {"a.txt": "one\ntwo\nthree\n"} if file else {"b.txt": "one\ntwo\nthree\nmore\n"}
+    code = "lib/main.py" if file else "src/main.py"
+    assert there == first | {code: "print('hello')\n" + "more\n" * file, "other.txt": "other\n"}
+    workspace.carry_out(workspace.plan_undo())
+    assert workspace.verify().findings == ()
+
+
+def test_a_rollback_of_a_moved_file_takes_what_stands_in_its_old_place_out_of_the_way(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    point = workspace.log.head()
+    with workspace.session("mover") as session:
+        for command in ("mv a.txt b.txt", "echo another > a.txt"):
+            with session.recording("work"):
+                subprocess.run(command, shell=True, cwd=root, check=True)
+    plan = workspace.plan_rollback(point, paths=["b.txt"])
+    assert {one.path for one in plan.changes} == {"a.txt", "b.txt"}
+    workspace.carry_out(plan)
+    assert (root / "a.txt").read_text() == "one\ntwo\nthree\n" and not (root / "b.txt").exists()

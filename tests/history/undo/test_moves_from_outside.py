@@ -148,3 +148,23 @@ def test_files_whose_names_a_person_exchanged_are_both_kept(
     workspace.carry_out(workspace.plan_rollback(point, outside=True))
     assert (root / "a.txt").read_bytes() == b"one\ntwo\nthree\n"
     assert not (root / "b.txt").exists()
+
+
+def test_a_rollback_of_a_file_that_a_person_renamed_is_the_same_by_either_of_its_names(
+    workspace: AuditedWorkspace, call: Call, root: Path, seen: Callable[[], None]
+) -> None:
+    call("write_file", path="draft.md", content="one\n\n\n\ntwo\n")
+    point = workspace.log.head()
+    call("write_file", path="draft.md", content="one\n\n\n\nTWO\n")
+    (root / "draft.md").rename(root / "MY-thesis.md")
+    seen()
+    all_of_it = workspace.plan_rollback(point)
+    for name in ("draft.md", "MY-thesis.md"):
+        plan = workspace.plan_rollback(point, paths=[name])
+        assert (plan.changes, plan.kept) == (all_of_it.changes, all_of_it.kept)
+        assert (plan.reverts, plan.partly) == (all_of_it.reverts, all_of_it.partly)
+        back = workspace.plan_rollback(point, paths=[name], outside=True)
+        assert {one.path for one in back.changes} == {"draft.md", "MY-thesis.md"}
+    workspace.carry_out(back)
+    assert (root / "draft.md").read_text() == "one\n\n\n\ntwo\n"
+    assert not (root / "MY-thesis.md").exists()

@@ -135,12 +135,17 @@ class Mix:
             self._take_back(f"revert session {session[-4:]}", plan, calls, within)
 
     def rollback(self) -> None:
-        """To a point, of all or of one file with all the names that it ever had."""
+        """To a point, of all or of one file, by any of the names that it had since."""
         point, tree = self.draw.choice(self.trees)
         files = self.draw.choice([(), (), (self.draw.choice(FILES),)])
-        names = [file for one, file in self.moves.values() if one in files]
-        paths = [*files, *names]
         calls = [one for one in self.account.calls if one.requested > point]
+        names = {
+            path
+            for file in files
+            for one in calls
+            for path in (*one.paths.get(file, ()), self.path(file))
+        }
+        paths = [self.draw.choice(sorted(names))] if names else [*map(self.path, files)]
         plan = self.workspace.plan_rollback(point, paths=paths)
         within = {one.number: files or FILES for one in calls}
         self._take_back(f"rollback {point} {paths}", plan, calls, within)
