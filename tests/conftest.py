@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["pytester", "tests.given.examples", "tests.places.temporary"]
+pytest_plugins = [
+    "pytester",
+    "tests.given.examples",
+    "tests.places.repository",
+    "tests.places.temporary",
+]
 
 ON_CI = bool(os.environ.get("CI"))
 

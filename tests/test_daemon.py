@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 
 from loom_audit import AuditStore, open_store
-from loom_audit.api.agents.launcher import SOCKET, write_launcher
+from loom_audit.api.agents.launcher import SOCKET
 from loom_audit.api.control import holding
-from loom_audit.config import read_settings
 from loom_audit.daemon import HookServer, only_one, run_daemon
 from loom_audit.disk.machine.shared_filesystems import SHARED, check_own_filesystem
 from loom_audit.errors import Conflict, InvalidArguments
@@ -29,13 +28,8 @@ from tests.processes.hooked import HookedClaude
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    home = tmp_path / "home"
-    lay_store(home)
-    monkeypatch.setenv("LOOM_AUDIT_HOME", str(home))
-    (home / "hooks").mkdir()
-    write_launcher(read_settings())
-    return home
+def home(data_folder: Path) -> Path:
+    return data_folder
 
 
 @pytest.fixture
@@ -45,12 +39,9 @@ def store(home: Path) -> Iterator[AuditStore]:
 
 
 @pytest.fixture
-def root(store: AuditStore, tmp_path: Path) -> Path:
-    root = tmp_path / "repository"
-    root.mkdir()
-    (root / "a.txt").write_text("one\n")
-    store.attach(root)
-    return root
+def root(store: AuditStore, repository: Path) -> Path:
+    store.attach(repository)
+    return repository
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,39 +26,25 @@ from loom_audit.daemon import HookServer
 from loom_audit.disk.machine.spool import RESERVED, Spool
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.events import HookFailed
-from tests.places.made_store import lay_store
 from tests.places.small_disks import fill_up, mounting
 from tests.processes.forked import Forked
 from tests.processes.hooked import HookedClaude
 from tests.test_daemon import client_of, pre_tool_use, run_hook
+from tests.test_daemon import store as store
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data folder whose warm process cannot be started."""
-    home = tmp_path / "home"
-    lay_store(home)
-    monkeypatch.setenv("LOOM_AUDIT_HOME", str(home))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     monkeypatch.setattr("loom_audit.api.agents.clients._MOMENT", -failed_hooks._LONGEST_AGO)
-    (home / "hooks").mkdir()
-    write_launcher(read_settings())
-    (home / "hooks" / "daemon").write_bytes(b"/bin/false\0")
-    return home
+    (data_folder / "hooks" / "daemon").write_bytes(b"/bin/false\0")
+    return data_folder
 
 
 @pytest.fixture
-def store(home: Path) -> Iterator[AuditStore]:
-    with open_store() as store:
-        yield store
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    root = tmp_path / "repository"
-    root.mkdir()
-    (root / "a.txt").write_text("one\n")
-    return root
+def root(repository: Path) -> Path:
+    return repository
 
 
 @pytest.fixture

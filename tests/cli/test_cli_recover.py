@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 
@@ -14,6 +15,31 @@ from tests.cli.processes import SECONDS, started
 from tests.cli.shells import Shell
 from tests.processes.stopped import killed_after
 
+Tree = dict[str, tuple[str, int, bytes]]
+
+
+@pytest.fixture
+def trees(audited: Shell, monkeypatch: pytest.MonkeyPatch) -> list[Tree]:
+    """What there was before and after a last call, which made three files; undos find the store."""
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(audited.home))
+    trees = [audited.tree()]
+    audited.sh("for n in 1 2 3; do echo $n > n$n; done")
+    return [*trees, audited.tree()]
+
+
+def undo_one_and_be_killed(shell: Shell) -> None:
+    killed_after(1, shell.workspace, lambda one: one.carry_out(one.plan_undo()))
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.communicate(timeout=SECONDS)
+
+
+def run_and_be_killed(shell: Shell, command: str) -> None:
+    """A command of which what it does is on disk when it is killed, with what ran it."""
+    kill(started(shell, f"{command}; sleep 1000"))
+
 
 def test_what_a_killed_run_left_behind_is_recovered_and_taken_back_where_it_is_chosen(
     audited: Shell,
@@ -23,8 +49,7 @@ def test_what_a_killed_run_left_behind_is_recovered_and_taken_back_where_it_is_c
     assert "open calls:" in audited("status").text
     refused = audited("rollback", "1", code=None)
     assert refused.code != 0
-    process.kill()
-    process.communicate(timeout=SECONDS)
+    kill(process)
     (found,) = audited.records("status")
     assert [call["tool"] for call in found["interrupted"]] == ["run"]
     told = audited("status").text
@@ -61,12 +86,9 @@ def test_an_interrupted_rollback_waits_for_a_decision(audited: Shell) -> None:
 
 
 def test_an_undo_that_was_killed_before_it_replaced_anything_is_said_not_to_be_done(
-    audited: Shell, monkeypatch: pytest.MonkeyPatch
+    audited: Shell, trees: list[Tree], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LOOM_AUDIT_HOME", str(audited.home))
-    before = audited.tree()
-    audited.sh("for n in 1 2 3; do echo $n > n$n; done")
-    changed = audited.tree()
+    before, changed = trees
 
     def killed(call: OpenCall, *_: object, **__: object) -> None:
         call.announce()
@@ -74,7 +96,7 @@ def test_an_undo_that_was_killed_before_it_replaced_anything_is_said_not_to_be_d
 
     with monkeypatch.context() as patched:
         patched.setattr(OpenCall, "apply", killed)
-        killed_after(1, audited.workspace, lambda one: one.carry_out(one.plan_undo()))
+        undo_one_and_be_killed(audited)
     audited("recover", code=5)
     told = audited("recover", "--continue", code=7).errors
     assert "had replaced nothing" in told and "`loom-audit undo` does it" in told
@@ -88,9 +110,7 @@ def test_an_undo_does_not_pass_over_an_interrupted_run_to_take_back_an_older_cal
 ) -> None:
     audited.sh("echo older > old.txt")
     [older] = audited.numbers()
-    process = started(audited, "rm -r src; echo half > a.txt; touch ready; sleep 1000")
-    process.kill()
-    process.communicate(timeout=SECONDS)
+    run_and_be_killed(audited, "rm -r src; echo half > a.txt; touch ready")
     found = audited.tree()
     refused = audited("undo", "--dry-run", code=5)
     assert "interrupted" in refused.errors and "`loom-audit recover`" in refused.errors
@@ -113,9 +133,7 @@ def test_an_undo_goes_on_to_an_older_call_once_what_an_interrupted_run_did_is_pu
 ) -> None:
     before = audited.tree()
     audited.sh("echo older > old.txt")
-    process = started(audited, "touch ready; sleep 1000")
-    process.kill()
-    process.communicate(timeout=SECONDS)
+    run_and_be_killed(audited, "touch ready")
     audited("recover")
     audited("undo", code=5)
     audited.sh("rm ready")
@@ -125,13 +143,12 @@ def test_an_undo_goes_on_to_an_older_call_once_what_an_interrupted_run_did_is_pu
     assert audited.tree() == before
 
 
+@pytest.mark.usefixtures("trees")
 @pytest.mark.parametrize("all_of_it", [False, True], ids=["one path", "all paths"])
 def test_an_undo_is_finished_in_part_where_a_person_wrote_meanwhile(
-    audited: Shell, monkeypatch: pytest.MonkeyPatch, all_of_it: bool
+    audited: Shell, all_of_it: bool
 ) -> None:
-    monkeypatch.setenv("LOOM_AUDIT_HOME", str(audited.home))
-    audited.sh("for n in 1 2 3; do echo $n > n$n; done")
-    killed_after(1, audited.workspace, lambda one: one.carry_out(one.plan_undo()))
+    undo_one_and_be_killed(audited)
     theirs = ["n1", "n2", "n3"] if all_of_it else ["n2"]
     for path in theirs:
         (audited.workspace / path).write_text("mine\n")
@@ -150,13 +167,10 @@ def test_an_undo_is_finished_in_part_where_a_person_wrote_meanwhile(
 
 
 def test_one_that_is_left_is_named_with_what_takes_it_back(
-    audited: Shell, monkeypatch: pytest.MonkeyPatch
+    audited: Shell, trees: list[Tree]
 ) -> None:
-    monkeypatch.setenv("LOOM_AUDIT_HOME", str(audited.home))
-    before = audited.tree()
-    audited.sh("for n in 1 2 3; do echo $n > n$n; done")
-    changed = audited.tree()
-    killed_after(1, audited.workspace, lambda one: one.carry_out(one.plan_undo()))
+    before, changed = trees
+    undo_one_and_be_killed(audited)
     told = audited("recover", "--abandon")
     number = audited.numbers()[-1]
     assert f"`loom-audit revert {number}` takes back what it had done" in told.errors
@@ -193,9 +207,7 @@ def test_an_undo_goes_on_to_an_older_call_where_a_person_put_back_what_an_interr
 ) -> None:
     before = audited.tree()
     audited.sh("echo older > old.txt")
-    process = started(audited, "touch ready; sleep 1000")
-    process.kill()
-    process.communicate(timeout=SECONDS)
+    run_and_be_killed(audited, "touch ready")
     audited("recover")
     audited("undo", code=5)
     (audited.workspace / "ready").unlink()  # by hand, and not on record yet

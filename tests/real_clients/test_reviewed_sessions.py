@@ -62,18 +62,8 @@ def reviewed(run: Run) -> Iterator[Reviewed]:
             yield Reviewed(store, run)
 
 
-def open_session(who: Reviewer, made: Reviewed) -> None:
-    who.begin()
-    who.click(who.page.locator(f'main a[href="{made.session}"]').first)
-
-
-def open_steps(who: Reviewer, made: Reviewed) -> None:
-    open_session(who, made)
-    who.click(who.page.locator(f'nav.tabs a[href="{made.session}/steps"]'))
-
-
 def in_what_order(who: Reviewer, made: Reviewed) -> None:
-    open_steps(who, made)
+    who.open_steps(made.session)
     turns = who.page.locator("ol.steps li.turn blockquote").all_text_contents()
     assert [turns[0].strip(' "'), turns[-1].strip()] == [PROMPT, "All of it is done."]
     numbers = who.page.locator("ol.steps").evaluate(
@@ -86,23 +76,19 @@ def in_what_order(who: Reviewer, made: Reviewed) -> None:
 
 
 def why(who: Reviewer, made: Reviewed, number: int) -> None:
-    open_steps(who, made)
+    who.open_steps(made.session)
     who.click(who.page.locator(f"#c{number}").get_by_role("link", name=f"#{number}", exact=True))
     asked = who.page.locator("section.why dd").first.inner_text()
     assert asked.strip(' "') == PROMPT
 
 
 def what_failed(who: Reviewer, made: Reviewed, failed: set[int]) -> None:
-    who.begin()
-    who.go("Calls")
-    who.click(who.page.get_by_role("link", name="Failures"))
-    rows = who.page.locator("tr[id^=c]").evaluate_all("rows => rows.map(row => row.id.slice(1))")
-    assert {*map(int, rows)} == failed
+    assert {*who.failures()} == failed
 
 
 def who_wrote_this_line(who: Reviewer, made: Reviewed, path: str, line: str, number: int) -> None:
     """The differences of a session that deletes much come in parts; those of a file by its row."""
-    open_session(who, made)
+    who.open_session(made.session)
     rows = who.page.locator("section.file", has_text=path).locator("tr.add", has_text=line)
     if not rows.count():
         who.click(who.page.locator(".index a[class^=act-]", has_text=path.rpartition("/")[2]).first)

@@ -13,9 +13,7 @@ from loom_audit.api.agents.heard import heard_clients
 from loom_audit.api.upkeep.doctor import Check, check_all
 from tests.api.clients.test_hooks import claude as claude
 from tests.api.clients.test_hooks import client_of
-from tests.api.clients.test_hooks import hooks as hooks
 from tests.api.clients.test_hooks import root as root
-from tests.api.clients.test_hooks import store as store
 from tests.api.clients.test_hooks import workspace as workspace
 from tests.processes.clients import client as client
 from tests.processes.hooked import HookedClaude

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from loom_audit import AuditedWorkspace, AuditStore, open_store
+from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.conversations import Conversation
 from loom_audit.api.agents.reading import read_transcripts
@@ -24,25 +24,13 @@ from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import CallFinished, CallRequested, ContentFound
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter
-from tests.places.made_store import lay_store
 from tests.processes.clients import client as client
 from tests.processes.hooked import HookedClaude, HookedCodex
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AuditStore]:
-    lay_store(tmp_path / "home")
-    monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
-    with open_store() as store:
-        yield store
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    root = tmp_path / "repository"
-    root.mkdir()
-    (root / "a.txt").write_text("one\n")
-    return root
+def root(repository: Path) -> Path:
+    return repository
 
 
 @pytest.fixture
@@ -57,13 +45,6 @@ def workspace(store: AuditStore, root: Path) -> Iterator[AuditedWorkspace]:
     )
     assert set(finished.values()) <= {1}
     assert workspace.verify().findings == ()
-
-
-@pytest.fixture
-def hooks(store: AuditStore) -> Iterator[Hooks]:
-    hooks = Hooks(store)
-    yield hooks
-    hooks.close()
 
 
 @pytest.fixture

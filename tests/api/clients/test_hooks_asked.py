@@ -17,9 +17,7 @@ from loom_audit.errors import AuditUnavailable
 from loom_audit.model.events import ApprovalRequested
 from loom_audit.sql.store.event_log import SqlEventLog
 from tests.api.clients.test_hooks import call_of
-from tests.api.clients.test_hooks import hooks as hooks
 from tests.api.clients.test_hooks import root as root
-from tests.api.clients.test_hooks import store as store
 from tests.api.clients.test_hooks import workspace as workspace
 
 RULES = """

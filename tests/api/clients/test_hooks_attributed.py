@@ -26,11 +26,6 @@ ALONE = Path(loom_audit.__file__).parent / "verify_alone.py"
 
 
 @pytest.fixture
-def hooks(store: AuditStore) -> Hooks:
-    return Hooks(store)
-
-
-@pytest.fixture
 def claude(hooks: Hooks, workspace: AuditedWorkspace, root: Path, tmp_path: Path) -> HookedClaude:
     assert workspace.root == str(root)
     one = HookedClaude(lambda data: hooks.answer("claude-code", data), root, tmp_path / "s1.jsonl")

@@ -10,11 +10,11 @@ from loom_audit import AuditedWorkspace, builtin_registry, open_store
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.history.look.survivors import LeftRunning, Running
 from loom_audit.history.record.looks import NOT_SETTLED
-from tests.api.clients.test_hooks import call_of, hooks, root, store, workspace
+from tests.api.clients.test_hooks import call_of, root, workspace
 from tests.processes.hooked import HookedClaude
 from tests.processes.ordinary_user import ordinary_user
 
-__all__ = ["hooks", "root", "store", "workspace"]
+__all__ = ["root", "workspace"]
 
 
 class Formatter:

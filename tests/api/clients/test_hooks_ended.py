@@ -13,11 +13,6 @@ from loom_audit.model.records import Call
 from tests.processes.hooked import HookedClaude
 
 
-@pytest.fixture
-def hooks(store: AuditStore) -> Hooks:
-    return Hooks(store)
-
-
 def deny(store: AuditStore, workspace: AuditedWorkspace, by: str) -> None:
     """Let a rule deny `make`, or everything be denied because the session is held."""
     if by == "hold":

@@ -23,13 +23,6 @@ from tests.processes.hooked import HookedClaude, HookedCodex, HookedGemini
 Told = list[tuple[str, str]]
 
 
-@pytest.fixture
-def hooks(store: AuditStore) -> Iterator[Hooks]:
-    hooks = Hooks(store)
-    yield hooks
-    hooks.close()
-
-
 def texts(workspace: AuditedWorkspace) -> Told:
     """What people and the model said, in the order in which it is on record."""
     found = (event.fact for event in workspace.log.read())

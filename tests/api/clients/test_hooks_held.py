@@ -10,9 +10,7 @@ from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.control import holding
 from tests.api.clients.test_hooks import call_of, client_of
-from tests.api.clients.test_hooks import hooks as hooks
 from tests.api.clients.test_hooks import root as root
-from tests.api.clients.test_hooks import store as store
 from tests.api.clients.test_hooks import workspace as workspace
 from tests.api.clients.test_hooks_asked import ask, before, pending
 from tests.processes.clients import client as client

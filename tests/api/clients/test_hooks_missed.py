@@ -20,7 +20,6 @@ from loom_audit.history.told.calls_without_hook import announce_unseen
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.events import CallRequested
 from loom_audit.sql.store.event_log import SqlEventLog
-from tests.api.clients.test_hooks import hooks as hooks
 from tests.processes.hooked import HookedClaude, HookedCodex
 
 WORDS = ("/usr/bin/python3", "-I", "-S", "/somewhere/hooks/hook_client.py", "claude-code")

@@ -13,9 +13,7 @@ from loom_audit import AuditedWorkspace
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.records import Call
-from tests.api.clients.test_hooks import hooks as hooks
 from tests.api.clients.test_hooks import root as root
-from tests.api.clients.test_hooks import store as store
 from tests.api.clients.test_hooks import workspace as workspace
 from tests.foreign_clients.recordings import lines
 

@@ -9,10 +9,10 @@ from loom_audit import AuditedWorkspace
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.conversations import OUTCOME_WAIT
 from loom_audit.model.records import Call
-from tests.api.clients.test_hooks import hooks, root, store, workspace
+from tests.api.clients.test_hooks import root, workspace
 from tests.processes.hooked import HookedGemini
 
-__all__ = ["hooks", "root", "store", "workspace"]
+__all__ = ["root", "workspace"]
 
 
 @pytest.fixture

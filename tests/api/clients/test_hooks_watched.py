@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit import AuditStore
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.model.events import ChangesAttributed
 from loom_audit.ports import EventFilter
@@ -12,11 +11,6 @@ from tests.given.ticks import tick
 from tests.given.watched import Watched
 from tests.given.watched import watched as watched
 from tests.processes.hooked import HookedClaude
-
-
-@pytest.fixture
-def hooks(store: AuditStore) -> Hooks:
-    return Hooks(store)
 
 
 @pytest.fixture

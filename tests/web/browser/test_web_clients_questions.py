@@ -65,19 +65,9 @@ def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
             yield Imports(store, import_file(store, file), told(request.param, file))
 
 
-def open_session(who: Reviewer, made: Imports) -> None:
-    who.begin()
-    who.click(who.page.locator(f'main a[href="{made.session}"]').first)
-
-
-def open_steps(who: Reviewer, made: Imports) -> None:
-    open_session(who, made)
-    who.click(who.page.locator(f'nav.tabs a[href="{made.session}/steps"]'))
-
-
 def in_what_order(who: Reviewer, made: Imports) -> None:
     """The numbers that the calls have are taken from here."""
-    open_steps(who, made)
+    who.open_steps(made.session)
     rows: list[Any] = who.page.locator("ol.steps > li").evaluate_all(ROWS)
     assert [(kind, text) for kind, text, _ in rows] == [
         (one.kind, one.text.strip()) for one in made.steps
@@ -87,7 +77,7 @@ def in_what_order(who: Reviewer, made: Imports) -> None:
 
 
 def why(who: Reviewer, made: Imports, one: Told) -> None:
-    open_steps(who, made)
+    who.open_steps(made.session)
     number = made.number(one)
     for folded in who.page.locator("ol.steps details").all():
         folded.evaluate("one => { one.open = true }")
@@ -106,16 +96,12 @@ def who_touched_it(who: Reviewer, made: Imports, one: Told) -> None:
 
 
 def what_failed(who: Reviewer, made: Imports) -> None:
-    who.begin()
-    who.go("Calls")
-    who.click(who.page.get_by_role("link", name="Failures"))
-    rows = who.page.locator("tr[id^=c]").evaluate_all("rows => rows.map(row => row.id.slice(1))")
     failed = [made.number(one) for one in made.calls if one.failed]
-    assert failed and sorted(map(int, rows)) == failed
+    assert failed and sorted(who.failures()) == failed
 
 
 def who_wrote_this_line(who: Reviewer, made: Imports, one: Told) -> None:
-    open_session(who, made)
+    who.open_session(made.session)
     number = f"#{made.number(one)}"
     rows = who.page.locator("section.file tr.add", has_text=one.lines[-1])
     who.click(rows.get_by_role("link", name=number, exact=True).first)

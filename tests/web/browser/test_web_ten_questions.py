@@ -88,13 +88,26 @@ class Reviewer:
     def go(self, place: str) -> None:
         self.click(self.page.get_by_role("navigation").get_by_role("link", name=place, exact=True))
 
-    def open_session(self, number: int) -> None:
-        self.click(self.page.get_by_role("link", name=f"task {number}", exact=True))
+    def open_session(self, session: int | str) -> None:
+        """Open a session that the first page lists, by the number of its task or its address."""
+        if isinstance(session, int):
+            self.click(self.page.get_by_role("link", name=f"task {session}", exact=True))
+        else:
+            self.begin()
+            self.click(self.page.locator(f'main a[href="{session}"]').first)
 
-    def open_steps(self, number: int) -> None:
-        self.open_session(number)
+    def open_steps(self, session: int | str) -> None:
+        self.open_session(session)
         tabs = self.page.get_by_role("navigation", name="Session")
         self.click(tabs.get_by_role("link", name="Steps"))
+
+    def failures(self) -> list[int]:
+        """The calls that the timeline lists as failed, newest first."""
+        self.begin()
+        self.go("Calls")
+        self.click(self.page.get_by_role("link", name="Failures"))
+        rows = self.page.locator("tr[id^=c]")
+        return [int(one) for one in rows.evaluate_all("rows => rows.map(row => row.id.slice(1))")]
 
     def filter(self, path: str) -> list[int]:
         """The calls that the timeline lists for a path, newest first."""
