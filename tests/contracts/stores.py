@@ -8,6 +8,7 @@ from typing import Any
 from loom_audit.disk.machine.locks import DiskLock
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import (
+    OUTSIDE,
     CallFinished,
     CallRequested,
     Draft,
@@ -59,10 +60,12 @@ class Opened:
         call_id: str | None = None,
         session: str = "s",
         causes: tuple[int | str, ...] = (),
+        actor: str = "",
     ) -> int:
-        """Record the changes; the seq of the event."""
+        """Record the changes, by default as done by whoever makes such; the seq of the event."""
         fact = FilesChanged(changes, origin, call_id, causes=causes)
-        return self.log.append([draft(fact, session)])[0].seq
+        actor = actor or (OUTSIDE if (session, origin) == ("", "outside") else "agent:a")
+        return self.log.append([draft(fact, session, actor)])[0].seq
 
     def call(
         self,

@@ -603,10 +603,17 @@ def test_what_failed_was_denied_or_came_from_outside_is_counted(opened: Opened) 
     )
     opened.change(FileChange("y", None, a), origin="outside", session="")
     opened.change(FileChange("z", None, a), session="")
+    # what `connect` wrote is a person's
+    opened.change(FileChange("w", None, a), origin="outside", session="", actor="person:ada")
     everything = opened.projections.tally(0, START)
     assert everything == Tally(failed=3, denied=1, partial=1, outside=2)
     assert opened.projections.tally(0, since) == Tally(2, 1, 1, 1)
     assert opened.projections.tally(after, since) == Tally(1, 0, 1, 1)
+    listed = opened.projections.outside(limit=2)
+    assert [(one.actor, one.paths) for one in listed] == [
+        ("person:ada", ("w",)),
+        ("outside", ("y",)),
+    ]
 
 
 HOSTILE = st.one_of(
