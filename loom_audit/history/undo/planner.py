@@ -149,8 +149,7 @@ class Planner:
         widened = self._with_whole_choices(request, drift.changes)
         paths = names_by(selection.paths, drift.moves) if selection.rollback else selection.paths
         if widened != request or paths != selection.paths:
-            followed = replace(selection, paths=paths)
-            return self._make_plan(asked, followed, more_paths, widened)
+            return self._make_plan(asked, replace(selection, paths=paths), more_paths, widened)
         recorded = candidates if selection.rollback else self._changes_from(candidates, touched)
         unrecorded = as_recorded(self.attachment, drift.changes, among)
         steps, moves, shared = self._steps(selection, recorded, unrecorded, is_taken)
