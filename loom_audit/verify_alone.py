@@ -558,7 +558,7 @@ class Check:
         if major not in ("1", "2"):
             raise Wrong(f"it is in the format {envelope['v']}, which is not known here")
         if any(not isinstance(envelope.get(name, ""), str) for name in TEXTS):
-            yield "its envelope has what is no text where one is due"
+            yield "its envelope has what is not text where one is due"
         if "actor" not in envelope or datetime.fromisoformat(envelope["at"]).tzinfo is None:
             yield "it does not say who did it, or when"
         said = envelope["log"], envelope["seq"], envelope["kind"], pack_id(envelope.get("id", ""))

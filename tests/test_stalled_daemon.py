@@ -21,7 +21,7 @@ LIMIT = ("--seconds", "1")
 
 
 @pytest.mark.parametrize("moment", ["before", "after", "both"])
-def test_what_was_done_while_it_stalled_is_no_call_s_own(
+def test_what_was_done_while_it_stalled_is_not_a_call_s_own(
     store: AuditStore, home: Path, root: Path, tmp_path: Path, moment: str
 ) -> None:
     limit: tuple[str, ...] = ()

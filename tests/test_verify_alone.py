@@ -183,7 +183,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
         f"UPDATE event SET leaf_hash = hashed(leaf) WHERE {ONE}",
     ),
     "the hash of a leaf": (f"UPDATE event SET leaf_hash = zeroblob(32) WHERE {ONE}",),
-    "a leaf that is no bytes": (f"UPDATE event SET leaf = 'text' WHERE {ONE}",),
+    "a leaf that is not bytes": (f"UPDATE event SET leaf = 'text' WHERE {ONE}",),
     "the kind of an event": (f"UPDATE event SET kind = 'call.decided' WHERE {ONE}",),
     "the id of an event": (f"UPDATE event SET id = x'07' WHERE {ONE}",),
     "an event that goes": (f"DELETE FROM event WHERE {ONE}",),

@@ -353,7 +353,7 @@ class Session:
         Used as `@session.tool`, as `@session.tool(effect="read")`, or for one call with a
         model's id for it: `session.tool(function, call_id=…)(…)`. `recording` says what the
         effects mean. A call of a coroutine function lasts until it is done, that of a generator
-        from its first step to its last. What is no JSON is kept as the JSON nearest to it.
+        from its first step to its last. What is not JSON is kept as the JSON nearest to it.
         InvalidArguments for what is not an effect.
         """
         check_effect(effect)

@@ -14,7 +14,7 @@ _Message = SessionMessage | Exception
 class AnsweredRequests:
     """A client's messages, without the lines that cannot be read: these are answered here.
 
-    What is not JSON is answered with -32700, what is no message, or has in it what cannot be told
+    What is not JSON is answered with -32700; what is not a message, or holds what cannot be told
     further, with -32600 and the id of the request, where it has one.
     """
 
@@ -84,7 +84,7 @@ def answer_to(error: Exception) -> SessionMessage | None:
 
 
 def _without_depth(line: str) -> Any:
-    """A line of JSON without what is nested in its fields; None where the rest is no JSON."""
+    """A line of JSON without what is nested in its fields; None where the rest is not JSON."""
     kept: list[str] = []
     depth, quoted, escaped = 0, False, False
     for sign in line:

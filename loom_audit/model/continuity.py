@@ -1,7 +1,7 @@
 """The tree that a log makes, fact by fact, and what could not have happened to it.
 
 Every recorded change applies to the tree before it: *before* is the tree's state, what is there
-afterwards lies in a directory, and nothing is left below what is none. What is not known is no
+afterwards lies in a directory, and nothing is left below what is none. What is not known is not a
 contradiction: an untracked path has left the tree, with all below it, until it is recorded again,
 and the inside of an opaque entry is in no tree.
 """
@@ -156,7 +156,7 @@ class TreeFold:
             self._break(path, f"{folder} is not a directory on record")
 
     def _check_inside(self, path: str, after: FileState | None) -> None:
-        """That nothing is left below what is no directory; the inside of what is opaque leaves."""
+        """That nothing is left below what is not a directory; what is in an opaque entry leaves."""
         if is_opaque(after):
             self._empty(path)
         elif self._count(path):

@@ -1,7 +1,7 @@
 """A cache as one SQLite file of its own, beside the store and never in it.
 
 The file is never synced: what a power cut leaves is either whole or made anew, and so is what
-another version made, or what is no database.
+another version made, or what is not a database.
 """
 
 import threading

@@ -91,7 +91,7 @@ class Guard:
                 "Open it by the address that the terminal that started this server printed.",
             )
         path: str = request.scope["path"]
-        # what is in the package is no secret, and the page that asks to sign in needs it
+        # what is in the package is not a secret, and the page that asks to sign in needs it
         public = path == PATH or path.startswith("/static/")
         visitor = self._admission.visitor(request.cookies)
         if visitor is None and not public:

@@ -304,7 +304,7 @@ def test_an_init_that_is_refused_writes_no_rules(audited: Shell, tmp_path: Path)
     assert not [*(audited.home / "config").iterdir()]
 
 
-def test_numbers_that_are_no_json_are_refused(asking: Shell) -> None:
+def test_numbers_that_are_not_json_are_refused(asking: Shell) -> None:
     waiting = Waiting(asking, **OVERWRITE)
     asking("approve", waiting.number, "--args", '{"path": "x", "content": NaN}', code=2)
     asking("deny", waiting.number)
@@ -332,7 +332,7 @@ def test_at_a_terminal_the_call_itself_asks(asking: Shell, answer: bytes) -> Non
     assert "s allows what is asked for the same reason" in " ".join(printed.split())
 
 
-def test_what_was_typed_before_the_question_is_no_answer(asking: Shell) -> None:
+def test_what_was_typed_before_the_question_is_not_an_answer(asking: Shell) -> None:
     rules(asking, "timeout = 1\n")
     code, printed = at_terminal(asking, "call", "write_file", json.dumps(OVERWRITE), answer=b"y\n")
     assert code == 1 and "nobody answered within 1 seconds" in printed

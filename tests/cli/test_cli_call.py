@@ -132,7 +132,7 @@ def test_arguments_that_are_not_json_are_refused_on_record(audited: Shell, text:
     assert shown["arguments"] == text
 
 
-def test_standard_input_that_is_no_text_is_refused_on_record(audited: Shell) -> None:
+def test_standard_input_that_is_not_text_is_refused_on_record(audited: Shell) -> None:
     audited("call", "read_file", "-", stdin=b'{"path": "\xff\xfe"', code=2)
     (call,) = audited.records("log")
     (shown,) = audited.records("show", str(call["seq"]))

@@ -84,7 +84,7 @@ def test_an_effect_that_was_not_captured_makes_it_one_in_part(
     assert (audited.workspace / "x.txt").exists() == (how == "--dry-run")
 
 
-def test_what_is_taken_back_already_is_no_part_that_is_left(audited: Shell) -> None:
+def test_what_is_taken_back_already_is_not_a_part_that_is_left(audited: Shell) -> None:
     audited.sh("echo 1 > x.txt")
     audited.sh("echo 1 > y.txt")
     first, second = map(str, audited.numbers()[-2:])

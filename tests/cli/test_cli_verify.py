@@ -126,7 +126,7 @@ def test_a_log_that_another_one_took_the_place_of_is_found_by_the_new_one(
     assert any(old["log"] in finding["message"] for finding in record["findings"])
 
 
-def test_another_workspace_of_the_store_is_no_finding(recorded: Shell, tmp_path: Path) -> None:
+def test_another_workspace_of_the_store_is_not_a_finding(recorded: Shell, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     recorded("init", cwd=tmp_path / "other")
     assert recorded("verify").text.endswith("ok\n")
@@ -144,7 +144,7 @@ def test_every_head_of_the_file_is_compared_and_not_the_newest_alone(
 
 
 @pytest.mark.parametrize("size", ["\N{SUPERSCRIPT TWO}", "9" * 5000, "-1", "1.0"])
-def test_a_line_whose_size_is_no_number_is_no_head(
+def test_a_line_whose_size_is_not_a_number_is_not_a_head(
     recorded: Shell, tmp_path: Path, size: str
 ) -> None:
     (tmp_path / "heads.txt").write_text(f"loom-audit-head v1 x {size} {'0' * 64}\n")
@@ -241,7 +241,9 @@ def test_a_damaged_line_among_the_heads_that_are_kept_is_said(
 
 
 @pytest.mark.parametrize("left", [1, 9, 19, 30, 37, 40, 99])
-def test_a_line_that_a_power_cut_left_half_written_is_no_damage(recorded: Shell, left: int) -> None:
+def test_a_line_that_a_power_cut_left_half_written_is_not_damage(
+    recorded: Shell, left: int
+) -> None:
     file = kept_heads(recorded)
     whole = file.read_text().splitlines()[0]
     file.write_text(file.read_text() + whole[:left])

@@ -157,7 +157,7 @@ def check_reason(note: Note, stays: Collection[str], now: Tree) -> None:
     """That a path is kept which nobody changed follows from what is on disk."""
     if found := re.fullmatch("it holds (.*), which stays", note.reason):
         assert os.fsencode(found[1]) in now
-    elif found := re.fullmatch("(.*) is no folder any more", note.reason):
+    elif found := re.fullmatch("(.*) is not a folder any more", note.reason):
         assert now.get(os.fsencode(found[1]), ("absent",))[0] != "directory"
     else:
         found = re.fullmatch("(?:a hard link of|it is moved with) (.*), which stays", note.reason)

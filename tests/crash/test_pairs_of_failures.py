@@ -120,4 +120,4 @@ def check(store: AuditStore, workspace: AuditedWorkspace, journal: Journal) -> N
     if calls:
         plan = workspace.plan_rollback(f"session:{next(iter(calls.values())).session}")
         touched = {change.path for change in plan.changes}
-        assert journal.persons.isdisjoint(touched), "what a person wrote is no call's"
+        assert journal.persons.isdisjoint(touched), "what a person wrote is not a call's"

@@ -145,7 +145,7 @@ def test_without_protection_the_race_leaks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket"])
-def test_what_is_no_file_is_refused_by_name_and_never_waited_for(
+def test_what_is_not_a_file_is_refused_by_name_and_never_waited_for(
     workspace: DiskWorkspace, kind: str
 ) -> None:
     path = Path(workspace.root) / "x"
@@ -186,7 +186,7 @@ def test_devices_are_refused(workspace: DiskWorkspace) -> None:
     assert dict(workspace.walk(Scope(), {})) == {"zero": "not a file: character device"}
 
 
-def test_a_link_to_what_is_no_file_is_refused_too(workspace: DiskWorkspace) -> None:
+def test_a_link_to_what_is_not_a_file_is_refused_too(workspace: DiskWorkspace) -> None:
     root = Path(workspace.root)
     os.mkfifo(root / "fifo")
     (root / "l").symlink_to("fifo")

@@ -38,7 +38,7 @@ def file(tmp_path: Path) -> Path:
         random.Random(1).randbytes(3000),
     ],
 )
-def test_a_file_that_is_no_index_is_an_empty_one(file: Path, content: bytes) -> None:
+def test_a_file_that_is_not_an_index_is_an_empty_one(file: Path, content: bytes) -> None:
     file.parent.mkdir()
     file.write_bytes(content)
     index = DiskChangeIndex(file)

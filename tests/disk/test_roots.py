@@ -52,7 +52,7 @@ def test_home_and_what_holds_it_are_refused_and_what_is_in_it_is_not(
     check_root(home / "project", store_dir=store, others=[])
 
 
-def test_what_is_no_directory_is_refused(tmp_path: Path, store: Path) -> None:
+def test_what_is_not_a_directory_is_refused(tmp_path: Path, store: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "dangling").symlink_to("gone")
     os.mkfifo(tmp_path / "fifo")

@@ -204,10 +204,10 @@ class MemoryWorkspace:
         return "" if node is None else f"{node.inode:032x}"
 
     def changed_at(self, path: str) -> int | None:
-        return None  # its ticks are no times
+        return None  # its ticks are not times
 
     def born(self, path: str) -> int | None:
-        return None  # its ticks are no times
+        return None  # its ticks are not times
 
     def read_and_stamp(self, path: str, size: int) -> tuple[bytes, Stamp, Attributes]:
         node = self._found(path)

@@ -41,7 +41,7 @@ def test_an_edit_that_the_index_hides_is_seen_by_a_rehash_and_by_verify(
     assert "b.txt" in found.findings[0].message
 
 
-def test_an_edit_that_nothing_hides_is_no_finding(workspace: AuditedWorkspace) -> None:
+def test_an_edit_that_nothing_hides_is_not_a_finding(workspace: AuditedWorkspace) -> None:
     (Path(workspace.root) / "b.txt").write_text("somebody else's\n")
     (Path(workspace.root) / "c.txt").unlink()
     (Path(workspace.root) / "new.txt").touch()

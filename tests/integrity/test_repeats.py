@@ -95,7 +95,7 @@ def alone(workspace: AuditedWorkspace) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_a_record_made_twice_is_named_so_and_is_no_damage(
+def test_a_record_made_twice_is_named_so_and_is_not_damage(
     workspace: AuditedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     second = record_twice(workspace, monkeypatch)

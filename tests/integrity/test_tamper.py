@@ -754,7 +754,7 @@ def unpacked(value: object) -> object:
 def contents_of(path: Path) -> dict[str, str]:
     """A digest of the rows of all tables by which something is shown as recorded.
 
-    These are not the full-text index, SQLite's own, and people's marks, which are no evidence.
+    These are not the full-text index, SQLite's own, and people's marks, which are not evidence.
     """
     found = {}
     with closing(driver().connect(str(path))) as raw:

@@ -447,12 +447,12 @@ ROWS = {
     "no revision": "DELETE FROM alembic_version",
     "no table of revisions": "DROP TABLE alembic_version",
     "the first dictionary gone": "DELETE FROM dictionary WHERE number = 1",
-    "a version of what is no version": "UPDATE blob SET version = 1 "
+    "a version of what is not a version": "UPDATE blob SET version = 1 "
     f"WHERE number = {ONE.format('raw')}",
     "another version": "UPDATE blob SET version = version + 1 WHERE encoding = 'zstd-delta'",
     "an absent content that is there": "UPDATE blob SET encoding = 'absent', stored = 0 "
     f"WHERE number = {ONE.format('raw')}",
-    "keys with a salt that is no bytes": "UPDATE payload SET salt = 0 WHERE role = 'keys'",
+    "keys with a salt that is not bytes": "UPDATE payload SET salt = 0 WHERE role = 'keys'",
 }
 
 
@@ -475,7 +475,7 @@ def test_a_row_that_says_what_is_not_so_is_found_by_both(
 def test_a_content_of_which_only_the_hash_is_left_is_named(
     stores: Mapping[str, Path], tmp_path: Path
 ) -> None:
-    """It is no damage by the format: it may have been too large to keep, or was erased."""
+    """It is not damage by the format: it may have been too large to keep, or was erased."""
     home = copied(stores["sessions"], tmp_path / "copy")
     with connect(home / "audit.db") as raw:
         raw.execute("PRAGMA foreign_keys = OFF")

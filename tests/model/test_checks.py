@@ -65,7 +65,7 @@ def test_a_command_that_checks_is_known_by_its_program(
         "npx -p jest other",
     ],
 )
-def test_what_only_names_such_a_program_is_no_check(text: str) -> None:
+def test_what_only_names_such_a_program_is_not_a_check(text: str) -> None:
     assert check_in(text) is None
 
 

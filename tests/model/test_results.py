@@ -32,7 +32,7 @@ def test_how_a_call_ended_is_in_its_result(status: Status, code: str | None) -> 
     assert (told["error"] or {"message": "why"})["message"] == "why"
 
 
-def test_what_is_no_text_and_no_object_is_left_out_and_a_long_text_is_cut() -> None:
+def test_what_is_neither_text_nor_object_is_left_out_and_a_long_text_is_cut() -> None:
     assert told_result("ok", {"output": 3, "data": {}}) == result_record(True)
     kept = told_result("error", {"output": "x" * 2 * MAX_KEPT})["output"]
     assert len(kept) <= MAX_KEPT and "bytes left out" in kept

@@ -72,7 +72,7 @@ def test_a_command_that_is_not_certain_to_write_a_path_names_nothing(command: st
     assert [*named_in(command, "/w")] == []
 
 
-def test_words_that_no_shell_reads_are_no_text() -> None:
+def test_words_that_no_shell_reads_are_not_text() -> None:
     assert [shown(one) for one in named_by(["rm", "a; rm b", "$c"], "/w")] == [
         "/w/a; rm b",
         "/w/$c",

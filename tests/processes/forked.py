@@ -140,7 +140,7 @@ def _stem() -> _Stem:
 def begun_by() -> list[str]:
     """The words of a command that begins such a process, for what starts programs itself.
 
-    What it starts is a small program, of which the process is no child: `relay`.
+    What it starts is a small program, of which the process is not a child: `relay`.
     """
     program = Path(__file__).with_name("relay.py")
     return [sys.executable, "-I", "-S", str(program), _stem().door]

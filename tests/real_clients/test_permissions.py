@@ -104,7 +104,7 @@ def settings(run: Run) -> dict[Path, bytes]:
     }
 
 
-def test_what_codexs_own_sandbox_lays_into_the_folder_is_no_change_of_anybody() -> None:
+def test_what_codexs_own_sandbox_lays_into_the_folder_is_not_a_change_of_anybody() -> None:
     """It mounts empty folders for a command's time: `.agents`, `.aws`, `.codex`."""
     with running(CLIENTS["codex"], one_command) as run:
         run.ours("connect", "codex")

@@ -143,7 +143,7 @@ def test_a_store_is_named_by_url_or_by_path() -> None:
             database_path(wrong)
 
 
-def test_a_file_that_is_no_store_is_refused_and_left_alone(path: Path, lock: DiskLock) -> None:
+def test_a_file_that_is_not_a_store_is_refused_and_left_alone(path: Path, lock: DiskLock) -> None:
     path.parent.mkdir()
     path.write_bytes(b"not a database, and long enough to be looked at " * 100)
     before = path.read_bytes()

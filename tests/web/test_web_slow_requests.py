@@ -73,7 +73,7 @@ def test_a_request_that_does_not_end_is_cut_off(
             client.sendall(head_of(patient, ours, "POST"))
         assert SECONDS * 0.8 < closed_after(client) < LATE / 2
     ask(http.client.HTTPConnection("127.0.0.1", urlsplit(patient.address).port), patient)
-    assert logged.empty(), "it is no defect of ours"
+    assert logged.empty(), "it is not a defect of ours"
 
 
 def test_one_byte_after_the_other_does_not_keep_a_connection_open(patient: Live) -> None:

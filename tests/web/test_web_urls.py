@@ -41,5 +41,5 @@ def test_values_that_say_nothing_are_left_out() -> None:
     assert address("w", "1", path="") == "/w/1/"
 
 
-def test_a_lone_surrogate_that_is_no_byte_is_quoted_all_the_same() -> None:
+def test_a_lone_surrogate_that_is_not_a_byte_is_quoted_all_the_same() -> None:
     assert quoted("\ud800").isascii()

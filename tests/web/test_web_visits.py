@@ -81,7 +81,7 @@ def test_a_visit_ends_when_the_browser_was_silent_for_long(
     assert [one.calls for one in own(recorded)] == [1, 2]
 
 
-def test_a_visit_is_no_secret_of_the_cookie() -> None:
+def test_a_visit_is_not_a_secret_of_the_cookie() -> None:
     made = Admission("person:x")
     cookie = made.redeem(made.new_token(), "") or ""
     visitor = made.visitor({admission.COOKIE: cookie})

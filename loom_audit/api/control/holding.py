@@ -55,7 +55,7 @@ def record_ended_calls(workspace: AuditedWorkspace) -> None:
     attachment = workspace.attachment
     leases = map(attachment.lease, {call.session for call in workspace.timeline.open_calls()})
     if any(leases) or any(unread_transcripts(attachment)):
-        # loaded only then: most of what is held or taken back is no client's
+        # loaded only then: most of what is held or taken back is not a client's
         from loom_audit.api.agents.reading import read_transcripts
 
         read_transcripts(workspace)

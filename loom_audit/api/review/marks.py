@@ -46,7 +46,7 @@ def mark_viewed(
 ) -> None:
     """Note that a person has viewed parts, named as in `NetRun.part`; or take that back.
 
-    InvalidArguments for what is no name; AuditUnavailable where the store cannot be written.
+    InvalidArguments for what is not a name; AuditUnavailable where the store cannot be written.
     """
     for name in names:
         if len(name) != NAME_LENGTH or not {*name} <= {*"0123456789abcdef"}:

@@ -50,7 +50,7 @@ def question_lines(request: "ApprovalRequest") -> list[list[Piece]]:
 def preview_lines(request: "ApprovalRequest") -> Iterator[tuple[str, Style]]:
     """The lines of a preview, which is a diff where files would change, each with its style."""
     for text, part in marked_lines(request.preview.removesuffix("\n").split("\n")):
-        # a preview that is no diff is all text, as is a command
+        # a preview that is not a diff is all text, as is a command
         plain_text = part == "head" and not text.startswith(_HEADS)
         yield text, "" if plain_text else DIFF_STYLES[part]
 

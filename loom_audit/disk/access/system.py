@@ -61,7 +61,7 @@ if _LINUX:
 class closing_fd:
     """A block at whose end a descriptor is closed, as `with closing_fd(os.open(…)) as descriptor`.
 
-    A write enters several, so that this is no generator.
+    A write enters several, so that this is not a generator.
     """
 
     __slots__ = ("_descriptor",)

@@ -44,7 +44,7 @@ _MOST = (1 << 63) - 1
 
 
 class DiskChangeIndex:
-    """A `ports.ChangeIndex` in one file; a file that is no index is taken for an empty one."""
+    """A `ports.ChangeIndex` in one file; a file that is not an index is taken for an empty one."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = os.fspath(path)

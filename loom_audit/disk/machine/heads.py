@@ -87,9 +87,9 @@ def read_heads(folder: Path, log: str) -> Sequence[TreeHead]:
 
 
 def damaged_lines(folder: Path, log: str) -> Sequence[str]:
-    """The lines of a log's file of heads that are no heads, as `line N of FILE`.
+    """The lines of a log's file of heads that are not heads, as `line N of FILE`.
 
-    What a full disk or a power cut leaves of a line, its beginning or zeros, is no damage.
+    What a full disk or a power cut leaves of a line, its beginning or zeros, is not damage.
     StorageFailed when the file cannot be read.
     """
     file = folder / f"{log}.heads"

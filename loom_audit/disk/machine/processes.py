@@ -171,7 +171,7 @@ class LinuxProcesses:
         return where == folder or where.startswith(folder.rstrip("/") + "/")
 
     def asker(self, pid: int) -> tuple[int | None, Sequence[int]]:
-        """The first process above a hook that is no shell, and the hook with the shells between."""
+        """The first process above a hook that is not a shell; the hook with the shells between."""
         line = [pid]
         for above in self._parents(pid):
             if above == 1:

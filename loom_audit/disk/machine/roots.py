@@ -53,7 +53,7 @@ def is_in_place(root: str) -> bool:
     """Whether there is a folder at the real path of a workspace.
 
     Where a link leads from there, or from a folder above, something else is in its place. A forged
-    path may be no path at all.
+    path may not be a path at all.
     """
     return "\0" not in root and os.path.realpath(root) == root and os.path.isdir(root)
 

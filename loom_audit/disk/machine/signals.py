@@ -80,7 +80,7 @@ class deferred:
 
     `with deferred() as is_first`: true for the outermost block, of which nothing has been done when
     it begins. A block that is not a `step`, nor has one in it yet, is left where `answer` is
-    called. A write enters a dozen of them, mostly in a thread, so that this is no generator.
+    called. A write enters a dozen of them, mostly in a thread, so that this is not a generator.
     """
 
     __slots__ = ("_hold", "_step")

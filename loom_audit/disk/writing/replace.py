@@ -80,7 +80,7 @@ def _stage_link(temporary: Location, source: Location, after: FileState) -> Iden
     try:
         made = temporary.lstat()
         if made is None or not stat.S_ISREG(made.st_mode):
-            raise Conflict(f"{printable(source.path)} is no file any more")
+            raise Conflict(f"{printable(source.path)} is not a file any more")
         if read_state(temporary, made).blob != after.blob:
             raise conflict(source.path, "{} is being changed right now", hint="Try again.")
         return identity_of(made)

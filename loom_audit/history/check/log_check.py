@@ -267,7 +267,7 @@ class LogChecker:
     def finish(self) -> bytes:
         """Check the leaves after the last node, and return the root over all events.
 
-        Where reading was `broken` off, later heads and nodes that are left over are no findings.
+        Where reading was `broken` off, later heads and nodes that are left over are not findings.
         """
         self._compare_heads()
         for hashed in self._leaves:

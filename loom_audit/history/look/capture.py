@@ -336,7 +336,7 @@ class _Scan:
             self._empty(path)
 
     def _empty(self, folder: str) -> None:
-        """Delete all that was in a folder which is no folder any more."""
+        """Delete all that was in a folder which is not a folder any more."""
         for path in (*self._unmatched.take_files(folder), *self._unmatched.take_folders(folder)):
             self._delete(path)
 

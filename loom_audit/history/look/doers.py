@@ -195,7 +195,8 @@ def doers_of(change: FileChange, among: Sequence[Candidate], look: Look) -> Doer
 def _of_late_look(change: FileChange, among: Sequence[Candidate], look: Look) -> Doers:
     """As `doers_of`, for a late look: by what calls said, what clients told, and when it changed.
 
-    A change that is no call's by that is from outside: an undo leaves it alone unless it is chosen.
+    A change that is not a call's by that is from outside: an undo leaves it alone unless it is
+    chosen.
     """
     at = look.dates(change)
     saying = [one for one in among if one.says(change)]

@@ -49,7 +49,7 @@ def opaque_change(
 ) -> FileChange | None:
     """The change of a path that is opaque before or after, with the identities that are known.
 
-    None where that is no change: an identity of another boot or mount says nothing, and caches that
+    None where that is not a change: an identity of another boot or mount says nothing; caches that
     tools make again by themselves come and go.
     """
     entry = on_disk.index.get(path)

@@ -151,10 +151,10 @@ class Running(Struct, frozen=True):
     ) -> LeftRunning:
         """What a foreign call leaves running below its client's process, as far as can be seen.
 
-        `asking` gives the pids of the hook that reports the end: it is no work of the call. What
+        `asking` gives the pids of the hook that reports the end: it is not work of the call. What
         ends by itself in a moment, as another hook beside ours does, is waited for.
         Where the call runs no command, all that still runs counts as hooks: what the client starts
-        meanwhile is no work of the call. Where the client says that the call `goes_on`, nothing
+        meanwhile is not work of the call. Where the client says that the call `goes_on`, nothing
         counts as a hook.
         """
         attachment, lease = self.attachment, self.attachment.lease(call.session)

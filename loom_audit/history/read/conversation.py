@@ -93,7 +93,7 @@ class Conversation(Struct, frozen=True):
             if prompt is not None or not session:
                 break
             started, session = self._begun(session)
-            # what was asked of it later is no reason for a session that it had begun
+            # what was asked of it later is not the reason for a session that it had begun
             prompt = self.asked(session, before=started) if session else None
         return prompt
 

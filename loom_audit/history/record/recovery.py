@@ -140,7 +140,7 @@ def close_calls(
     if len(calls) > 1:
         with suppress(NoWorkspace):
             record_interrupted(attachment, calls)
-    # a call that waits for an answer has not run, so it is no candidate
+    # a call that waits for an answer has not run, so it is not a candidate
     asking = {call.requested for call in calls if is_waiting(attachment.stored.log, call)}
     acting = [
         call

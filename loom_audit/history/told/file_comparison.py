@@ -71,7 +71,7 @@ def is_recorded_as_told(blobs: BlobStore, state: FileState | None, file: FileTol
 
 
 def _is_content_told(file: FileTold, is_there: bool, read: Callable[[], bytes]) -> bool | None:
-    """Whether content is what the client tells; None where it tells none, or this is no text."""
+    """Whether content is what the client tells; None where it tells none, or this is not text."""
     if file.after is UNSET:
         return None
     if file.after is None or not is_there:

@@ -231,7 +231,7 @@ def end(
             ending.record.add_changed_paths(files)
         elif changes_by_itself(attachment.stored, call):
             if status == "denied":
-                # it did not run: what the look finds is no doing of it, however late the look is,
+                # it did not run: what the look finds is not its doing, however late the look is,
                 # and what was started meanwhile is the client's own
                 before = ending.record.coverage
                 _look(ending, call, reporter, look=look)

@@ -128,7 +128,7 @@ class ReportedTree:
         return before, after
 
     def _text(self, path: str) -> str | UnsetType:
-        """The text that is known to be at a path; UNSET where none is known, or it is no text."""
+        """The text that is known to be at a path; UNSET where none is known, or it is not text."""
         state = self._states.get(path)
         if state is None or state.blob is None:
             return UNSET

@@ -188,4 +188,4 @@ class _Rest:
             stamp = seen_stamp(self.attachment.on_disk, folder) if folder else None
             there = not folder or (stamp is not None and stat.S_ISDIR(stamp.mode))
         if not there:
-            yield f"{visible_path(folder)} is no folder any more"
+            yield f"{visible_path(folder)} is not a folder any more"

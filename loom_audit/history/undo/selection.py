@@ -144,7 +144,7 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
     """Select what a request names, or for an undo and a redo the newest call that can be meant.
 
     NotFound where there is none, or the point lies before the end of the baseline; InvalidArguments
-    for a target that is no number, session or point; Conflict for a call that is open, and where
+    for a target that is not a number, session or point; Conflict for a call that is open, and where
     the newest call was interrupted and what it may have changed stands.
     """
     back = attachment.stored.tables.taken_back()

@@ -66,7 +66,7 @@ class NetFile(Struct, frozen=True):
     What they wrote and others removed is `removed_again`; what they `brought_back`, and what is
     `shared` with other calls, is in no sum. `others` changed the file too. With a `reason` its
     lines are not told. `omitted`: there are hunks, which were not asked for. `unlined` are the
-    parts that are no lines, by name, each with what it is: "mode", "move" or "content"; `named`
+    parts that are not lines, by name, each with what it is: "mode", "move" or "content"; `named`
     has the names of all parts, also of those in hunks that are left out.
     """
 

@@ -1,7 +1,7 @@
 """Which paths the text of a shell command names as what it writes, deletes or moves.
 
 A redirection's target, and the operands of programs that do nothing else with them. What is read,
-a pattern, and what an expansion gives that nobody can know are no names: `cat precious.txt` has
+a pattern, and what an expansion gives that nobody can know are not names: `cat precious.txt` has
 none. It is said of the text alone: whether the command came that far is not known.
 """
 

@@ -52,7 +52,7 @@ def read_time(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
 
 
 def leap_text(text: str) -> str:
-    """Return why a text is no time that has the second 60; empty for any other text."""
+    """Return why a text is not a time that has the second 60; empty for any other text."""
     return "; a minute has the seconds 00 to 59" if _LEAP.fullmatch(text) else ""
 
 

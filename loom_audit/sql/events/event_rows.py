@@ -149,7 +149,8 @@ class StoredEvent:
         if intention is not None:
             if not is_intention_of(intention.envelope, self.envelope):
                 raise damage_error(
-                    self.seq, f"event {intention.seq}, which it names, is no intention of its call"
+                    self.seq,
+                    f"event {intention.seq}, which it names, is not an intention of its call",
                 )
             manifest = intention.manifest(intention.payloads())
         return decode(self.leaf, payloads, manifest=manifest)

@@ -53,7 +53,7 @@ def _content(packed: Any) -> bytes:
 
 
 def read_id(packed: Any) -> str:
-    """The id of a column; a text that is no id where the column cannot be read."""
+    """The id of a column; a text that is not an id where the column cannot be read."""
     try:
         return unpack_id(packed)
     except Corrupt:

@@ -115,7 +115,7 @@ def pack(data: bytes) -> bytes:
 
 
 def _fold(trailing: list[bytes], match: re.Match[bytes]) -> bytes:
-    """The marker of a value, whose bytes go to the trailing ones; the value where it is no time."""
+    """The marker of a value, whose bytes go to the trailing ones; the value if it is not a time."""
     marker = match.lastindex or 0
     value = match[marker]
     if marker < 3:

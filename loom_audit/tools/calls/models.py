@@ -75,7 +75,7 @@ def _flaws(error: ModelError) -> Iterator[str]:
 def given(args: Any) -> Any:
     """Return the arguments as the caller gave them, by the names of the schema.
 
-    Arguments that are no model are returned as they are.
+    Arguments that are not a model are returned as they are.
     """
     if isinstance(args, BaseModel):
         return args.model_dump(by_alias=True, exclude_unset=True)

@@ -9,8 +9,9 @@ class Marking(Struct, frozen=True):
     """The parts of the files of a page, those of them that the reader has `viewed`, and the address
     `where` marks are sent, with these `fields`.
 
-    `names` has the names of all parts of a file by its path, `unlined` those that are no lines with
-    what they are. The page shows all up to the event `until`; the reader has read up to `read`.
+    `names` has the names of all parts of a file by its path, `unlined` those that are not lines
+    with what they are. The page shows all up to the event `until`; the reader has read up to
+    `read`.
     """
 
     where: str

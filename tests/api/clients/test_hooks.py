@@ -257,7 +257,7 @@ def test_without_its_hooks_a_call_is_named_with_that_at_the_stop(
     call = call_of(workspace, "c2")
     assert (call.status, call.coverage.reasons, call.paths) == ("ok", ("no hook",), ("d",))
     change = [*workspace.timeline.projections.changes(paths=["d"])][-1]
-    assert change.causes == (call.requested, 0), "its name is no evidence of who made it"
+    assert change.causes == (call.requested, 0), "its name is not evidence of who made it"
 
 
 def test_what_esc_interrupted_is_cancelled(

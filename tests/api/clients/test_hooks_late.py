@@ -1,4 +1,4 @@
-"""Looks that come late, after a person and other calls: what nobody saw is no call's own."""
+"""Looks that come late, after a person and other calls: what nobody saw is not a call's own."""
 
 import os
 import time

@@ -130,14 +130,14 @@ def test_a_date_without_a_zone_is_local() -> None:
 
 
 @pytest.mark.parametrize("text", ["head~2", "42", "@2026-01-01", "session:x"])
-def test_points_that_are_no_times_stay_as_they_are(text: str) -> None:
+def test_points_that_are_not_times_stay_as_they_are(text: str) -> None:
     assert point_text(text) == text
 
 
 @pytest.mark.parametrize(
     "text", ["tomorrow", "", "ago", "2026-13-01", "-1h", "99999999w", "yesterday 25:00", "10:3²"]
 )
-def test_what_is_no_time_is_refused_with_a_hint(text: str) -> None:
+def test_what_is_not_a_time_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(InvalidArguments) as caught:
         read_time(text, NOW)
     assert caught.value.hint

@@ -298,7 +298,7 @@ def test_the_corpus_is_dangerous_as_it_is(text: str) -> None:
     assert dangerous(text, allowed="")
 
 
-def test_a_reader_that_leaves_is_no_error(audited: Shell) -> None:
+def test_a_reader_that_leaves_is_not_an_error(audited: Shell) -> None:
     (audited.workspace / "many").mkdir()
     for n in range(2000):
         (audited.workspace / "many" / f"a-rather-long-name-to-fill-the-pipe-{n:05}").touch()

@@ -19,7 +19,7 @@ def why(workspace: AuditedWorkspace) -> Why:
     return conversation_of(workspace).why(workspace.timeline.calls()[0])
 
 
-def test_what_was_asked_after_a_subagent_began_is_no_reason_of_its_calls(
+def test_what_was_asked_after_a_subagent_began_is_not_a_reason_of_its_calls(
     workspace: AuditedWorkspace, session: Session
 ) -> None:
     session.writer.record(PromptSubmitted("the reason"))

@@ -309,7 +309,7 @@ def test_a_log_that_was_cut_off_takes_nothing_more(
             file.unlink()
 
 
-def test_two_writers_are_no_alarm(root: Path, workspace: AuditedWorkspace) -> None:
+def test_two_writers_raise_no_alarm(root: Path, workspace: AuditedWorkspace) -> None:
     """Each appends behind the other's back, and keeps up with what the other appends."""
     with closing(open_store()) as store:
         other = store.workspace(root)

@@ -53,7 +53,9 @@ def stopped(changed: AuditedWorkspace, root: Path) -> AuditedWorkspace:
     return changed
 
 
-def test_what_it_wrote_is_no_drift_and_is_told_apart(stopped: AuditedWorkspace, root: Path) -> None:
+def test_what_it_wrote_is_not_drift_and_is_told_apart(
+    stopped: AuditedWorkspace, root: Path
+) -> None:
     status = stopped.status()
     assert status.drift == ()
     assert {one.path for one in status.begun} == {p for p, back in outcomes(root).items() if back}

@@ -472,7 +472,7 @@ def test_a_session_goes_on_in_another_process(
         assert workspace.recover() == []
         started = workspace.log.head()
         workspace.start_foreign_session("client", id="s", pid=second.pid)
-        assert workspace.log.head() == started, "the same again is no news"
+        assert workspace.log.head() == started, "the same again is not news"
         second.kill()
     assert len(workspace.recover()) == 1
     kinds = EventFilter(kinds=(SessionStarted.kind,), session="s")

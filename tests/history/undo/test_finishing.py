@@ -115,7 +115,7 @@ def test_a_file_in_place_of_a_folder_that_comes_back_keeps_out_what_was_in_it(
     done = finish(workspace)
     assert kept(done) == {
         "src": f"it was made {SINCE}",
-        "src/main.py": "src is no folder any more",
+        "src/main.py": "src is not a folder any more",
     }
     assert (root / "src").read_text() == "mine\n"
     assert (root / "a.txt").read_bytes() == b"one\ntwo\nthree\n"

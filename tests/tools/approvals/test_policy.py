@@ -225,7 +225,7 @@ def test_what_arguments_name() -> None:
         ({"rule": [{"action": "deny", "path": "a\nb"}]}, "rule 1: path"),
     ],
 )
-def test_what_is_no_rule_is_named(table: dict[str, object], named: str) -> None:
+def test_what_is_not_a_rule_is_named(table: dict[str, object], named: str) -> None:
     with pytest.raises(InvalidArguments) as caught:
         read_policy(table)
     assert named in caught.value.message and "approvals.toml" in caught.value.message

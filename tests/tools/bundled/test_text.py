@@ -200,7 +200,7 @@ def test_a_part_decodes_to_the_start_of_the_whole(content: bytes, end: int) -> N
     assert decode(content).startswith(text)
 
 
-def test_a_lone_surrogate_is_no_content() -> None:
+def test_a_lone_surrogate_is_not_content() -> None:
     with pytest.raises(InvalidArguments, match="lone surrogate at 1"):
         encode("a\udcff", "content")
 

@@ -75,6 +75,6 @@ def test_many_changed_files_and_a_long_error_are_cut_too() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), object()])
-def test_what_is_no_json_is_no_json(value: object) -> None:
+def test_what_is_not_json_is_not_json(value: object) -> None:
     with pytest.raises((ValueError, TypeError)):
         ToolResult(True, "", {"x": value}).to_json()

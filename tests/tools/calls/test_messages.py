@@ -66,7 +66,7 @@ def test_a_message_without_calls_has_none() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"path": ', "[" * 100_000, "nonsense"])
-def test_arguments_that_are_no_json_stay_a_text(text: str) -> None:
+def test_arguments_that_are_not_json_stay_a_text(text: str) -> None:
     (call,) = tool_calls_of([{"id": "x", "function": {"name": "bash", "arguments": text}}])
     assert call.arguments == text
 
@@ -79,7 +79,7 @@ def test_a_call_without_an_id_is_given_one() -> None:
 
 
 @pytest.mark.parametrize("answer", ["text", 3, None, [3], ["text", None], {}, {"error": "busy"}])
-def test_what_is_no_answer_is_refused(answer: Any) -> None:
+def test_what_is_not_an_answer_is_refused(answer: Any) -> None:
     with pytest.raises(InvalidArguments):
         tool_calls_of(answer)
 
@@ -119,7 +119,7 @@ def test_an_id_used_before_gets_a_number_and_the_message_answers_to_the_models()
     assert len({*names}) == len(names)
 
 
-def test_no_calls_are_no_messages_and_another_dialect_is_refused() -> None:
+def test_no_calls_are_not_messages_and_another_dialect_is_refused() -> None:
     assert tool_messages([], [], "anthropic") == tool_messages([], []) == []
     with pytest.raises(InvalidArguments, match="mcp"):
         tool_messages([], [], "mcp")  # type: ignore[arg-type]

@@ -335,7 +335,7 @@ def test_an_async_function_is_given_the_context_and_writes_on_record(bench: Benc
     bench.assert_every_call_has_one_finish()
 
 
-def test_a_function_without_hints_is_no_tool() -> None:
+def test_a_function_without_hints_is_not_a_tool() -> None:
     with pytest.raises(InvalidArguments):
 
         @tool()

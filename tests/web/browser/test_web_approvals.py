@@ -228,7 +228,7 @@ def test_arguments_come_back_from_the_form_as_they_went_there() -> None:
     assert to_type({"content": "x" * 300_000}) is None
 
 
-def test_numbers_that_are_no_json_are_refused(recorded: Recorded) -> None:
+def test_numbers_that_are_not_json_are_refused(recorded: Recorded) -> None:
     with waiting_for(recorded) as waiting:
         for name in ("NaN", "Infinity", "-Infinity"):
             with pytest.raises(InvalidArguments, match="not a JSON number"):

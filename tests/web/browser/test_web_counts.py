@@ -80,7 +80,7 @@ def test_a_page_asks_for_the_counts_of_what_it_lists(
 
 
 @pytest.mark.parametrize("query", ["of=x", "of=-1", "of=" + "9" * 50, "of=1&" * 300])
-def test_what_is_no_list_of_calls_is_refused(
+def test_what_is_not_a_list_of_calls_is_refused(
     standing: Recorded, reader: TestClient, query: str
 ) -> None:
     assert reader.get(f"{standing.url}/lines?{query}").status_code == 400

@@ -74,7 +74,7 @@ def test_who_signed_in_by_a_name_is_named_with_it(
     "form",
     [{}, {"hold": "2"}, {"hold": "1", "reason": "x" * 2000}, {"hold": "1", "reason": "a\nb"}],
 )
-def test_what_is_no_answer_changes_nothing(
+def test_what_is_not_an_answer_changes_nothing(
     recorded: Recorded,
     client: TestClient,
     foreign: ForeignSession,

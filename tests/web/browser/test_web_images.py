@@ -55,7 +55,7 @@ FILES = {
 @pytest.mark.parametrize(
     ("name", "status"), [(n, 413 if n == "large.png" else 400) for n in FILES if n != "page.gif"]
 )
-def test_what_is_no_picture_by_its_bytes_is_not_shown_as_one(
+def test_what_is_not_a_picture_by_its_bytes_is_not_shown_as_one(
     recorded: Recorded, client: TestClient, name: str, status: int
 ) -> None:
     (recorded.root / name).write_bytes(FILES[name])
@@ -81,7 +81,7 @@ def test_what_is_not_there_is_an_error_that_says_so(busy: Busy, asked: TestClien
     assert asked.get(f"{busy.url}/image/nowhere/copy.png").status_code == 400
 
 
-def test_bytes_in_arguments_and_results_are_no_walls_of_base64(
+def test_bytes_in_arguments_and_results_are_not_walls_of_base64(
     recorded: Recorded, client: TestClient
 ) -> None:
     text = base64.b64encode(png(300, 200, 7) + bytes(range(256)) * 9).decode()

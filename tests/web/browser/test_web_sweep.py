@@ -92,7 +92,7 @@ def sweep(live: Live, starts: list[str]) -> tuple[int, dict[str, list[str]]]:
         for address in crawl(watch.page, live, starts):
             looked += 1
             wrong = problems(watch.page)
-            # a browser logs each answer that is an error; that the page is one is no problem of it
+            # a browser logs each answer that is an error; that the page is one is not a fault of it
             wrong += [one for one in watch.problems if "Failed to load resource" not in one]
             watch.problems.clear()
             if wrong:

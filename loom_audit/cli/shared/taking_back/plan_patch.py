@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def patch_text(workspace: "AuditedWorkspace", plan: Plan) -> str:
-    """The patch of a plan for a JSON record; bytes that are no UTF-8 as surrogates."""
+    """The patch of a plan for a JSON record; bytes that are not UTF-8 as surrogates."""
     patch = b"".join(text for _, text in _patches(workspace, plan))
     return patch.decode("utf-8", "surrogateescape")
 

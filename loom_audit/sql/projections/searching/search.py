@@ -210,8 +210,8 @@ def _request_words(events: EventLog, seq: int) -> str:
 def _words(texts: Iterable[str]) -> str:
     """The words of the texts as they are indexed.
 
-    The index divides only at ASCII characters that are no letter, digit or underscore, so it takes
-    them as they are.
+    The index divides only at ASCII characters that are not a letter, digit or underscore, so it
+    takes them as they are.
     """
     taken: list[str] = []
     size = 0

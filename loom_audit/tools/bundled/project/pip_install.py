@@ -249,7 +249,7 @@ class Pip(Struct):
             if await self.ctx.in_thread(lambda: self.ctx.exists("setup.py")):
                 return ""
         raise NotFound(
-            "the workspace is no project: it has neither pyproject.toml nor setup.py",
+            "the workspace is not a project: it has neither pyproject.toml nor setup.py",
             hint="Name packages instead.",
         )
 

@@ -180,7 +180,9 @@ def test_a_forged_map_names_no_writer_and_is_forgotten(
 
 
 @pytest.mark.parametrize("content", [b"", b"\xc1", b"\x92\x90", msgpack.encode([[], {"a": 1}])])
-def test_what_is_no_map_is_not_read(content: bytes, workspace: AuditedWorkspace, long: str) -> None:
+def test_what_is_not_a_map_is_not_read(
+    content: bytes, workspace: AuditedWorkspace, long: str
+) -> None:
     right = told(workspace, long)
     forge(workspace, content)
     assert told(workspace, long) == right

@@ -63,7 +63,7 @@ def test_only_a_session_s_own_lines_are_its_change(workspace: AuditedWorkspace, 
     assert [(one.path, one.files, one.added) for one in net.folders] == [("", 1, 1)]
 
 
-def test_what_a_session_took_back_itself_is_no_change_of_it(
+def test_what_a_session_took_back_itself_is_not_a_change_of_it(
     workspace: AuditedWorkspace, session: Session
 ) -> None:
     run(session, "write_file", path="new", content="one\n")

@@ -198,7 +198,7 @@ def test_a_mode_is_the_calls_where_they_made_it_what_it_is(
     assert (found["a.txt"].mode if "a.txt" in found else None) == mode
 
 
-def test_what_was_binary_and_is_as_it_was_is_no_change(
+def test_what_was_binary_and_is_as_it_was_is_not_a_change(
     workspace: AuditedWorkspace, session: Session
 ) -> None:
     run(session, "shell_execute", command="cp a.txt b.txt; head -c 9 /dev/zero > a.txt")

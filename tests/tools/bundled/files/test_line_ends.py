@@ -62,7 +62,7 @@ def test_who_writes_a_cr_means_every_byte_and_so_does_who_edits_no_text(
 
 
 @pytest.mark.parametrize("content", [b"one\r\ntwo\r\nx\r", b"one\r\ntwo\r\n\0"])
-def test_in_a_file_with_nul_or_a_cr_alone_lf_is_no_crlf(content: bytes) -> None:
+def test_in_a_file_with_nul_or_a_cr_alone_lf_is_not_crlf(content: bytes) -> None:
     with pytest.raises(InvalidArguments, match="not found"):
         edited(content, "one\ntwo", "x")
 

@@ -179,7 +179,7 @@ def test_a_revision_is_never_an_option(bench: Bench, repo: Path, name: str) -> N
     assert bench.call("git_log", {"ref": "nowhere"}).error.code == "NOT_FOUND"
 
 
-def test_names_that_are_no_utf_8_and_names_that_look_like_patterns(
+def test_names_that_are_not_utf_8_and_names_that_look_like_patterns(
     bench: Bench, repo: Path
 ) -> None:
     odd = os.fsdecode(b"caf\xe9 \t*.py")
@@ -287,7 +287,7 @@ def test_without_an_identity_the_commit_says_what_to_do(
     assert result.error.code == "EXECUTION_ERROR" and "git config --global" in result.error.hint
 
 
-def test_a_directory_that_is_no_repository(bench: Bench) -> None:
+def test_a_directory_that_is_not_a_repository(bench: Bench) -> None:
     for tool, arguments in (
         ("git_status", {}),
         ("git_diff", {}),

@@ -62,7 +62,7 @@ def test_python_files_are_formatted_and_the_changed_ones_recorded(bench: Bench, 
     bench.assert_log_agrees_with_disk()
 
 
-def test_a_file_that_is_no_python_is_an_error_and_the_others_are_formatted(
+def test_a_file_that_is_not_python_is_an_error_and_the_others_are_formatted(
     bench: Bench, ruff: None
 ) -> None:
     (bench.root / "a.py").write_text(BAD)

@@ -111,7 +111,7 @@ def test_pip_installs_into_an_environment_of_the_workspace_whose_configuration_i
     ],
 )
 @pytest.mark.parametrize("manager", ["pip", "npm"])
-def test_what_is_no_name_is_refused(shared: Bench, manager: str, package: str) -> None:
+def test_what_is_not_a_name_is_refused(shared: Bench, manager: str, package: str) -> None:
     result = shared.call("install_package", {"manager": manager, "packages": [package]})
     assert result.error.code == "INVALID_ARGUMENTS"
     assert not (shared.root / ".venv").exists() and not (shared.root / "node_modules").exists()
@@ -195,7 +195,7 @@ def test_an_environment_that_lies_elsewhere_is_not_installed_into(
     assert sorted(path for path in outside.rglob("*")) == before
 
 
-def test_a_folder_that_is_no_environment_is_left_alone(bench: Bench, index: Path) -> None:
+def test_a_folder_that_is_not_an_environment_is_left_alone(bench: Bench, index: Path) -> None:
     (bench.root / ".venv").mkdir()
     result = bench.call("install_package", {"manager": "pip", "packages": ["tiny"]})
     assert result.error.code == "PERMISSION_DENIED" and not [*(bench.root / ".venv").iterdir()]

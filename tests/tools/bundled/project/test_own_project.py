@@ -218,7 +218,7 @@ def test_where_nothing_confines_it_the_project_is_not_built(confined: Bench, pro
     assert not (project / "outcome").exists()
 
 
-def test_an_extra_that_is_not_there_and_a_folder_that_is_no_project(
+def test_an_extra_that_is_not_there_and_a_folder_that_is_not_a_project(
     confined: Bench, project: Path
 ) -> None:
     result = install(confined, ".[test]")

@@ -142,7 +142,7 @@ def test_without_tests_it_says_so(bench: Bench) -> None:
         assert result.error.code == "NOT_FOUND" and not result.success
 
 
-def test_tests_that_leave_the_process_are_no_success(bench: Bench) -> None:
+def test_tests_that_leave_the_process_are_not_a_success(bench: Bench) -> None:
     (bench.root / "test_it.py").write_text("import os\ndef test_a(): os._exit(0)\n")
     for framework in ("pytest", "unittest"):
         (bench.root / "test_it.py").write_text(

@@ -149,7 +149,7 @@ def test_a_query_is_words_and_no_language(bench: Bench, query: str) -> None:
     assert result.success or result.error.code == "INVALID_ARGUMENTS", result.output
 
 
-def test_what_is_no_text_or_too_long_is_not_searched_and_odd_names_are(bench: Bench) -> None:
+def test_what_is_not_text_or_too_long_is_not_searched_and_odd_names_are(bench: Bench) -> None:
     odd = os.fsdecode(b"caf\xe9.py")
     (bench.root / odd).write_text("def odd_name(): pass\n")
     (bench.root / "binary.py").write_bytes(b"def hidden(): pass\n\0")

@@ -29,7 +29,7 @@ def test_both_streams_and_the_changed_files_are_given(bench: Bench) -> None:
     bench.assert_log_agrees_with_disk()
 
 
-def test_a_failing_command_is_no_success_and_keeps_its_output(bench: Bench) -> None:
+def test_a_failing_command_is_not_a_success_and_keeps_its_output(bench: Bench) -> None:
     result = bench.call("shell_execute", {"command": "echo partly; exit 3"})
     assert not result.success and result.error.code == "EXECUTION_ERROR"
     assert result.data["exit_code"] == 3 and result.data["stdout"] == "partly\n"
@@ -103,7 +103,7 @@ def test_output_without_end_is_bounded_and_says_so(bench: Bench) -> None:
     assert len(bench.last().result["output"]) > 200_000
 
 
-def test_bytes_that_are_no_text_are_shown_lossy(bench: Bench) -> None:
+def test_bytes_that_are_not_text_are_shown_lossy(bench: Bench) -> None:
     result = bench.call("shell_execute", {"command": r"printf 'a\377b'"})
     assert result.data["stdout"] == "a\ufffdb"
 

@@ -341,7 +341,7 @@ def test_a_redirect_to_an_allowed_host_loses_the_credentials(fetch: Fetch, serve
 
 
 @pytest.mark.parametrize("onward", ["file:///etc/passwd", "ftp://x/", "http://0x7f000001/"])
-def test_a_redirect_to_what_is_no_plain_url_is_refused(
+def test_a_redirect_to_what_is_not_a_plain_url_is_refused(
     fetch: Fetch, server: Server, onward: str
 ) -> None:
     assert fetch(server.url(f"/to?{onward}")).error.code == "INVALID_ARGUMENTS"
