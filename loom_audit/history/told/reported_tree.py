@@ -6,7 +6,7 @@ them.
 """
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Protocol
 
 from msgspec import UNSET, Struct, UnsetType, field
@@ -73,7 +73,7 @@ class ReportedTree:
         return full[len(base) :] if inside and usable else None
 
     def follow(self, files: Iterable[FileTold], cwd: str) -> ReportedChanges:
-        """What a call changed, by the files that the client tells of it; the tree has them then.
+        """Change the tree as a call did, by the files that its client tells of; what was changed.
 
         `cwd` is the directory that relative paths of the call begin at.
         """
@@ -88,21 +88,18 @@ class ReportedTree:
 
     def _follow(self, path: str, file: FileTold, cwd: str, changes: ReportedChanges) -> None:
         before, after = self._contents(path, file, cwd)
-        known = self._states.get(path)
         if before is not UNSET:
             expected = self._state(path, before)
-            if not _alike(known, expected):
-                changes.before.extend(self._changes_to(path, expected))
-                known = expected
+            if not _alike(self._states.get(path), expected):
+                changes.before += self._make_place(path) if expected is not None else []
+                changes.before.append(self._set(path, expected))
         if after is UNSET:
             changes.unknown.append(path)
             return
         state = self._state(path, after)
-        if state is not None:
-            changes.before.extend(self._clear(path))
-        if not _alike(known, state):
-            changes.made.append(FileChange(path, known, state))
-            self._set(path, state)
+        changes.before += self._make_place(path) if state is not None else []
+        if not _alike(self._states.get(path), state):
+            changes.made.append(self._set(path, state))
 
     def _contents(
         self, path: str, file: FileTold, cwd: str
@@ -148,33 +145,27 @@ class ReportedTree:
         mode = known.mode if known is not None and known.kind == "file" else FILE_MODE
         return FileState("file", self._blobs.put(raw, similar_to=like), mode, len(raw))
 
-    def _changes_to(self, path: str, state: FileState | None) -> Iterator[FileChange]:
-        """The changes that give a path this state, those that make folders above it first."""
-        if state is not None:
-            yield from self._clear(path)
-        yield FileChange(path, self._states.get(path), state)
-        self._set(path, state)
-
-    def _clear(self, path: str) -> Iterator[FileChange]:
-        """The changes that make the folders above a path, and remove a folder in its place."""
+    def _make_place(self, path: str) -> list[FileChange]:
+        """Make the folders above a path, and remove a folder that is there; what was changed."""
+        made = []
         above = path.split("/")[:-1]
         for depth in range(1, len(above) + 1):
             folder = "/".join(above[:depth])
             known = self._states.get(folder)
             if known is None or known.kind != "directory":
-                yield FileChange(folder, known, _FOLDER)
-                self._set(folder, _FOLDER)
+                made.append(self._set(folder, _FOLDER))
         known = self._states.get(path)
         if known is not None and known.kind == "directory":
             inside = [one for one in self._states if one.startswith(f"{path}/")]
-            for one in [*sorted(inside, reverse=True), path]:
-                yield FileChange(one, self._states.pop(one), None)
+            made += [self._set(one, None) for one in [*sorted(inside, reverse=True), path]]
+        return made
 
-    def _set(self, path: str, state: FileState | None) -> None:
-        if state is None:
-            self._states.pop(path, None)
-        else:
+    def _set(self, path: str, state: FileState | None) -> FileChange:
+        """Give a path a state, None for none; the change that this is."""
+        change = FileChange(path, self._states.pop(path, None), state)
+        if state is not None:
             self._states[path] = state
+        return change
 
 
 def _alike(one: FileState | None, other: FileState | None) -> bool:
