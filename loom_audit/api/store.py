@@ -129,8 +129,8 @@ class AuditStore:
         """Every attached directory, oldest first."""
         return self.adapters.workspaces()
 
-    def cut_off(self, entries: Iterable[WorkspaceEntry]) -> Mapping[str, AuditError]:
-        """Which of these workspaces have a log that lost its end: by id why it records nothing."""
+    def why_cut_off(self, entries: Iterable[WorkspaceEntry]) -> Mapping[str, AuditError]:
+        """Why the log of each of these workspaces that lost its end records nothing, by id."""
         found: dict[str, AuditError] = {}
         for entry in entries:
             try:

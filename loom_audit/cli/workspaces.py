@@ -97,7 +97,7 @@ def _print_all(invocation: Invocation, store: "AuditStore", only: str) -> None:
 
     output = invocation.output
     entries = [one for one in store.workspaces() if only in ("", one.id)]
-    cut_off = store.cut_off(entries)
+    cut_off = store.why_cut_off(entries)
     for entry in entries:
         if entry.id in cut_off:
             output.note(f"of {entry.root}:")

@@ -291,7 +291,7 @@ def test_a_copy_that_may_not_be_written_says_it_too(
             with pytest.raises(Corrupt, match="its end is gone"):
                 ask(found, called)
         assert found.why_cut_off() is not None
-        assert [*store.cut_off(store.workspaces())] == [workspace.id]
+        assert [*store.why_cut_off(store.workspaces())] == [workspace.id]
 
 
 def test_an_imported_log_without_its_end_is_not_added_to(

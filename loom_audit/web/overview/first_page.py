@@ -37,7 +37,7 @@ LAST_CALLS = 12
 def workspaces(request: Request, store: Store, pages: Render) -> Response:
     """Show every workspace in the store."""
     entries = store.workspaces()
-    cut_off = store.cut_off(entries)
+    cut_off = store.why_cut_off(entries)
     return pages.page(
         request,
         "workspaces.html",

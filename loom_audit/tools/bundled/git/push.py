@@ -190,7 +190,10 @@ def _push_urls(remote: str, ctx: ToolContext, variables: Mapping[str, str]) -> s
 def _run_git(
     ctx: ToolContext, words: Iterable[str], variables: Mapping[str, str] | None
 ) -> CommandResult:
-    """A command that runs nothing, whatever a configuration says; in a worker thread."""
+    """Run a git command that starts no other program, by no configuration; what it printed.
+
+    For a worker thread.
+    """
     assert ctx.runner is not None
     assert ctx.workspace is not None
     root = os.path.realpath(ctx.workspace)
