@@ -26,6 +26,9 @@ TREE_FACTS = (FilesChanged, PathsUntracked, ScopeAccepted, TreeRelisted)
 
 TREE_KINDS = frozenset(fact.kind for fact in TREE_FACTS)
 
+LOSING_KINDS = (PathsUntracked.kind, ScopeAccepted.kind, TreeRelisted.kind)
+"""The kinds by which paths may leave the tree, untracked from there."""
+
 
 _OTHER = "what is said to have been there is not what was on record"
 

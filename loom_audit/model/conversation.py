@@ -23,3 +23,6 @@ class MessageReceived(Struct, frozen=True):
     role: Literal["assistant", "system", "tool"]
     text: str
     message_id: str = ""
+
+
+SAID_KINDS = (PromptSubmitted.kind, MessageReceived.kind)

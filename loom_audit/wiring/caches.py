@@ -57,12 +57,8 @@ TABLES = (*OF_LOG, FULL_TEXT)
 """Derived tables in the database itself, which `db rebuild` makes anew from the log."""
 
 MIRROR = ".git"
-"""How the name of the folder ends that holds copies of the objects of a workspace's repository."""
-
-NOT_DERIVED = (".db.ahead", ".roots", ".looks", ".forgetting", MIRROR)
-"""What lies beside the caches and cannot be made again: the head of an index that had seen more
-than the log has, which folder a workspace was, what was seen as a call began, what is still to be
-erased, and objects that the repository may have no longer."""
+"""How the name of the folder ends that holds copies of the objects of a workspace's repository:
+not a cache, the repository may have them no longer."""
 
 _OF_SQLITE = ("", "-wal", "-shm", "-journal")
 

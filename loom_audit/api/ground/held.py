@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Protocol
 
 from loom_audit.errors import NotFound
@@ -20,7 +19,7 @@ def follow(adapters: Adapters, attachment: Attachment, session: str) -> None:
     if adapters.held.get(session) is None or attachment.hold(session):
         return
     for log in other_logs(adapters, attachment.stored.log.id, session):
-        held = hold_of(partial(session_state, adapters.log(log)), session)
+        held = hold_of(adapters.log(log), session)
         if held is not None:
             holding.hold(Writer(attachment, session, held.by), held.reason)
             return
@@ -58,7 +57,7 @@ def agree(of: OfStore) -> Sequence[str]:
         sessions = {one.id for one in adapters.projections(entry.id).open_sessions()}
         sessions |= {event.session for event in log.read(EventFilter(kinds=(SessionHeld.kind,)))}
         for session in sessions:
-            held = hold_of(partial(session_state, log), session)
+            held = hold_of(log, session)
             said = held.refusal if held else None
             wanted[session] = said or wanted.get(session)
     unlike = sorted(one for one, text in wanted.items() if adapters.held.get(one) != text)

@@ -17,6 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
+from loom_audit.disk.access.system import LIBC
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _EPOCH_DIGITS, _FILE_DIGITS = 12, 20
 
@@ -43,18 +45,17 @@ _STATX_WANTED = 0x3 | 0x4 | 0x100 | 0x800 | 0x1000  # mode, links, inode, birth,
 TICK = 20_000_000
 """Nanoseconds; a kernel's tick is at most 10 ms."""
 
-_libc = ctypes.CDLL(None, use_errno=True)
 _LINUX = sys.platform.startswith("linux")
-if _HAS_HANDLES := _LINUX and hasattr(_libc, "name_to_handle_at"):
-    _libc.name_to_handle_at.argtypes = (
+if _HAS_HANDLES := _LINUX and hasattr(LIBC, "name_to_handle_at"):
+    LIBC.name_to_handle_at.argtypes = (
         ctypes.c_int,
         ctypes.c_char_p,
         ctypes.c_void_p,
         ctypes.c_void_p,
         ctypes.c_int,
     )
-if _HAS_STATX := _LINUX and hasattr(_libc, "statx"):
-    _libc.statx.argtypes = (
+if _HAS_STATX := _LINUX and hasattr(LIBC, "statx"):
+    LIBC.statx.argtypes = (
         ctypes.c_int,
         ctypes.c_char_p,
         ctypes.c_int,
@@ -90,7 +91,7 @@ def _by_handle(folder: int, name: bytes) -> tuple[int, bytes] | None:
     mount = ctypes.byref(handle, _MOUNT_AT)
     flags = 0 if name else _AT_EMPTY_PATH
     for more in (0, _AT_HANDLE_FID):
-        if not _libc.name_to_handle_at(folder, name, handle, mount, flags | more):
+        if not LIBC.name_to_handle_at(folder, name, handle, mount, flags | more):
             size, _ = _HANDLE.unpack_from(given)
             return _MOUNT.unpack_from(given, _MOUNT_AT)[0], bytes(given[: _HANDLE.size + size])
     return None
@@ -128,7 +129,7 @@ def _statx(folder: int, name: bytes) -> _Statx | None:
         return None
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
     flags = _AT_SYMLINK_NOFOLLOW | (0 if name else _AT_EMPTY_PATH)
-    if _libc.statx(folder, name, flags, _STATX_WANTED, buffer):
+    if LIBC.statx(folder, name, flags, _STATX_WANTED, buffer):
         return None
     mask, links, mode, inode, seconds, nanoseconds, mount = _STATX.unpack_from(buffer)
     if mask & _STATX_WANTED != _STATX_WANTED:

@@ -34,7 +34,7 @@ _OPENAT2 = 437
 _RENAMEAT2 = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "armv7l": 382, "ppc64le": 357}
 _LINUX = sys.platform.startswith("linux")
 
-_MOUNTS = Path("/proc/self/mountinfo")
+MOUNTS = Path("/proc/self/mountinfo")
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 _POINT = 4
 """Which field of a line is the mount point (proc_pid_mountinfo(5))."""
@@ -43,11 +43,13 @@ _MAPS = Path("/proc/self/maps")
 _SHARED = re.compile(rb" .w.s \S+ \S+ \d+ +(/.*)")
 """In a line of a mapping that is writable and shared: its path (proc_pid_maps(5))."""
 
-_libc = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None, use_errno=True)
+"""The C library of this process."""
+
 if _LINUX:
-    _libc.syscall.restype = ctypes.c_long
+    LIBC.syscall.restype = ctypes.c_long
     # A function object of its own: with its types declared a call takes half the time.
-    _openat2 = _libc["syscall"]
+    _openat2 = LIBC["syscall"]
     _openat2.restype = ctypes.c_long
     _openat2.argtypes = (
         ctypes.c_long,
@@ -89,7 +91,7 @@ def probe() -> System:
     """Which calls this kernel lets us make, asked through the process's seccomp filter, once."""
     if not _LINUX:
         return System()
-    return System(_has_openat2(), _has_renameat2(), hasattr(_libc, "syncfs"))
+    return System(_has_openat2(), _has_renameat2(), hasattr(LIBC, "syncfs"))
 
 
 def _has_openat2() -> bool:
@@ -105,7 +107,7 @@ def _has_openat2() -> bool:
 
 def _has_renameat2() -> bool:
     """Whether a call with descriptors that are none says EBADF, as one that is there does."""
-    if not hasattr(_libc, "renameat2") and platform.machine() not in _RENAMEAT2:
+    if not hasattr(LIBC, "renameat2") and platform.machine() not in _RENAMEAT2:
         return False
     try:
         renameat2(-1, b"a", -1, b"b", RENAME_NOREPLACE)
@@ -140,17 +142,17 @@ def renameat2(source_in: int, source: bytes, target_in: int, target: bytes, flag
         ctypes.c_char_p(target),
         ctypes.c_uint(flags),
     )
-    if hasattr(_libc, "renameat2"):
-        done = _libc.renameat2(*ends)
+    if hasattr(LIBC, "renameat2"):
+        done = LIBC.renameat2(*ends)
     else:
-        done = _libc.syscall(ctypes.c_long(_RENAMEAT2[platform.machine()]), *ends)
+        done = LIBC.syscall(ctypes.c_long(_RENAMEAT2[platform.machine()]), *ends)
     if done < 0:
         _raise_errno(source)
 
 
 def syncfs(descriptor: int) -> None:
     """Flush the filesystem that holds the descriptor; OSError."""
-    if _libc.syncfs(ctypes.c_int(descriptor)) < 0:
+    if LIBC.syncfs(ctypes.c_int(descriptor)) < 0:
         _raise_errno(b"")
 
 
@@ -205,7 +207,7 @@ def mounts_below(root: str) -> frozenset[str]:
 
     StorageFailed when the list cannot be read.
     """
-    return mounts_in_table(_listed(_MOUNTS), root)
+    return mounts_in_table(_listed(MOUNTS), root)
 
 
 def _listed(table: Path) -> bytes:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from loom_audit.disk.access.system import LIBC
+
 MODIFY = 0x2
 ATTRIB = 0x4
 CLOSE_WRITE = 0x8
@@ -30,18 +32,17 @@ _MOST_WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 _EVENT = struct.Struct("iIII")
 _READ_BYTES = 1 << 18
 
-_libc = ctypes.CDLL(None, use_errno=True)
-AVAILABLE = sys.platform.startswith("linux") and hasattr(_libc, "inotify_init1")
+AVAILABLE = sys.platform.startswith("linux") and hasattr(LIBC, "inotify_init1")
 if AVAILABLE:
-    _libc.inotify_add_watch.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
-    _libc.inotify_rm_watch.argtypes = (ctypes.c_int, ctypes.c_int)
-if _HAS_FSTATFS := sys.platform.startswith("linux") and hasattr(_libc, "fstatfs"):
-    _libc.fstatfs.argtypes = (ctypes.c_int, ctypes.c_void_p)
+    LIBC.inotify_add_watch.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
+    LIBC.inotify_rm_watch.argtypes = (ctypes.c_int, ctypes.c_int)
+if _HAS_FSTATFS := sys.platform.startswith("linux") and hasattr(LIBC, "fstatfs"):
+    LIBC.fstatfs.argtypes = (ctypes.c_int, ctypes.c_void_p)
 
 
 def open_queue() -> int:
     """A new queue (inotify_init1(2)) on whose descriptor nothing is watched yet; OSError."""
-    return _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+    return _checked(LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
 
 
 def add(queue: int, folder: int) -> int:
@@ -50,12 +51,12 @@ def add(queue: int, folder: int) -> int:
     The call takes a path only: the one of /proc leads to the folder that is open, whatever its
     name.
     """
-    return _checked(_libc.inotify_add_watch(queue, b"/proc/self/fd/%d" % folder, WANTED | _ONLYDIR))
+    return _checked(LIBC.inotify_add_watch(queue, b"/proc/self/fd/%d" % folder, WANTED | _ONLYDIR))
 
 
 def remove(queue: int, watch: int) -> None:
     """Stop a watch; nothing when it was stopped already, as with its folder."""
-    _libc.inotify_rm_watch(queue, watch)
+    LIBC.inotify_rm_watch(queue, watch)
 
 
 def events(queue: int) -> Iterator[tuple[int, int, str]]:
@@ -103,7 +104,7 @@ def free_watches() -> int | None:
 def filesystem_type(descriptor: int) -> int:
     """The f_type of statfs(2) of something open; 0 where it is not told."""
     told = ctypes.create_string_buffer(256)
-    if not _HAS_FSTATFS or _libc.fstatfs(descriptor, told):
+    if not _HAS_FSTATFS or LIBC.fstatfs(descriptor, told):
         return 0
     return ctypes.c_ulong.from_buffer(told).value & 0xFFFFFFFF
 

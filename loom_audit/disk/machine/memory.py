@@ -1,8 +1,9 @@
 """Giving memory back to the system that is not used any more."""
 
-import ctypes
 import gc
 import sys
+
+from loom_audit.disk.access.system import LIBC
 
 
 def give_back_memory() -> None:
@@ -12,6 +13,6 @@ def give_back_memory() -> None:
     """
     gc.collect()
     if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        trim = getattr(LIBC, "malloc_trim", None)
         if trim is not None:
             trim(0)

@@ -4,18 +4,18 @@ import os
 from pathlib import Path
 
 from loom_audit.disk.access.paths import audit_errors
+from loom_audit.disk.access.system import MOUNTS
 from loom_audit.errors import InvalidArguments
 
 SHARED = frozenset(
     ("nfs", "nfs4", "9p", "virtiofs", "cifs", "smb3", "smb2", "smbfs", "afs", "ceph", "fuse.sshfs")
 )
 
-_MOUNTS = Path("/proc/self/mountinfo")
 _DEVICE = 2
 """Which field of a line is the device (proc_pid_mountinfo(5))."""
 
 
-def check_own_filesystem(folder: Path, mounts: Path = _MOUNTS) -> None:
+def check_own_filesystem(folder: Path, mounts: Path = MOUNTS) -> None:
     """Raise InvalidArguments for a folder on a filesystem that other machines may write too."""
     with audit_errors(str(folder)):
         device = os.stat(folder).st_dev

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from loom_audit.disk.access import system
-from loom_audit.disk.access.system import closing_fd
+from loom_audit.disk.access.system import LIBC, closing_fd
 
 NAME = "spool"
 RESERVED = 256 * 1024
@@ -28,7 +28,6 @@ MOST_BYTES = 16 * 1024 * 1024
 _KEEP_SIZE = 1
 _HERE = -100
 """AT_FDCWD."""
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Spool:
@@ -156,9 +155,9 @@ def _allocate(file: Path) -> None:
     """Reserve space for a file behind its end, where its filesystem can."""
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with closing_fd(os.open(file, flags)) as descriptor:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode) and hasattr(_libc, "fallocate"):
+        if stat.S_ISREG(os.fstat(descriptor).st_mode) and hasattr(LIBC, "fallocate"):
             length = ctypes.c_longlong(RESERVED)
-            _libc.fallocate(descriptor, _KEEP_SIZE, ctypes.c_longlong(0), length)
+            LIBC.fallocate(descriptor, _KEEP_SIZE, ctypes.c_longlong(0), length)
 
 
 def _lines(file: Path) -> Sequence[bytes]:

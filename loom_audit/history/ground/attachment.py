@@ -215,7 +215,7 @@ class Attachment(Struct, frozen=True):
 
     def hold(self, session: str) -> SessionHold | None:
         """The hold on a session: its own, else that of a session that contains it; None without."""
-        return hold_of(self.session_state, session)
+        return hold_of(self.stored.log, session, self.process.sessions)
 
     def session_state(self, session: str) -> SessionState:
         """What the log says of a session now, read on from where this process last read."""

@@ -3,7 +3,7 @@
 There is no table for it: it is read from the session's own events.
 """
 
-from collections.abc import Callable
+from collections.abc import MutableMapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -50,12 +50,18 @@ def session_state(
     return found
 
 
-def hold_of(state_of: Callable[[str], SessionState], session: str) -> SessionHold | None:
-    """The hold on a session: its own, else that of a session that contains it; None without one."""
+def hold_of(
+    log: EventLog, session: str, known: MutableMapping[str, SessionState] | None = None
+) -> SessionHold | None:
+    """The hold on a session: its own, else that of a session that contains it; None without one.
+
+    States that are `known` are read on from, and kept there as they are now. Corrupt.
+    """
+    known = {} if known is None else known
     seen: set[str] = set()  # parents are as they were told, and may form a circle
     while session and session not in seen:
         seen.add(session)
-        found = state_of(session)
+        found = known[session] = session_state(log, session, known.get(session, SessionState()))
         if found.hold is not None and isinstance(found.hold.fact, SessionHeld):
             fact, event = found.hold.fact, found.hold
             return SessionHold(session, fact.by, fact.reason, event.at, event.seq)

@@ -3,17 +3,16 @@
 When such a path is seen again, it is compared with that: the tree does not have it any more.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from loom_audit.history.ground.attachment import StoredLog
 from loom_audit.history.ground.log_end import LogEnd
 from loom_audit.history.ground.proven_log import NO_HEADS, ProvenLog
 from loom_audit.history.ground.verified_tree import VerifiedTree
-from loom_audit.model.events import Fact, PathsUntracked, ScopeAccepted, TreeRelisted
+from loom_audit.model.continuity import LOSING_KINDS, leaving
+from loom_audit.model.events import TreeRelisted
 from loom_audit.model.files import FileState, parents
 from loom_audit.ports import EventFilter
-
-_LOSING = (PathsUntracked.kind, ScopeAccepted.kind, TreeRelisted.kind)
 
 
 def states_before_lost(stored: StoredLog, paths: Collection[str]) -> dict[str, FileState | None]:
@@ -27,11 +26,11 @@ def states_before_lost(stored: StoredLog, paths: Collection[str]) -> dict[str, F
     found: dict[str, FileState | None] = {}
     lost_later = dict.fromkeys(paths, 0)
     """The paths without an answer, each with the event by which it left the tree later, or 0."""
-    wanted = EventFilter(kinds=_LOSING, newest_first=True)
+    wanted = EventFilter(kinds=LOSING_KINDS, newest_first=True)
     for event in stored.log.read(wanted) if lost_later else ():
         if isinstance(event.fact, TreeRelisted):
             return found  # trees begin anew with a relisting: no event joins what was before it
-        lost = frozenset(_lost_by(event.fact))
+        lost = frozenset(leaving(event.fact))
         hit = [path for path in lost_later if not lost.isdisjoint((path, *parents(path)))]
         if not hit:
             continue
@@ -46,12 +45,6 @@ def states_before_lost(stored: StoredLog, paths: Collection[str]) -> dict[str, F
         if not lost_later:
             break
     return found | {path: None for path, seq in lost_later.items() if seq}
-
-
-def _lost_by(fact: Fact) -> Iterable[str]:
-    if isinstance(fact, PathsUntracked):
-        return () if fact.kept else (one.path for one in fact.paths)
-    return fact.untracked if isinstance(fact, ScopeAccepted) else ()
 
 
 def _changed_since(

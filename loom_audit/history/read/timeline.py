@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from io import BytesIO
 from typing import Any, BinaryIO
 
@@ -18,6 +17,7 @@ from loom_audit.history.ground.session_state import hold_of, session_state
 from loom_audit.history.read.call_detail import CallDetail, git_of, net_changes
 from loom_audit.history.read.verified import VerifiedReading
 from loom_audit.model.backgrounds import BackgroundFinished
+from loom_audit.model.continuity import LOSING_KINDS
 from loom_audit.model.events import (
     BaselineFinished,
     CallDecided,
@@ -32,7 +32,6 @@ from loom_audit.model.events import (
     FilesChanged,
     PathsUntracked,
     ScopeAccepted,
-    TreeRelisted,
 )
 from loom_audit.model.files import FileChange, FileState, Move, Tree, diff, parents
 from loom_audit.model.git import GitChanged
@@ -54,7 +53,6 @@ trees."""
 PIECE = 1024 * 1024
 """Bytes of a large content that are read at once."""
 _TOLD_LATER = (CallReported, ChangesAttributed, BackgroundFinished)
-_LOSING = (PathsUntracked.kind, ScopeAccepted.kind, TreeRelisted.kind)
 _BACK = re.compile(r"head~([0-9]{1,100})")
 
 
@@ -139,7 +137,7 @@ class Timeline(Struct, frozen=True):
 
     def hold(self, session: str) -> SessionHold | None:
         """The hold on a session: its own, else that of a session that contains it; None without."""
-        return hold_of(partial(session_state, self.log), session)
+        return hold_of(self.log, session)
 
     def holds(self) -> Sequence[SessionHold]:
         """The holds on open sessions, each once, the oldest first."""
@@ -343,7 +341,7 @@ class Timeline(Struct, frozen=True):
         for at in points:
             lost = self.verified.untracked(at)
             reasons: dict[str, str] = {}
-            newest_first = EventFilter(before=at + 1, kinds=_LOSING, newest_first=True)
+            newest_first = EventFilter(before=at + 1, kinds=LOSING_KINDS, newest_first=True)
             for event in self.events(newest_first) if lost else ():
                 for path, reason in _lost_by(event.fact):
                     reasons.setdefault(path, reason)
@@ -450,7 +448,7 @@ class Timeline(Struct, frozen=True):
         Paths whose state is not known at one of the points are left out.
         """
         # once a path has left the tree, changes alone do not say of which paths the state is known
-        losing = EventFilter(before=old + 1, kinds=_LOSING)
+        losing = EventFilter(before=old + 1, kinds=LOSING_KINDS)
         lost = any(_lost_by(event.fact) for event in self.events(losing))
         if 0 <= new - old < NEAR and not lost:
             self.verified.tree(new)  # Corrupt where it is not known what is there

@@ -17,11 +17,9 @@ from loom_audit.history.told.copied_reports import (
     is_known_text,
     was_without_hooks,
 )
-from loom_audit.model.conversation import MessageReceived, PromptSubmitted
+from loom_audit.model.conversation import SAID_KINDS, MessageReceived, PromptSubmitted
 from loom_audit.model.events import Event
 from loom_audit.ports import EventFilter, EventLog
-
-_KINDS = (PromptSubmitted.kind, MessageReceived.kind)
 
 
 class ReportedTexts:
@@ -66,7 +64,7 @@ class ReportedTexts:
 
     def _load(self, log: EventLog, session: str) -> None:
         """Count the texts of a session that are on record."""
-        for event in log.read(EventFilter(kinds=_KINDS, session=session)):
+        for event in log.read(EventFilter(kinds=SAID_KINDS, session=session)):
             if isinstance(event.fact, PromptSubmitted | MessageReceived):
                 self._note(event.fact)
         self._loaded = True

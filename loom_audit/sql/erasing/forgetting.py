@@ -21,7 +21,7 @@ from loom_audit.model.events import WorkspaceForgotten
 from loom_audit.sql.contents.large_objects import LargeObjects, sync_folder
 from loom_audit.sql.erasing import lines
 from loom_audit.sql.erasing.named import check_complete, contents_named
-from loom_audit.sql.events.event_rows import HEAD
+from loom_audit.sql.events.event_rows import HEAD, KIND
 from loom_audit.sql.ground.conditions import chunks, in_values
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.driver import connect_writer, driver, write_error
@@ -37,7 +37,6 @@ _AT_ONCE = 2000
 _DEARER = 10
 """So many contents that go count as one that is encoded anew."""
 
-_KIND = prepare("SELECT kind FROM event WHERE log = :log AND seq = :seq")
 _PAYLOADS = prepare("SELECT count(*) FROM payload WHERE log = :log AND seq < :last")
 _ROWS = "SELECT number, sha256, stored, large FROM blob WHERE sha256 IN ({listed})"
 _MAKE_ABSENT = (
@@ -111,7 +110,7 @@ class Forgetting:
 
     def _is_forgotten(self, connection: Connection) -> bool:
         head = HEAD.value(connection, log=self._number) or 0
-        kind = _KIND.value(connection, log=self._number, seq=head)
+        kind = KIND.value(connection, log=self._number, seq=head)
         return bool(kind == WorkspaceForgotten.kind)
 
     def _last(self, connection: Connection) -> int:

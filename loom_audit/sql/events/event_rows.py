@@ -31,6 +31,8 @@ MAX_INLINE_PAYLOAD = 1 << 20
 HEAD = prepare("SELECT max(seq) FROM event WHERE log = :log AND seq <= 9223372036854775807")
 """The last event; a seq of another type than a number sorts behind them all."""
 
+KIND = prepare("SELECT kind FROM event WHERE log = :log AND seq = :seq")
+
 _INSERT_EVENT = insert_into("event", ("seq", "id", "kind", "leaf", "leaf_hash"))
 _INSERT_PAYLOAD = insert_into(
     "payload",

@@ -25,7 +25,7 @@ from loom_audit.sql.contents.blob_rows import StoredBlob
 from loom_audit.sql.contents.blobs import SqlBlobStore
 from loom_audit.sql.events import event_rows
 from loom_audit.sql.events.event_reader import READ_EVENTS, EventReader, remaining_window
-from loom_audit.sql.events.event_rows import HEAD
+from loom_audit.sql.events.event_rows import HEAD, KIND
 from loom_audit.sql.events.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
 from loom_audit.sql.events.stretches import CheckedLeaves, prove_stretch, read_stretch
 from loom_audit.sql.ground.clock import to_micros
@@ -43,7 +43,6 @@ _LAST = prepare("SELECT seq, leaf, leaf_hash FROM event WHERE log = :log ORDER B
 # the last condition word for word, or the index is not used
 _BY_ID = prepare("SELECT seq FROM event WHERE log = :log AND id = :id AND id <> x''")
 _HASH = prepare("SELECT leaf_hash FROM event WHERE log = :log AND seq = :seq AND id = x''")
-_KIND = prepare("SELECT kind FROM event WHERE log = :log AND seq = :seq")
 _NEWEST = (
     "SELECT max(seq), max(CASE WHEN seq > :after AND kind IN ({kinds}) THEN seq END) FROM event "
     "WHERE log = :log AND seq >= :after AND seq <= 9223372036854775807"
@@ -131,7 +130,7 @@ class SqlEventLog:
             return events
 
     def _check_not_forgotten(self, connection: Connection, head: int) -> None:
-        kind = _KIND.value(connection, log=self._number, seq=head)
+        kind = KIND.value(connection, log=self._number, seq=head)
         if kind == WorkspaceForgotten.kind:
             raise AuditUnavailable(
                 "The workspace is forgotten: nothing more goes on record in its log",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from loom_audit.model.conversation import MessageReceived, PromptSubmitted
+from loom_audit.model.conversation import SAID_KINDS, MessageReceived, PromptSubmitted
 from loom_audit.model.events import CallFinished, CallRequested, Event
 from loom_audit.model.text.sought import sought_words, words_of
 from loom_audit.ports import EventFilter, EventLog
@@ -36,7 +36,6 @@ _SEQ_BITS = 40
 SEQ = f"rowid & {(1 << _SEQ_BITS) - 1}"
 """The seq that a row of the index is about."""
 _CALLS = (CallRequested.kind, CallFinished.kind)
-_TOLD = (PromptSubmitted.kind, MessageReceived.kind)
 
 _DONE = prepare("SELECT seq FROM searched WHERE log = :log")
 _SET_DONE = prepare(
@@ -92,7 +91,7 @@ def _index_some(connections: Connections, events: EventLog, log: int) -> tuple[i
     until = min(head, start + SPAN)
     if until <= start:
         return start, start
-    span = EventFilter(after=start, before=until + 1, kinds=(*_CALLS, *_TOLD))
+    span = EventFilter(after=start, before=until + 1, kinds=(*_CALLS, *SAID_KINDS))
     batch = list(islice(events.read(span), INDEXED_AT_ONCE))
     if len(batch) == INDEXED_AT_ONCE:
         until = batch[-1].seq
@@ -113,7 +112,7 @@ def _index_some(connections: Connections, events: EventLog, log: int) -> tuple[i
 
 def _add_told(connections: Connections, events: EventLog, log: int, until: int) -> None:
     """Complete an index that was made when calls alone were in it."""
-    span = EventFilter(before=until + 1, kinds=_TOLD)
+    span = EventFilter(before=until + 1, kinds=SAID_KINDS)
     with connections.reading() as connection:
         rows = [{"place": _rowid(log, 0), "words": ""}]
         rows += _rows(connection, events, log, events.read(span))
