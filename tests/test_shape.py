@@ -5,6 +5,7 @@ import re
 import subprocess
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -148,6 +149,90 @@ def test_no_code_is_packed_to_fit() -> None:
         if re.search(r"\*[(\[]", text)
         for line in shape(path).unnamed
     ] == []
+
+
+PASSES_ON = {
+    # public Python names, which stand before ports that the ways in do not reach through
+    "api/workspace.py AuditedWorkspace.is_alive",
+    "history/read/conversation.py Conversation.sessions_within",
+    "history/read/timeline.py Timeline.sessions",
+    "history/read/timeline.py Timeline.session",
+    "history/read/timeline.py Timeline.calls",
+    "history/read/timeline.py Timeline.listed_changes",
+    "history/read/timeline.py Timeline.events",
+    "history/read/timeline.py Timeline.listed_call",
+    "history/read/timeline.py Timeline.tree",
+    "history/read/timeline.py Timeline.state",
+    "history/read/timeline.py Timeline.history",
+    # methods of ports, and of what makes adapters
+    "disk/machine/locks.py DiskLock.answer_signals",
+    "disk/writing/reservation.py DiskReservation.take",
+    "sql/ground/connection.py Connection.execute",
+    "wiring/adapters.py Adapters.projections",
+    "wiring/adapters.py Adapters.marks",
+    # an agent's tools get this of the timeline, and not the timeline
+    "history/undo/own_calls.py OwnCalls.taken_back",
+    "history/undo/own_calls.py OwnCalls.content",
+    # one place for how something of ours is put into the words of a library or of the kernel
+    "clients/fields.py answer",
+    "disk/looking/inotify.py remove",
+    "model/authorship/line_map.py encoded_map",
+    # what its own object keeps is not for others to change
+    "history/record/call_record.py CallRecord.add",
+    # a tool that is made of a function is called as the function was
+    "tools/calls/function.py FunctionTool.__call__",
+}
+"""Functions that hand on what they are given and add nothing, each kind with its reason."""
+
+
+def test_no_function_only_passes_its_parameters_on() -> None:
+    found = {
+        f"{path.relative_to(PACKAGE)} {name}"
+        for path in MODULES
+        if "migrations" not in path.parts
+        for name, function in functions_of(parsed(path).body)
+        if passes_on(function)
+    }
+    assert found == PASSES_ON
+
+
+def functions_of(
+    nodes: list[ast.stmt], within: str = ""
+) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """The functions of a module and the methods of its classes, each with its name."""
+    for node in nodes:
+        if isinstance(node, ast.ClassDef):
+            yield from functions_of(node.body, f"{node.name}.")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield within + node.name, node
+
+
+def passes_on(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether all that a function does is a call with its own parameters, each as it is.
+
+    What is decorated does more: it is a route, or what it gives is kept.
+    """
+    body = [one for one in function.body if not is_text(one)]
+    if len(body) != 1 or function.decorator_list or not isinstance(body[0], ast.Return | ast.Expr):
+        return False
+    value = body[0].value
+    if isinstance(value, ast.Await | ast.YieldFrom):
+        value = value.value
+    if not isinstance(value, ast.Call):
+        return False
+    taken = function.args
+    own = [one.arg for one in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)]
+    own = [one for one in own if one not in ("self", "cls")]
+    own += [f"*{taken.vararg.arg}"] if taken.vararg else []
+    own += [f"**{taken.kwarg.arg}"] if taken.kwarg else []
+    given = [ast.unparse(one) for one in value.args]
+    given += [("" if key.arg else "**") + ast.unparse(key.value) for key in value.keywords]
+    called = {one.id for one in ast.walk(value.func) if isinstance(one, ast.Name)}
+    return bool(own) and sorted(own) == sorted(given) and called.isdisjoint(own)
+
+
+def is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def test_threads_are_entered_in_one_module() -> None:

@@ -14,7 +14,7 @@ from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
 from loom_audit.cli.shared.records import Record, plain
 from loom_audit.errors import InvalidArguments, NotFound
-from loom_audit.model.text.display import columns, one_line, visible, visible_bytes, visible_path
+from loom_audit.model.text.display import columns, one_line, visible, visible_bytes
 from loom_audit.model.text.textdiff import git_name
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ def blame(
         if found.reason:
             workspace.timeline.content(found.state)  # the error where it is gone or damaged
             raise InvalidArguments(
-                f"the lines of {visible_path(name)} cannot be told: {found.reason}",
+                f"the lines of {visible(name)} cannot be told: {found.reason}",
                 hint=f"`loom-audit history {shlex.quote(path)}` lists its changes.",
             )
         if found.first > found.last and found.lines:
             raise InvalidArguments(
-                f"{visible_path(name)} has only {found.lines} lines", hint="Name lines that it has."
+                f"{visible(name)} has only {found.lines} lines", hint="Name lines that it has."
             )
         if invocation.output.json:
             for run in found.runs:
@@ -81,7 +81,7 @@ def blame(
         else:
             _print(invocation.output, found)
         if seq == workspace.log.head() and not is_as_recorded(workspace, name):
-            told = f"{visible_path(name)} has changes on disk that are not on record"
+            told = f"{visible(name)} has changes on disk that are not on record"
             shown = f"`loom-audit diff {shlex.quote(visible(path))}`"
             invocation.output.note((f"{told}: {shown}", "yellow"))
 

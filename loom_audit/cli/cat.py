@@ -11,7 +11,7 @@ from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
 from loom_audit.cli.shared.records import state_record
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.text.display import visible_bytes, visible_path
+from loom_audit.model.text.display import visible, visible_bytes
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
@@ -56,7 +56,7 @@ def cat(
         if state is None and name:
             raise not_there(workspace, name, path, seq)
         if state is None or state.blob is None:
-            shown = visible_path(name) or "the workspace"
+            shown = visible(name) or "the workspace"
             hint = f"`loom-audit ls {shlex.quote(path)}` lists it." if name else "`loom-audit ls`"
             raise InvalidArguments(f"{shown} is a directory", hint=hint)
         if output.json:

@@ -20,7 +20,7 @@ from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import call_number, is_point, read_point, session_id
 from loom_audit.errors import FileNotFound, InvalidArguments
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
@@ -98,7 +98,7 @@ def diff(
         for path in named:
             if path and not below(shown, [path]) and not ever_recorded(workspace, path):
                 raise FileNotFound(
-                    f"nothing is on record for {visible_path(path)}",
+                    f"nothing is on record for {visible(path)}",
                     hint="Name a path that was recorded, or a point: 42, head~3, @name.",
                 )
         unknown = say_unknown(invocation, workspace, *compared, folders=named)

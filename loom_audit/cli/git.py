@@ -9,7 +9,7 @@ from loom_audit.cli.shared.options import AtOption, workspace_path
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
 from loom_audit.errors import InvalidArguments, NotFound
-from loom_audit.model.text.display import visible_bytes, visible_path
+from loom_audit.model.text.display import visible, visible_bytes
 
 
 @command(
@@ -43,7 +43,7 @@ def git(
         place = workspace_path(workspace.root, repository)
         if place:
             raise NotFound(
-                f"no repository at {visible_path(place)} is on record",
+                f"no repository at {visible(place)} is on record",
                 hint="Write . in the workspace's own folder.",
             )
         if words[:1] == ["--"]:

@@ -15,7 +15,7 @@ from loom_audit.cli.shared.records import event_record, git_record, history_reco
 from loom_audit.errors import Corrupt, FileNotFound
 from loom_audit.model.git import GitChanged
 from loom_audit.model.records import RecordedChange
-from loom_audit.model.text.display import one_line, visible_path
+from loom_audit.model.text.display import one_line, visible
 from loom_audit.ports import EventFilter
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def history(
         is_listed = of_git and _git_history(output, workspace, name, limit)
         if not found and not is_listed:
             raise FileNotFound(
-                f"nothing is on record for {visible_path(name) or 'the workspace'}",
+                f"nothing is on record for {visible(name) or 'the workspace'}",
                 hint="`loom-audit ls -r` lists what is; --below includes a folder's content.",
             )
         try:
@@ -113,7 +113,7 @@ def _moves(
 def _moved_text(recorded: RecordedChange, other: str) -> str:
     if not other:
         return ""
-    return f"  moved {'to' if recorded.change.after is None else 'from'} {visible_path(other)}"
+    return f"  moved {'to' if recorded.change.after is None else 'from'} {visible(other)}"
 
 
 def _others(
@@ -150,7 +150,7 @@ def history_line(
         (f"{recorded.seq:>6}", "bold"),
         f"  {local_time(observed or recorded.at)}  ",
         (letter, style),
-        f" {visible_path(recorded.change.path)}" if path else "",
+        f" {visible(recorded.change.path)}" if path else "",
         (_about(recorded.change), "dim"),
         f"  {one_line(who, 40)}",
         (f"  {', '.join(how)}" if how else "", "dim"),

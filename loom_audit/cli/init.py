@@ -16,7 +16,7 @@ from loom_audit.cli.shared.under_audit import note_repository
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.files import FileState, is_opaque
 from loom_audit.model.scope import IGNORE_FILE, NEVER
-from loom_audit.model.text.display import count_text, first_few, size_text, visible, visible_path
+from loom_audit.model.text.display import count_text, first_few, size_text, visible
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace, AuditStore
@@ -132,12 +132,12 @@ def _say_what_is_recorded(output: Output, tree: Mapping[str, FileState]) -> None
     """What goes on record of the folder, secrets too, and what does not."""
     files = (path for path, state in tree.items() if state.blob is not None)
     names = [path for path in files if _is_secret(path)]
-    such = first_few(names, 3, visible_path) if names else "`.env`, keys"
+    such = first_few(names, 3, visible) if names else "`.env`, keys"
     output.line(
         f"recorded: what is in every file, also of those that git ignores, and secrets ({such})"
     )
     left = sorted({path for path, state in tree.items() if is_opaque(state)} - NEVER)
-    folders = first_few(left, 3, visible_path) if left else "folders like node_modules"
+    folders = first_few(left, 3, visible) if left else "folders like node_modules"
     said = f"what is in .git, in {folders}, and what {IGNORE_FILE} names"
     output.line(f"not recorded: {said}; `loom-audit scope` says all")
 

@@ -11,7 +11,7 @@ from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
 from loom_audit.cli.shared.records import state_record
 from loom_audit.model.files import FileState
-from loom_audit.model.text.display import first_few, visible_path
+from loom_audit.model.text.display import first_few, visible
 
 
 @command(examples=("loom-audit ls src --at @before-merge",))
@@ -50,7 +50,7 @@ def ls(
         if not workspace.timeline.is_listed(seq):
             output.note("what is not listed is unknown: the first listing was not finished")
         elif unknown := workspace.timeline.unknown_entries(name, seq, tree):
-            shown = first_few(unknown, 10, visible_path)
+            shown = first_few(unknown, 10, visible)
             output.note(f"unknown whether they were there: {shown}")
         elif not (listed or said):
             output.note(f"nothing was there at {seq}")
@@ -62,4 +62,4 @@ def entry_line(path: str, state: FileState) -> Line:
     size = "" if state.blob is None else str(state.size)
     tail = {"directory": "/", "opaque": "  (not recorded)"}.get(state.kind, "")
     style: Style = "cyan" if state.kind != "file" else ""
-    return (f"{kind}{state.mode:04o} {size:>12}  ", (visible_path(path) + tail, style))
+    return (f"{kind}{state.mode:04o} {size:>12}  ", (visible(path) + tail, style))

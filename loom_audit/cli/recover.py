@@ -16,7 +16,7 @@ from loom_audit.cli.shared.taking_back.plans import CODES, section_lines
 from loom_audit.errors import Conflict, InvalidArguments
 from loom_audit.model.plans.lists import KEPT
 from loom_audit.model.plans.request import Verb
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace, RecoveredCall
@@ -120,6 +120,6 @@ def _record(workspace: "AuditedWorkspace", one: "RecoveredCall") -> Record:
 
 def _lines(width: int | None, one: "RecoveredCall") -> Iterator[Line]:
     yield call_line(one.call, width=width)
-    yield from ((f"  {visible_path(path)}: {outcome}",) for path, outcome in one.outcomes)
+    yield from ((f"  {visible(path)}: {outcome}",) for path, outcome in one.outcomes)
     yield from half_move_lines(one.halves)
     yield from section_lines(KEPT, one.kept)

@@ -35,7 +35,7 @@ from loom_audit.cli.shared.records import (
 from loom_audit.errors import NotFound
 from loom_audit.model.backgrounds import BackgroundFinished
 from loom_audit.model.events import CallReported, CallRequested, Event, FilesChanged
-from loom_audit.model.text.display import count_text, duration_text, size_text, visible_path
+from loom_audit.model.text.display import count_text, duration_text, size_text, visible
 
 if TYPE_CHECKING:
     from loom_audit.api.face import ApprovalRequest, AuditedWorkspace, CallDetail
@@ -112,14 +112,14 @@ def _doubt_lines(workspace: "AuditedWorkspace", detail: "CallDetail") -> Iterato
     timeline = workspace.timeline
     if detail.as_before:
         yield (("changed, and left as it had been:", "bold"),)
-        yield from ((f"  {visible_path(path)}",) for path in detail.as_before)
+        yield from ((f"  {visible(path)}",) for path in detail.as_before)
     if detail.shared:
         yield (("of these only maybe its own:", "bold"),)
         for path, others in detail.shared.items():
             known = [timeline.number(one) for one in others if one]
             why = [f"call {numbers(known)} may have done it"] if known else []
             why += ["somebody whom nobody saw may have done it"] if 0 in others else []
-            yield (f"  {visible_path(path)}: {'; '.join(why)}",)
+            yield (f"  {visible(path)}: {'; '.join(why)}",)
     if detail.maybe:
         yield (("may have been changed by it, too:", "bold"),)
         for one in detail.maybe:
@@ -191,7 +191,7 @@ def _print_header(
         by_agent = bool(workspace.timeline.taken_back_by_agents([call]))
         output.line(taken_back_text(call.undone_by, by_agent))
     for path, by in detail.taken_back_in_part.items():
-        output.line("in part    ", f"{visible_path(path)} is taken back by {by}")
+        output.line("in part    ", f"{visible(path)} is taken back by {by}")
 
 
 def _show_event(

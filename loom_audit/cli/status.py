@@ -17,7 +17,7 @@ from loom_audit.cli.shared.lookup import (
 from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.records import plain
 from loom_audit.cli.shared.taking_back.plans import note_line
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
@@ -79,7 +79,7 @@ def _print_status(invocation: Invocation, workspace: "AuditedWorkspace", status:
         output.lines(change_lines(status.drift))
     if status.untracked:
         output.line("on record, but cannot be looked at now:")
-        output.lines((f"  {visible_path(one.path)}: {one.reason}",) for one in status.untracked)
+        output.lines((f"  {visible(one.path)}: {one.reason}",) for one in status.untracked)
     gone = {call.requested for call in status.interrupted}
     if still_open := [call for call in status.open_calls if call.requested not in gone]:
         output.line("open calls:")

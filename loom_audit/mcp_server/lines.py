@@ -10,7 +10,7 @@ from typing import Any
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.lines import NetFile, Writer, joined, lines_of
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.text.display import one_line, visible_bytes, visible_path
+from loom_audit.model.text.display import one_line, visible, visible_bytes
 
 MOST_LINES = 300
 """Lines of one answer about a file."""
@@ -68,7 +68,7 @@ def who_wrote(workspace: AuditedWorkspace, point: str, lines: str, path: str) ->
             break
     following = end + 1 if end < found.lines and found.first <= found.last else None
     return {
-        "path": visible_path(path),
+        "path": visible(path),
         "at": found.at,
         "lines_in_all": found.lines,
         "runs": runs,
@@ -108,16 +108,16 @@ def own_change(workspace: AuditedWorkspace, session: str) -> str:
         parts.append(told if len(told) <= space else f"{told[:space]} …\nmore lines of it\n")
         space -= len(told)
     if net.cancelled:
-        named = ", ".join(map(visible_path, net.cancelled[:20]))
+        named = ", ".join(map(visible, net.cancelled[:20]))
         parts.append(f"changed and changed back ({len(net.cancelled)}): {named}\n")
     return "".join(parts)
 
 
 def _of_file(file: NetFile) -> Iterator[str]:
-    moved = f"{visible_path(file.old_path)} -> " if file.old_path != file.path else ""
+    moved = f"{visible(file.old_path)} -> " if file.old_path != file.path else ""
     calls = ", ".join(f"#{call}" for call in file.calls[:20])
     more = " …" if len(file.calls) > 20 else ""
-    yield f"\n{moved}{visible_path(file.path)}  +{file.added} -{file.removed}  by {calls}{more}\n"
+    yield f"\n{moved}{visible(file.path)}  +{file.added} -{file.removed}  by {calls}{more}\n"
     if file.others:
         yield f"also changed by {', '.join(one.text for one in file.others[:4])}\n"
     if file.reason or file.omitted:

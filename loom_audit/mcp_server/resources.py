@@ -12,7 +12,7 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.mcp_server.lines import own_change, who_wrote
 from loom_audit.model.git import GitChanged, git_words
-from loom_audit.model.text.display import one_line, visible_path
+from loom_audit.model.text.display import one_line, visible
 from loom_audit.model.text.textdiff import unified
 from loom_audit.model.values import nearest_json
 
@@ -107,7 +107,7 @@ def _difference(workspace: AuditedWorkspace, old: str, new: str) -> str:
     points = timeline.point(old), timeline.point(new)
     changes = timeline.diff(*points)
     unseen = timeline.unseen(*points).items()
-    parts = [f"not known what was there: {visible_path(path)} ({why})\n" for path, why in unseen]
+    parts = [f"not known what was there: {visible(path)} ({why})\n" for path, why in unseen]
     for change in changes[:MAX_DIFF_FILES]:
         before, after = (
             timeline.content(state) if state is not None and state.blob else None

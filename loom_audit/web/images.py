@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from loom_audit.errors import FileNotFound, InvalidArguments, TooLarge
 from loom_audit.model.kinds import MOST_BYTES, kind_of
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 from loom_audit.web.shared.dependencies import Workspace
 from loom_audit.web.shared.urls import unquoted
 
@@ -21,14 +21,14 @@ def image(workspace: Workspace, point: str, path: str) -> Response:
     path = unquoted(path)
     state = workspace.timeline.state(path, workspace.timeline.point(unquoted(point)))
     if state is None or state.blob is None or state.kind != "file":
-        raise FileNotFound(f"no file {visible_path(path)} is on record at {unquoted(point)}")
+        raise FileNotFound(f"no file {visible(path)} is on record at {unquoted(point)}")
     if state.size > MOST_BYTES:
         raise TooLarge("the picture is over 8 MiB", hint="Download it.")
     content = workspace.timeline.content(state)
     kind = kind_of(content)
     if not kind.is_shown(len(content)):
         raise InvalidArguments(
-            f"{visible_path(path)} is not a picture that is shown", hint="Download it."
+            f"{visible(path)} is not a picture that is shown", hint="Download it."
         )
     return Response(
         content,

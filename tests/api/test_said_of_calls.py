@@ -98,8 +98,8 @@ def test_what_was_changed_and_is_as_before_is_listed_by_both(
         workspace.session("agent") as session,
         OpenCall(session.writer, "twice", {}, "write", call_id="t") as call,
     ):
-        call.write("a.txt", b"two")
-        call.write("a.txt", b"one\n")
+        call.edit("a.txt", b"two")
+        call.edit("a.txt", b"one\n")
     [logged] = shell.records("log")
     [shown] = shell.records("show", str(logged["seq"]))
     assert (logged["paths"], shown["changes"], shown["as_before"]) == (["a.txt"], [], ["a.txt"])

@@ -14,7 +14,6 @@ from loom_audit.model.text.display import (
     size_text,
     visible,
     visible_bytes,
-    visible_path,
 )
 
 HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -81,7 +80,7 @@ def test_newlines_and_tabs_stay_in_text_of_many_lines() -> None:
 
 
 def test_a_name_that_is_not_utf8_shows_its_bytes() -> None:
-    assert visible_path(b"caf\xe9/\n".decode("utf-8", "surrogateescape")) == "caf\\xe9/\\n"
+    assert visible(b"caf\xe9/\n".decode("utf-8", "surrogateescape")) == "caf\\xe9/\\n"
 
 
 def test_one_line_joins_lines_and_cuts_long_text() -> None:

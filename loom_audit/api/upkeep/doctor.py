@@ -38,7 +38,7 @@ from loom_audit.errors import AuditError
 from loom_audit.history.ground.free_space import MIN_FREE_BYTES
 from loom_audit.model.imported import is_imported
 from loom_audit.model.scope import IGNORE_FILE
-from loom_audit.model.text.display import count_text, first_few, size_text, visible, visible_path
+from loom_audit.model.text.display import count_text, first_few, size_text, visible
 from loom_audit.ports import EventFilter
 from loom_audit.wiring.commands import confining_runner, open_runner, probe
 from loom_audit.wiring.database_file import REVISION, SAFE_SQLITE, connect, driver, triggers
@@ -421,7 +421,7 @@ def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:
         text = count_text(len(waiting), "interrupted call")
         checks.append(Check(name, "warning", text, "`loom-audit recover`"))
     if left := workspace.leftovers():
-        text = f"temporary files of interrupted calls: {first_few(left, 5, visible_path)}"
+        text = f"temporary files of interrupted calls: {first_few(left, 5, visible)}"
         checks.append(Check(name, "warning", text, "`loom-audit recover`, when nothing runs here."))
     return checks
 

@@ -9,7 +9,7 @@ from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.recovery import recover_all
 from loom_audit.model.files import FileChange, FileState, is_within, parents
 from loom_audit.model.plans.planning import Plan
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 
 
 def content_of_drift(
@@ -30,7 +30,7 @@ def content_of_drift(
         read = found.read_link(path) if is_link else found.read(path, state.size + 1)
         if hashlib.sha256(read).hexdigest() != state.blob:
             raise Conflict(
-                f"{visible_path(path)} has changed since it was looked at",
+                f"{visible(path)} has changed since it was looked at",
                 hint="Look at the status anew.",
             )
         return read

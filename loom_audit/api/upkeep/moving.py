@@ -14,7 +14,7 @@ from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.capture import look_once
 from loom_audit.model.events import WorkspaceAttached
 from loom_audit.model.imported import is_imported, only_read
-from loom_audit.model.text.display import first_few, visible_path
+from loom_audit.model.text.display import first_few, visible
 from loom_audit.wiring.adapters import Adapters, WorkspaceEntry
 from loom_audit.wiring.folders import check_root, identity_of_folder, is_mount_point
 
@@ -115,7 +115,7 @@ def _check_equal(there: Attachment, old: str, *, same: bool) -> None:
     root = there.on_disk.workspace.root
     if paths:
         raise Conflict(
-            f"{root} is another folder than {old} was, and {first_few(paths, 3, visible_path)} "
+            f"{root} is another folder than {old} was, and {first_few(paths, 3, visible)} "
             "differs from what is on record",
             hint="Put it under audit with `loom-audit init`, or make it equal first.",
             details={"paths": paths[:100]},

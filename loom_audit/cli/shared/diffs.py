@@ -13,7 +13,7 @@ from loom_audit.cli.shared.output import Output, Piece
 from loom_audit.cli.shared.records import plain
 from loom_audit.errors import AuditError, Corrupt
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.text.display import count_text, size_text, visible_bytes, visible_path
+from loom_audit.model.text.display import count_text, size_text, visible, visible_bytes
 from loom_audit.model.text.git_patch import git_patch
 from loom_audit.model.text.textdiff import marked_lines, unified
 
@@ -45,7 +45,7 @@ def difference(workspace: "AuditedWorkspace", change: FileChange, *, disk: bool)
         old = _recorded(workspace, change.before)
         new = _on_disk(workspace.root, change) if disk else _recorded(workspace, change.after)
     except Corrupt as error:
-        error.message = f"{visible_path(change.path)}: {error.message}"
+        error.message = f"{visible(change.path)}: {error.message}"
         raise
     except AuditError as error:
         return Difference(change, b"", error.message)
@@ -78,7 +78,7 @@ def print_differences(
         elif raw:
             output.raw(shown.text)
             if shown.omitted:
-                output.note(f"left out: {visible_path(change.path)}: {shown.omitted}")
+                output.note(f"left out: {visible(change.path)}: {shown.omitted}")
         else:
             print_difference(output, shown)
 
@@ -122,7 +122,7 @@ def print_patched(output: Output, change: FileChange, patch: bytes) -> None:
     """Print the patch of one path; an empty one is named beside it."""
     output.raw(patch)
     if not patch:
-        output.note(f"left out: {visible_path(change.path)}: git does not know such a change")
+        output.note(f"left out: {visible(change.path)}: git does not know such a change")
 
 
 def print_stat(
@@ -130,7 +130,7 @@ def print_stat(
 ) -> None:
     """Print for each path how many lines were added and removed, and the sum."""
     total = [0, 0]
-    width = min(max((len(visible_path(change.path)) for change in changes), default=0), 60)
+    width = min(max((len(visible(change.path)) for change in changes), default=0), 60)
     for change in changes:
         shown = difference(workspace, change, disk=disk)
         added, removed = _counts(shown.text)
@@ -139,7 +139,7 @@ def print_stat(
             record = plain(change) | {"added": added, "removed": removed}
             output.record(record | {"omitted": shown.omitted or None})
             continue
-        name = f" {visible_path(change.path):<{width}}"
+        name = f" {visible(change.path):<{width}}"
         counts: tuple[Piece, ...] = ((f"  +{added}", "green"), (f" -{removed}", "red"))
         output.line(mark(change), name, *counts, f"  {shown.omitted}".rstrip())
     if not output.json:
@@ -156,7 +156,7 @@ def _counts(text: bytes) -> tuple[int, int]:
 def print_difference(output: Output, shown: Difference, indent: str = "") -> None:
     """Print one diff for people."""
     if shown.omitted:
-        output.line(indent, (visible_path(shown.change.path), "bold"), f": {shown.omitted}")
+        output.line(indent, (visible(shown.change.path), "bold"), f": {shown.omitted}")
     texts = (visible_bytes(one, multiline=True) for one in shown.text.split(b"\n")[:-1])
     for text, part in marked_lines(texts):
         output.marked(text, DIFF_STYLES[part], indent)

@@ -38,7 +38,7 @@ from loom_audit.model.text.display import (
     first_few,
     one_line,
     size_text,
-    visible_path,
+    visible,
 )
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def change_lines(
         if change.path in moved and change.after is None:
             continue
         if source in moved and source is not None and change.before is None:
-            yield (indent, ("R", "cyan"), f" {visible_path(source)} -> {visible_path(change.path)}")
+            yield (indent, ("R", "cyan"), f" {visible(source)} -> {visible(change.path)}")
             continue
-        yield (indent, mark(change), " ", visible_path(change.path), (_about(change), "dim"))
+        yield (indent, mark(change), " ", visible(change.path), (_about(change), "dim"))
 
 
 def _about(change: FileChange) -> str:
@@ -131,7 +131,7 @@ def _delta(before: FileState, after: FileState) -> str:
 def half_move_lines(moves: Iterable[Move]) -> Iterator[Line]:
     """Moves of which nothing is at either path."""
     for one in moves:
-        where = f"{visible_path(one.source)} -> {visible_path(one.target)}"
+        where = f"{visible(one.source)} -> {visible(one.target)}"
         yield ((f"  half moved: {where}; what it held is in the store", "yellow"),)
 
 
@@ -159,7 +159,7 @@ def call_line(
     said = "waits for approval" if question else call.status
     tool = one_line(call.tool, 16)
     status, tool = (said, f" {tool} ") if narrow else (f"{said:<11}", f" {tool:<16}  ")
-    what = call.summary or ", ".join(visible_path(path) for path in call.paths)
+    what = call.summary or ", ".join(visible(path) for path in call.paths)
     if call.error:
         what = f"{what}: {call.error}" if what else call.error
     words = [one_line(text, 100) for fact in git for text in git_words(fact)]
@@ -252,7 +252,7 @@ def fact_text(event: Event) -> str:
         case BaselineFinished(files=files, size=size):
             return f"{count_text(files, 'file')}, {size_text(size)}"
         case PathsUntracked(paths=paths):
-            return ", ".join(f"{visible_path(p.path)} ({p.reason})" for p in paths[:5])
+            return ", ".join(f"{visible(p.path)} ({p.reason})" for p in paths[:5])
         case TreeRelisted(changes=changes, part=part):
             return f"{count_text(len(changes), 'path')}, part {part}"
         case SessionStarted(agent=agent, title=title):
@@ -272,11 +272,11 @@ def fact_text(event: Event) -> str:
         case GitChanged() as fact:
             return f"{fact.origin}: {'; '.join(git_words(fact))}"
         case ContentFound(path=path, state=state, reason=reason):
-            return f"{visible_path(path)}, {size_text(state.size)}: {reason}"
+            return f"{visible(path)}, {size_text(state.size)}: {reason}"
         case CallFinished(tool=tool, status=status, duration=duration):
             return f"{tool} {status} in {duration_text(duration)}"
         case BackgroundStarted(name=name, writes=writes):
-            folders = first_few(writes, 5, lambda one: visible_path(one.path))
+            folders = first_few(writes, 5, lambda one: visible(one.path))
             return f"{name}, which can write {folders or 'nothing'}"
         case BackgroundFinished(name=name, how=how, exit_code=code):
             return f"{name} {how}" + (f", exit code {code}" if code is not None else "")
@@ -301,12 +301,12 @@ def git_lines(fact: GitChanged) -> Iterator[Line]:
 
 def attributed_text(told: ChangesAttributed) -> str:
     """The words that say which changes a call may have made, as was told later."""
-    shown = first_few(told.paths, 5, visible_path)
+    shown = first_few(told.paths, 5, visible)
     return f"may have been: {shown} of event {told.event}, as {told.grounds}"
 
 
 def _changes_text(event: Event, changes: Sequence[FileChange]) -> str:
-    shown = first_few(changes, 5, lambda one: f"{mark(one)[0]} {visible_path(one.path)}")
+    shown = first_few(changes, 5, lambda one: f"{mark(one)[0]} {visible(one.path)}")
     origin = getattr(event.fact, "origin", "")
     return (f"{origin}: " if origin and origin != "tool" else "") + shown
 

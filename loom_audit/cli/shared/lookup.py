@@ -14,7 +14,7 @@ from loom_audit.cli.shared.records import Record, call_record
 from loom_audit.errors import FileNotFound, NotFound
 from loom_audit.model.events import Event
 from loom_audit.model.records import Call
-from loom_audit.model.text.display import count_text, visible_path
+from loom_audit.model.text.display import count_text, visible
 from loom_audit.ports import CallFilter, EventFilter
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def say_unknown(
             said = True
             if invocation.output.json:
                 invocation.output.record({"path": path, "unknown": why})
-            invocation.output.note(f"not known what was there: {visible_path(path)} ({why})")
+            invocation.output.note(f"not known what was there: {visible(path)} ({why})")
     return said
 
 
@@ -163,10 +163,10 @@ def not_there(workspace: "AuditedWorkspace", name: str, typed: str, seq: int) ->
     """The error to raise about a path that is not there at a point, or never was."""
     if not ever_recorded(workspace, name):
         return FileNotFound(
-            f"nothing is on record for {visible_path(name)}",
+            f"nothing is on record for {visible(name)}",
             hint="`loom-audit ls -r` lists what is there, `--at POINT` what was.",
         )
-    timeline, shown = workspace.timeline, visible_path(name)
+    timeline, shown = workspace.timeline, visible(name)
     says = "since when it is on record"
     if not timeline.is_listed(seq):
         message = f"unknown whether {shown} was there: {timeline.unlisted()}"

@@ -11,7 +11,7 @@ from loom_audit.cli.shared.lines import numbers
 from loom_audit.cli.shared.output import Output, Piece, Style
 from loom_audit.cli.shared.records import Record, plain
 from loom_audit.model.files import FileChange
-from loom_audit.model.text.display import count_text, first_few, visible_bytes, visible_path
+from loom_audit.model.text.display import count_text, first_few, visible, visible_bytes
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
@@ -44,7 +44,7 @@ def print_own(
         if output.json:
             output.record(_record(one, whole=not (stat or name_only)))
         elif name_only:
-            output.line(visible_path(one.path))
+            output.line(visible(one.path))
         else:
             _print_file(output, one, whole=not stat)
     if not output.json and not name_only:
@@ -58,8 +58,8 @@ def _as_changes(files: Sequence[NetFile]) -> list[FileChange]:
 
 
 def _print_file(output: Output, one: NetFile, *, whole: bool) -> None:
-    moved = f"{visible_path(one.old_path)} -> " if one.old_path != one.path else ""
-    pieces: list[Piece] = [(f"{moved}{visible_path(one.path)}", "bold")]
+    moved = f"{visible(one.old_path)} -> " if one.old_path != one.path else ""
+    pieces: list[Piece] = [(f"{moved}{visible(one.path)}", "bold")]
     pieces += [(f"  +{one.added}", "green"), (f" -{one.removed}", "red")]
     notes = _notes(one)
     pieces.append((f"  [{'; '.join(notes)}]" if notes else "", "dim"))

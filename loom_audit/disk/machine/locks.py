@@ -44,15 +44,12 @@ class DiskLock:
                 Path(self._folder).chmod(0o700)
         _close_in_children(weakref.ref(self))
 
-    def hold(self, name: str, *, timeout: float = 30.0) -> AbstractContextManager[None]:
+    @contextmanager
+    def hold(self, name: str, *, timeout: float = 30.0) -> Iterator[None]:
         """Wait for a lock, in uneven steps of at most 50 ms, and hold it to the end of the block.
 
         Conflict when the time is up or a signal asked for an end; AuditUnavailable without a file.
         """
-        return self._hold(name, timeout)
-
-    @contextmanager
-    def _hold(self, name: str, timeout: float) -> Iterator[None]:
         with signals.deferred(step=False) as is_first:
             token = self._take(name, timeout, is_first)
             try:

@@ -30,7 +30,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import FileChange, Move, moves_among, parents
 from loom_audit.model.plans.applicable import in_applicable_order
 from loom_audit.model.records import Call
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 from loom_audit.ports import EventFilter
 
 _NAMED = 5
@@ -364,6 +364,6 @@ def lowered_draft(calls: Iterable[Candidate], why: str) -> Draft:
 
 def _late_changes(changes: Sequence[FileChange]) -> str:
     """The reason that names changes which the look after a call missed."""
-    shown = ", ".join(visible_path(one.path) for one in changes[:_NAMED])
+    shown = ", ".join(visible(one.path) for one in changes[:_NAMED])
     more = len(changes) - _NAMED
     return f"found later: {shown}" + (f" and {more} more" if more > 0 else "")

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from loom_audit.model.events import Untracked
 from loom_audit.model.files import FileChange, Move
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 from loom_audit.ports import IndexEntry, LeftOutFiles
 
 BATCH_BYTES = 8 * 1024 * 1024
@@ -53,10 +53,10 @@ class WholeLook(Struct):
         texts = [f"too large, recorded by hash: {path}" for path in self.too_large]
         texts += [f"{u.reason}: {u.path}" for u in self.untracked]
         texts += [f"untracked until now: {path}" for path in self.tracked_again]
-        texts += [f"not on record: {visible_path(path)}" for path in self.unrecorded]
+        texts += [f"not on record: {visible(path)}" for path in self.unrecorded]
         texts += [f"not on record: {one}" for one in self.lost]
-        texts += [f"written in a folder that was moved: {visible_path(p)}" for p in self.written]
-        texts += [f"a move that is not on record: {visible_path(path)}" for path in self.apart]
+        texts += [f"written in a folder that was moved: {visible(p)}" for p in self.written]
+        texts += [f"a move that is not on record: {visible(path)}" for path in self.apart]
         more = len(texts) - 10
         return (*texts[:10], f"and {more} more") if more > 0 else tuple(texts)
 

@@ -16,7 +16,7 @@ from loom_audit.model.events import OUTSIDE, BaselineFinished, Draft, Fact, File
 from loom_audit.model.files import FileChange, FileState, Move, is_opaque, is_other_file, parents
 from loom_audit.model.plans.left_out import is_remade
 from loom_audit.model.scope import NEVER, LeftOut
-from loom_audit.model.text.display import count_text, visible_path
+from loom_audit.model.text.display import count_text, visible
 from loom_audit.ports import (
     OPAQUE,
     EventFilter,
@@ -126,7 +126,7 @@ def lost_files(before: LeftOutFiles, after: LeftOutFiles) -> tuple[str, ...]:
         return ()
     fewer = {key: files - after.get(key, (0, 0))[0] for key, (files, _) in before.items()}
     return tuple(
-        f"{count_text(files, 'file')} in {visible_path(folder) or 'the root'}"
+        f"{count_text(files, 'file')} in {visible(folder) or 'the root'}"
         for (folder, _), files in sorted(fewer.items())
         if files > 0
     )

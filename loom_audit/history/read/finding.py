@@ -16,7 +16,7 @@ from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import CallFinished, CallRequested, Event
 from loom_audit.model.kinds import without_encoded
 from loom_audit.model.records import Call, FoundPlace
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 from loom_audit.model.text.sought import Snippet, best_snippets, sought_words
 from loom_audit.ports import CallFilter, OnProgress, Progress, WordsFilter
 
@@ -135,9 +135,9 @@ def _outside(timeline: Timeline, place: FoundPlace, words: Sequence[str]) -> Ite
     if not found:
         return
     changes = timeline.projections.changes(after=place.seq - 1, until=place.seq)
-    paths = (visible_path(one.change.path) for one in islice(changes, _PATHS))
+    paths = (visible(one.change.path) for one in islice(changes, _PATHS))
     snippets = best_snippets([("", path) for path in paths], words)
-    title = ", ".join(map(visible_path, found[0].paths[:4]))
+    title = ", ".join(map(visible, found[0].paths[:4]))
     more = found[0].changed - len(found[0].paths[:4])
     yield Hit(place, found[0].at, snippets, title=title + (f" and {more} more" if more else ""))
 
@@ -154,7 +154,7 @@ def _texts(call: Call, request: Event, finish: Event) -> Iterator[tuple[str, str
     if isinstance(asked, CallRequested):
         yield from _flat("", asked.arguments)
     for path in call.paths:
-        yield "changed", visible_path(path)
+        yield "changed", visible(path)
     if isinstance(ended, CallFinished):
         result = without_encoded(ended.result)
         if isinstance(result, Mapping):

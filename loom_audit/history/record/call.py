@@ -160,22 +160,6 @@ class OpenCall:
 
     # --- file changes ---------------------------------------------------------------------
 
-    def write(
-        self,
-        path: str,
-        content: bytes,
-        *,
-        mode: int | None = None,
-        parents: bool = True,
-        final: bool = False,
-    ) -> FileChange:
-        """Put the content at the path; a symlink to a path inside the workspace is followed.
-
-        `mode` are permission bits, None for those of the file, or 0o644 for a new one. With
-        `parents` the folders above are made. Errors as of `edit`.
-        """
-        return self.edit(path, content, mode=mode, parents=parents, final=final)
-
     def edit(
         self,
         path: str,

@@ -6,7 +6,7 @@ from hashlib import sha256
 from loom_audit.errors import Conflict
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.model.files import BlobId, FileChange, FileState
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 
 
 class ContentsOnDisk:
@@ -38,7 +38,7 @@ class ContentsOnDisk:
         content = disk.read_link(path) if link else disk.read(path, state.size + 1)
         if sha256(content).hexdigest() != blob:
             raise Conflict(
-                f"{visible_path(path)} changed while it was looked at",
+                f"{visible(path)} changed while it was looked at",
                 hint="Make the plan again.",
                 details={"path": path},
             )

@@ -27,7 +27,7 @@ from loom_audit.model.files import FileChange, Move, is_directory, moves_among
 from loom_audit.model.plans.lineage import PathStep, events_with_moves, trace_lineages
 from loom_audit.model.plans.planning import Note
 from loom_audit.model.records import Call, RecordedChange
-from loom_audit.model.text.display import count_text, first_few, visible_path
+from loom_audit.model.text.display import count_text, first_few, visible
 
 NAMED = 8
 """Kept paths that the output of the call names; the data of its result lists all of them."""
@@ -81,7 +81,7 @@ def _do_rest(
     with OpenCall.resumed(writer, call) as resumed:
         if kept:
             resumed.result["data"] = {"kept": [[note.path, note.reason] for note in kept]}
-            named = first_few(kept, NAMED, lambda one: f"{visible_path(one.path)}: {one.reason}")
+            named = first_few(kept, NAMED, lambda one: f"{visible(one.path)}: {one.reason}")
             said.append(f"{count_text(len(kept), 'path')} kept: {named}")
         resumed.result["output"] = "; ".join(said)
         if not left and "happened" not in comparison.outcomes.values():
@@ -130,7 +130,7 @@ def _taken_away(
 
 
 def _note_taken_away(move: Move) -> Note:
-    target = visible_path(move.target)
+    target = visible(move.target)
     why = f"it was to become {target}, which was changed since; what it held is on record"
     return Note(move.source, why)
 

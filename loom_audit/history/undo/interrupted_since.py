@@ -10,7 +10,7 @@ from loom_audit.history.record.open_calls import open_call_error
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.model.plans.planning import Note, how_to_choose
 from loom_audit.model.records import Call
-from loom_audit.model.text.display import first_few, visible_path
+from loom_audit.model.text.display import first_few, visible
 
 
 def check_interrupted_since(
@@ -56,7 +56,7 @@ def _stands(attachment: Attachment, path: str, requested: int) -> bool:
 
 
 def _passed_over_error(call: Call, older: Call, kept: Collection[Note]) -> Conflict:
-    named = first_few([*kept], 3, lambda note: visible_path(note.path))
+    named = first_few([*kept], 3, lambda note: visible(note.path))
     return Conflict(
         f"call {call.seq} ({call.tool}) was interrupted, and may have changed what is on record "
         f"as from outside since: {named}",

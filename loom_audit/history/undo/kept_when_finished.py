@@ -25,7 +25,7 @@ from loom_audit.model.plans.links import groups_in
 from loom_audit.model.plans.opening import UNREADABLE
 from loom_audit.model.plans.planning import Note
 from loom_audit.model.records import Call
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 
 
 def kept_when_finished(
@@ -120,9 +120,9 @@ class _Rest:
     def _reasons(self, change: FileChange) -> Iterator[str]:
         path = change.path
         for group in sorted(groups_in([self.changes[path]]) & self._groups.keys()):
-            yield f"a hard link of {visible_path(self._groups[group])}, which stays"
+            yield f"a hard link of {visible(self._groups[group])}, which stays"
         for other in sorted(self._others.get(path, set()) & self.kept.keys()):
-            yield f"it is moved with {visible_path(other)}, which stays"
+            yield f"it is moved with {visible(other)}, which stays"
         if (folder := self._renamed_with(path)) is not None:
             yield from self._why_not_renamed(path, folder)
         elif _goes(change):
@@ -143,13 +143,13 @@ class _Rest:
         ends = [folder.source, folder.target]
         for inside in sorted(self.kept):
             if is_within(inside, ends):
-                yield f"it is moved with its folder, and {visible_path(inside)} stays"
+                yield f"it is moved with its folder, and {visible(inside)} stays"
         if folder.source not in self.remaining:
-            yield f"{visible_path(folder.source)}, with which it is moved, is not there any more"
+            yield f"{visible(folder.source)}, with which it is moved, is not there any more"
         if folder.target not in self.remaining:
-            yield f"something is at {visible_path(folder.target)}"
+            yield f"something is at {visible(folder.target)}"
         if not self._is_proven(folder):
-            source = visible_path(folder.source)
+            source = visible(folder.source)
             yield f"it is not known whether {source} is still the same folder"
         if path == folder.target:
             yield from self._why_not_made(path)
@@ -171,7 +171,7 @@ class _Rest:
             inside = f"{folder}/{name}"
             going = inside in self.remaining and self.remaining[inside].after is None
             if not going and not self._is_leftover(inside):
-                yield f"it holds {visible_path(inside)}, which stays"
+                yield f"it holds {visible(inside)}, which stays"
 
     def _is_leftover(self, path: str) -> bool:
         """Whether a path is a temporary of ours, which is removed before the undo goes on."""
@@ -188,4 +188,4 @@ class _Rest:
             stamp = seen_stamp(self.attachment.on_disk, folder) if folder else None
             there = not folder or (stamp is not None and stat.S_ISDIR(stamp.mode))
         if not there:
-            yield f"{visible_path(folder)} is not a folder any more"
+            yield f"{visible(folder)} is not a folder any more"

@@ -7,7 +7,7 @@ from loom_audit.history.ground.attachment import StoredLog
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.model.files import Move, is_within
 from loom_audit.model.records import Call, RecordedChange
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 
 
 def is_below_any(paths: Sequence[str], path: str) -> bool:
@@ -38,7 +38,7 @@ def paths_with_moves(
     for path in asked:
         if not any(is_below_any((path,), one.change.path) for one in changes):
             raise NotFound(
-                f"nothing that is to be reverted changed {visible_path(path)}",
+                f"nothing that is to be reverted changed {visible(path)}",
                 hint="`loom-audit show CALL`, and the call's page, list what a call changed.",
             )
     return all_names(asked, timeline, changes)

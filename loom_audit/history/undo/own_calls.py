@@ -18,7 +18,7 @@ from loom_audit.model.plans.links import without_group
 from loom_audit.model.plans.planning import Plan
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Call, RecordedChange
-from loom_audit.model.text.display import first_few, visible_path
+from loom_audit.model.text.display import first_few, visible
 from loom_audit.ports import CallFilter, EventFilter
 
 _ASKED_NOBODY = ("gate:allow-all", "gate:deny-all", "gate:asking")
@@ -166,7 +166,7 @@ class OwnCalls:
             if note.path:
                 told.setdefault(note.path, note.reason)
         for path in sorted(told):
-            yield f"{visible_path(path)}: {told[path]}"
+            yield f"{visible(path)}: {told[path]}"
 
 
 def _is_same(one: FileState | None, other: FileState | None) -> bool:

@@ -35,7 +35,7 @@ from loom_audit.model.plans.planning import Note, Plan, one_change_each
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.plans.whole_folders import Work, with_whole_folders
 from loom_audit.model.records import RecordedChange
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 
 _CAPTURED = ("command", "outside", "undo")
 """The origins of events that may have something that arrived: what a tool creates is new."""
@@ -94,7 +94,7 @@ class FolderPlan(Struct, frozen=True):
         for move, _ in self.renames:
             above = move.target.rpartition("/")[0]
             if above and above not in made and above not in self.tree:
-                shown = f"{visible_path(move.target)} became {visible_path(move.source)}"
+                shown = f"{visible(move.target)} became {visible(move.source)}"
                 why = f"{shown}, and its folder does not come back; it is not renamed back"
                 yield Note(move.source, why)
 
@@ -126,10 +126,10 @@ def plan_folders(
         if "current" in (request.choices.get(one.now), request.choices.get(one.was)):
             plan = replace(plan, kept=(*plan.kept, replace(note, reason="kept by choice")))
             continue
-        shown = f"{visible_path(one.was)} became {visible_path(one.now)}"
+        shown = f"{visible(one.was)} became {visible(one.now)}"
         holder = _holder(one, folders)
         if one.now not in tree and holder:
-            why = f"{shown}, and is in {visible_path(holder.now)} now; take that back first"
+            why = f"{shown}, and is in {visible(holder.now)} now; take that back first"
             plan = replace(plan, blocked=(*plan.blocked, replace(note, reason=why)))
             continue
         if one.now not in tree:
@@ -206,7 +206,7 @@ def _obstacle(
     folders: Sequence[MovedFolder],
 ) -> str:
     """Why a folder cannot be put where it was once the plan so far is done; "" when it can."""
-    was = visible_path(one.was)
+    was = visible(one.was)
     free = is_within(one.was, [move.source for move, _ in plan.renames])
     stamp = None if free else on_disk.workspace.stamp(one.was)
     if any(is_within(path, [one.was]) for path in plan.tree) or stamp is not None:
@@ -235,17 +235,17 @@ def _obstacle_inside(
     is renamed, and only where all of it is known.
     """
     if one.unsettled:
-        return f"{visible_path(one.unsettled)} was changed by what is taken back too"
+        return f"{visible(one.unsettled)} was changed by what is taken back too"
     inside = diff(there, one.leaves)
     if not inside:
         return ""
     later = [*one.later(steps)]
     kept = [step.change.path for step in later if not step.taken or step.came_in]
     if kept or not (later or one.moved_unrecorded):
-        return f"{visible_path(min(kept or [inside[0].path]))} changed since"
+        return f"{visible(min(kept or [inside[0].path]))} changed since"
     for change in inside:
         if is_opaque(change.before) or is_opaque(change.after) or groups_in([change]):
-            return f"{visible_path(change.path)} was changed by what is taken back too"
+            return f"{visible(change.path)} was changed by what is taken back too"
     states = [state for change in inside for state in (change.before, change.after) if state]
     if contents.missing({state.blob for state in states if state.blob}):
         return "a content in it was not kept"
@@ -253,7 +253,7 @@ def _obstacle_inside(
     for folder in sorted(path for path in going if there[path].kind == "directory"):
         for name, _ in on_disk.workspace.list(folder):
             if f"{folder}/{name}" not in going:
-                return f"{visible_path(folder)} holds {visible_path(name)}, which stays"
+                return f"{visible(folder)} holds {visible(name)}, which stays"
     return ""
 
 
@@ -264,12 +264,12 @@ def _obstacle_to_proof(
     if tree[one.now].kind == "directory":
         for path, seen in attachment.on_disk.workspace.walk(attachment.scope, {}, one.now):
             if path not in tree and not isinstance(seen, str):
-                return f"{visible_path(path)} changed since"
+                return f"{visible(path)} changed since"
     if attachment.on_disk.workspace.identity(one.now) != one.identity:
-        return f"it is not known whether {visible_path(one.now)} is still the same folder"
+        return f"it is not known whether {visible(one.now)} is still the same folder"
     if tree[one.now].kind == "opaque" and request.verb != "redo":
         path = _changed_inside(attachment, one)
-        return f"{visible_path(path)} changed in it" if path else ""
+        return f"{visible(path)} changed in it" if path else ""
     return ""
 
 
@@ -307,7 +307,7 @@ def _changed_mode(on_disk: OnDisk, request: PlanRequest, one: MovedFolder) -> st
     if request.verb == "redo" or is_opaque(own):
         return ""
     kept = on_disk.workspace.attributes(one.now).mode == own.mode
-    return "" if kept else f"the mode of {visible_path(one.now)} changed"
+    return "" if kept else f"the mode of {visible(one.now)} changed"
 
 
 def _changed_elsewhere(one: MovedFolder) -> Iterator[Note]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from loom_audit.model.files import FileChange, parents
 from loom_audit.model.plans.planning import Note, PathStep
 from loom_audit.model.records import Call
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 
 REMADE = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis"})
 """Caches that tools make and delete by themselves in nearly every run, from what is on record:
@@ -61,7 +61,7 @@ def left_out_blocks(
         return {}
     found: dict[str, Note] = {}
     for change in changes:
-        shown = visible_path(change.path)
+        shown = visible(change.path)
         note = next((touched[path] for path in (shown, *parents(shown)) if path in touched), None)
         if note is None and change.after is None and lost:
             # the last folder that went before the path was created most likely became it

@@ -44,11 +44,6 @@ def visible(text: str, *, multiline: bool = False) -> str:
     return _ESCAPED.sub(escape, text)
 
 
-def visible_path(path: str) -> str:
-    r"""Return a path on one line; its bytes that are not UTF-8 as `\xNN`."""
-    return visible(path)
-
-
 def visible_bytes(content: bytes, *, multiline: bool = False) -> str:
     r"""Return a content as text; its bytes that are not UTF-8 as `\xNN`."""
     return visible(content.decode("utf-8", "surrogateescape"), multiline=multiline)

@@ -5,7 +5,7 @@ all below it is in no tree. `emptied`: only what is below it, since its inside i
 `listed`: the tree is what the parts of a whole listing say, from the newest first part on.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from loom_audit.model.continuity import TREE_FACTS, leaving
 from loom_audit.model.events import FilesChanged, TreeRelisted
@@ -77,11 +77,8 @@ def emptied(changes: Iterable[FileChange]) -> Sequence[str]:
 
 def between(connection: Connection, log: int, after: int, until: int) -> Sequence[Step]:
     """The steps of these events, in order."""
-    return [(seq, what, path) for seq, what, path in _rows(connection, log, after, until)]
-
-
-def _rows(connection: Connection, log: int, after: int, until: int) -> Iterator[Row]:
-    yield from _BETWEEN.rows(connection, log=log, after=after, until=until)
+    rows = _BETWEEN.rows(connection, log=log, after=after, until=until)
+    return [(seq, what, path) for seq, what, path in rows]
 
 
 def first_part(connection: Connection, log: int, until: int) -> int:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from loom_audit.errors import AuditError, ExecutionFailed, ToolTimeout
 from loom_audit.model.text.cutting import ends_of
-from loom_audit.model.text.display import count_text, first_few, visible_path
+from loom_audit.model.text.display import count_text, first_few, visible
 from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.printed import printed_text
 from loom_audit.tools.bundled.text import decode
@@ -113,7 +113,7 @@ def files_changed(ctx: ToolContext) -> list[str]:
 
 def changes_text(paths: Sequence[str]) -> list[str]:
     """Return the line that tells a model which files a command changed; no line for no change."""
-    return [f"[changed: {first_few(paths, MOST_NAMED, visible_path)}]"] if paths else []
+    return [f"[changed: {first_few(paths, MOST_NAMED, visible)}]"] if paths else []
 
 
 def output_text(done: CommandResult) -> str:

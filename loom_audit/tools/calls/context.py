@@ -89,7 +89,7 @@ class ToolContext:
             with area.open(rest) as stream:
                 return reader(stream, area.stat(rest))
 
-        return await self._step(step)
+        return await self.in_thread(step)
 
     async def read(self, path: str, limit: int | None = None) -> bytes:
         """A regular file's content, or the first `limit` bytes of it."""
@@ -99,7 +99,7 @@ class ToolContext:
             with area.naming(rest):
                 return area.disk.read(area.path(rest), limit)
 
-        return await self._step(step)
+        return await self.in_thread(step)
 
     async def stat(self, path: str) -> Entry:
         """The file or directory behind the path, symlinks followed. FileNotFound."""
@@ -108,7 +108,7 @@ class ToolContext:
             area, rest = self._area(path)
             return area.stat(rest)
 
-        return await self._step(step)
+        return await self.in_thread(step)
 
     async def missing(self, path: str) -> FileNotFound:
         """The error that nothing is at a path, with what may be meant by it."""
@@ -117,7 +117,7 @@ class ToolContext:
             area, rest = self._area(path)
             return area.missing(rest)
 
-        return await self._step(step)
+        return await self.in_thread(step)
 
     @contextmanager
     def naming(self, path: str) -> Iterator[None]:
@@ -138,7 +138,7 @@ class ToolContext:
             area, rest = self._area(path)
             return [*area.list(area.directory(rest))]
 
-        return await self._step(step)
+        return await self.in_thread(step)
 
     async def walk(
         self, path: str = "", *, enter: Callable[[Entry, int], bool], limit: int = 10_000
@@ -152,7 +152,7 @@ class ToolContext:
             area, rest = self._area(path)
             return [*islice(area.walk(area.directory(rest), enter), limit + 1)]
 
-        return await self._step(step)
+        return await self.in_thread(step)
 
     # --- writing --------------------------------------------------------------------------
 
@@ -176,11 +176,11 @@ class ToolContext:
             if area.prefix:
                 self._announce_scratch()
                 return scratch.write(area.disk, rest, content, mode=mode, create=parents)
-            return self.open_call.write(
+            return self.open_call.edit(
                 area.path(rest), content, mode=mode, parents=parents, final=final
             )
 
-        return await self._step(step)
+        return await self.in_thread(step)
 
     async def edit(
         self, path: str, transform: Callable[[bytes | None], bytes], *, final: bool = False
@@ -210,7 +210,7 @@ class ToolContext:
                     return scratch.write(area.disk, rest, checked)
                 return call.edit(area.path(rest), checked, final=final)
 
-        return await self._step(step)
+        return await self.in_thread(step)
 
     async def delete(
         self, path: str, *, recursive: bool = False, final: bool = False
@@ -225,7 +225,7 @@ class ToolContext:
                     return scratch.delete(area.disk, rest, recursive=recursive)
                 return self.open_call.delete(area.path(rest), recursive=recursive, final=final)
 
-        return await self._step(step)
+        return await self.in_thread(step)
 
     async def move(
         self, source: str, target: str, *, overwrite: bool = False, final: bool = False
@@ -250,7 +250,7 @@ class ToolContext:
                     area.path(old), area.path(new), overwrite=overwrite, final=final
                 )
 
-        return await self._step(step)
+        return await self.in_thread(step)
 
     # --- processes ------------------------------------------------------------------------
 
@@ -398,8 +398,17 @@ class ToolContext:
         return await self._long_step(step)
 
     async def in_thread(self, step: Callable[[], T]) -> T:
-        """Run blocking code beside the event loop; a timeout waits for its end."""
-        return await self._step(step)
+        """Run blocking code beside the event loop; a timeout waits for its end.
+
+        Where the whole call is in a worker thread it runs there, and ExecutionFailed when nobody
+        waits for the call any more.
+        """
+        # then the call is not in a thread of its own, of which `stop` tells
+        if self.stop is None:
+            return await in_thread(step)
+        if self.stop.is_set():
+            raise ExecutionFailed("Nobody waits for this call any more")
+        return step()
 
     def no_call_error(self) -> AuditError:
         """Return the error for a context without a call: a workspace is missing, or the call."""
@@ -422,19 +431,11 @@ class ToolContext:
 
     # --- steps, in the worker thread ------------------------------------------------------
 
-    async def _step(self, step: Callable[[], T]) -> T:
-        """In a worker thread, or here when the whole call is in one: then `stop` is there."""
-        if self.stop is None:
-            return await in_thread(step)
-        if self.stop.is_set():
-            raise ExecutionFailed("Nobody waits for this call any more")
-        return step()
-
     async def _long_step(self, step: Callable[[Callable[[], bool]], T]) -> T:
-        """As `_step`, of one that asks now and then whether it is to end early."""
+        """As `in_thread`, of one that asks now and then whether it is to end early."""
         if self.stop is not None:
             asked = self.stop.is_set
-            return await self._step(lambda: step(asked))
+            return await self.in_thread(lambda: step(asked))
         stop = threading.Event()
         return await in_thread(lambda: step(stop.is_set), stop=stop)
 

@@ -13,7 +13,7 @@ from loom_audit.api.review.marks import (
     viewed_among,
 )
 from loom_audit.errors import InvalidArguments, NotFound
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 from loom_audit.web.review.net import net_of, reviews_of, show_net
 from loom_audit.web.review.scope import Scope, scope_of, turns_of
 from loom_audit.web.shared.admission import Visitor
@@ -132,7 +132,7 @@ def _file(
     for file in net.files:
         if file.path == path:
             return file
-    raise NotFound(f"{visible_path(path)} is not among these changes")
+    raise NotFound(f"{visible(path)} is not among these changes")
 
 
 def _answer(

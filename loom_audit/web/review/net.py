@@ -13,7 +13,7 @@ from loom_audit.api.review.sessions import Reviews, SessionReview
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.files import FileChange
 from loom_audit.model.records import RecordedChange
-from loom_audit.model.text.display import count_text, first_few, visible_path
+from loom_audit.model.text.display import count_text, first_few, visible
 from loom_audit.model.text.textdiff import Line, word_spans
 from loom_audit.web.review.scope import Scope
 from loom_audit.web.shared.budget import Budget, Part, weight
@@ -123,7 +123,7 @@ def show_net(
     if path := first(query, "diff"):
         found = next((file for file in net.files if file.path == path), None)
         if found is None:
-            raise InvalidArguments(f"{visible_path(path)} is not among these changes")
+            raise InvalidArguments(f"{visible(path)} is not among these changes")
         start = number(query, "line") or 0
         view = show(found, content, start=start, space=budget.remaining, whole=False)
         diffs = Part[FileView]("diffs", (), 0, len(net.files))

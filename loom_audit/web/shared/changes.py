@@ -13,7 +13,7 @@ from starlette.responses import Response
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.records import RecordedChange
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 from loom_audit.web.shared.budget import Budget, Part
 from loom_audit.web.shared.dependencies import number
 from loom_audit.web.shared.diffs import (
@@ -99,7 +99,7 @@ def show_changes(
     if path := first(query, "diff"):
         found = next((pair for pair in shown if pair[0].path == path), None)
         if found is None:
-            raise InvalidArguments(f"{visible_path(path)} is not among these changes")
+            raise InvalidArguments(f"{visible(path)} is not among these changes")
         context = context_of(query)
         view = view_change(
             found[0],

@@ -31,7 +31,6 @@ from loom_audit.model.text.display import (
     one_line,
     size_text,
     visible,
-    visible_path,
 )
 from loom_audit.web.shared.urls import address, encoded, quoted
 
@@ -225,12 +224,12 @@ def waiting(workspace: AuditedWorkspace) -> int:
 
 def plain(text: str) -> bool:
     """Whether a text goes through a form field and comes back the same."""
-    return visible_path(text) == text
+    return visible(text) == text
 
 
 def shown_path(path: str) -> str:
     r"""A path for reading; spaces at an end or side by side, which HTML hides, as `\x20`."""
-    text = visible_path(path)
+    text = visible(path)
     return _UNSEEN.sub(lambda found: r"\x20" * len(found[0]), text) if " " in text else text
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 from loom_audit.web.shared.budget import Budget, Part, row_weight
 from loom_audit.web.shared.urls import Fields, first, quoted
 
@@ -128,7 +128,7 @@ def show_tree(
     root, inside = grown(paths), first(query, "in") if budget.wanted == FILES else ""
     top = root if not inside else next((one for one in _folders(root) if one.path == inside), None)
     if top is None:
-        raise InvalidArguments(f"no change lies in a folder {visible_path(inside)}")
+        raise InvalidArguments(f"no change lies in a folder {visible(inside)}")
     only = root.children[0] if len(root.children) == 1 else None
     if isinstance(only, Folder) and not budget.wanted:
         top, inside = only, only.path

@@ -161,7 +161,7 @@ def appends(report: Reporter) -> None:
                 size = 400_000 if n % 40 == 20 else 200 * (n % 7)
                 large = random.Random(n).randbytes
                 content = large(size) if n % 40 == 20 else f"{n}\n".encode() * size
-                one.write(f"file-{n % 5}", content, final=True)
+                one.edit(f"file-{n % 5}", content, final=True)
                 one.finish("ok", {"success": True, "output": f"wrote {n}"})
                 report.ack(workspace, call=f"call-{n}")
     report.say(end=True)

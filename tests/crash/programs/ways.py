@@ -70,7 +70,7 @@ def steps(workspace: AuditedWorkspace, order: Order) -> None:
         call = OpenCall(session.writer, "steps", {}, "write", call_id="c1")
         try:
             with call:
-                call.write("made", b"new\n")
+                call.edit("made", b"new\n")
                 call.delete("old.txt")
                 raise ValueError("no")
         except ValueError:

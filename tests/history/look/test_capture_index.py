@@ -48,7 +48,7 @@ def test_what_another_session_made_and_a_person_deleted_is_gone_for_whoever_wrot
     with open_store() as store, store.workspace(root).session("other") as other:
         for path in ("new", "folder/new"):
             opened = OpenCall(other.writer, "write", {}, "write", call_id=path)
-            opened.write(path, b"new", final=True)
+            opened.edit(path, b"new", final=True)
             opened.finish("ok", {})
     call("write_file", path="own", content="own")
     (root / "new").unlink()
@@ -104,7 +104,7 @@ def test_what_was_recorded_by_a_process_whose_index_failed_is_looked_at_by_the_n
         opened = OpenCall(other.writer, "write", {}, "write", call_id="1")
         with monkeypatch.context() as patched:
             patched.setattr(type(other.workspace.attachment.on_disk.index), "update", fails)
-            opened.write("new", b"new", final=True)
+            opened.edit("new", b"new", final=True)
             opened.finish("ok", {})
     if reads:
         call("read_file", path="a.txt")

@@ -173,7 +173,7 @@ def by_generator(session: Session, root: Path, how: str) -> object:
 
 def by_call(session: Session, root: Path, how: str) -> object:
     with OpenCall(session.writer, "act", {}, "write", call_id="c") as call:
-        call.write("made", b"")
+        call.edit("made", b"")
         return told(how)
 
 

@@ -157,7 +157,7 @@ def test_both_ends_of_a_move_stay_where_a_person_wrote_one(
     with workspace.session("agent") as session:
         call = OpenCall(session.writer, "two", {}, "write", call_id="c1")
         with call:
-            call.write("src/main.py", b"2\n")
+            call.edit("src/main.py", b"2\n")
             call.move("a.txt", "moved.txt")
     killed_after(1, root, lambda one: one.carry_out(one.plan_undo()))
     there = {path: (root / path).exists() for path in ("a.txt", "moved.txt")}
@@ -423,7 +423,7 @@ def test_what_one_of_two_interrupted_tools_made_is_not_somebody_elses(
                     writer = Writer(attachment, session="dead", actor="agent:x")
                     writer.record(SessionStarted("x"))
                     with OpenCall(writer, "w", {}, "write", call_id="c2") as call:
-                        call.write("a.txt", b"second\n")
+                        call.edit("a.txt", b"second\n")
             finally:
                 os._exit(1)
         os.waitpid(pid, 0)

@@ -343,7 +343,7 @@ def test_an_undo_waits_for_a_call_of_several_steps(
     call("write_file", path="a.txt", content="1\n")
     plan = workspace.plan_undo()
     several = OpenCall(session.writer, "several", {}, "write", call_id="m")
-    several.write("b.txt", b"2\n")
+    several.edit("b.txt", b"2\n")
     number = workspace.timeline.open_calls()[0].requested
     with pytest.raises(Conflict, match="still running") as refused:
         workspace.carry_out(plan)

@@ -8,7 +8,7 @@ from loom_audit.cli.shared.output import Output
 from loom_audit.model.files import FileChange
 from loom_audit.model.plans.lists import BLOCKED, KEPT, TOLD
 from loom_audit.model.plans.planning import Plan
-from loom_audit.model.text.display import one_line, visible_path
+from loom_audit.model.text.display import one_line, visible
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
@@ -29,7 +29,7 @@ def print_plan_patch(workspace: "AuditedWorkspace", output: Output, plan: Plan) 
         print_patched(output, change, text)
     for one in (KEPT, BLOCKED, *TOLD):
         for note in one.notes(plan):
-            name = f"{visible_path(note.path)}: " if note.path else ""
+            name = f"{visible(note.path)}: " if note.path else ""
             output.note(f"{one.heading.lower()}: {name}{one_line(note.reason, 300)}")
     if not plan.changes:
         output.note("nothing on disk would change")

@@ -17,7 +17,7 @@ from loom_audit.model.plans.folder_choices import idle_choices
 from loom_audit.model.plans.lists import BLOCKED, KEPT, MERGED, TOLD, PlanList
 from loom_audit.model.plans.planning import Note, Plan, how_to_choose
 from loom_audit.model.plans.request import PlanRequest
-from loom_audit.model.text.display import count_text, first_few, one_line, visible_path
+from loom_audit.model.text.display import count_text, first_few, one_line, visible
 from loom_audit.ports import CallFilter
 
 if TYPE_CHECKING:
@@ -171,9 +171,7 @@ def _print_done(output: Output, plan: Plan, result: "UndoResult") -> None:
         for reason in call.coverage.reasons
     )
     for path in result.in_use:
-        output.line(
-            ("  left as it is, being written all the while: ", "yellow"), visible_path(path)
-        )
+        output.line(("  left as it is, being written all the while: ", "yellow"), visible(path))
     if plan.changes and plan.verb == "undo":
         output.note("`loom-audit redo` brings it back")
     elif plan.changes and plan.verb != "redo":
@@ -203,7 +201,7 @@ def _tell_complete(output: Output, workspace: "AuditedWorkspace", plan: Plan, be
 def _refuse_unknown(plan: Plan) -> None:
     """NOT_FOUND for a choice about a path that the plan has nothing to do with."""
     for path in idle_choices(plan):
-        conflicts = first_few(plan.blocked, 5, lambda note: visible_path(note.path))
+        conflicts = first_few(plan.blocked, 5, lambda note: visible(note.path))
         raise NotFound(
             f"the plan says nothing of {path}, so there is nothing to choose",
             hint=f"In conflict: {conflicts}." if conflicts else "Look at the plan with --dry-run.",
@@ -239,7 +237,7 @@ def _end_dry_run(output: Output, refused: Conflict | None) -> int:
 def _blocked(plan: Plan) -> Conflict:
     from loom_audit.model.plans.left_out import is_left_out_block
 
-    shown = first_few(plan.blocked, 5, lambda note: visible_path(note.path))
+    shown = first_few(plan.blocked, 5, lambda note: visible(note.path))
     if any(is_left_out_block(note) for note in plan.blocked):
         what = "cannot be taken back safely"
         hint = (
@@ -260,7 +258,7 @@ def _blocked(plan: Plan) -> Conflict:
 
 
 def _all_kept(plan: Plan) -> Conflict:
-    shown = first_few(plan.kept, 5, lambda note: visible_path(note.path))
+    shown = first_few(plan.kept, 5, lambda note: visible(note.path))
     return Conflict(
         f"nothing was taken back: {shown} would be kept as it is",
         hint="Choose for each: --choose PATH=old takes it back all the same.",
@@ -301,7 +299,7 @@ def plan_lines(
     for session, taken in (sessions or {}).items():
         yield ("takes back: ", numbers(taken), (f"  of {one_line(session, 60)}", "dim"))
     for number, paths in plan.partly.items():
-        yield ("takes back in part: ", str(number), f"  {first_few(paths, 5, visible_path)}")
+        yield ("takes back in part: ", str(number), f"  {first_few(paths, 5, visible)}")
     merged = {note.path for note in plan.merged}
     gone = {change.path for change in plan.changes if change.after is None}
     merged |= {move.source for move in plan.moves if move.target in merged} & gone
@@ -313,10 +311,10 @@ def plan_lines(
         yield from _bounded(list(_merged_lines(plan)), most)
     if holds := marked(plan):
         yield (("will hold conflict markers:", "red"),)
-        yield from ((f"  {visible_path(path)}",) for path in holds)
+        yield from ((f"  {visible(path)}",) for path in holds)
     if plan.already:
         yield ("already so:",)
-        yield from _bounded([(f"  {visible_path(path)}",) for path in plan.already], most)
+        yield from _bounded([(f"  {visible(path)}",) for path in plan.already], most)
     for one in (KEPT, BLOCKED, *TOLD):
         yield from section_lines(one, one.notes(plan))
     if not (plan.changes or plan.blocked):
@@ -360,5 +358,5 @@ def note_line(note: Note) -> Line:
     told = all(re.search(rf"\b{seq}\b", note.reason) for seq in note.calls)
     word = "call" if len(note.calls) == 1 else "calls"
     calls = "" if told else f" ({word} {numbers(note.calls)})"
-    name = visible_path(note.path)
+    name = visible(note.path)
     return (f"  {name}: " if name else "  ", one_line(note.reason, 300), (calls, "dim"))

@@ -10,7 +10,7 @@ import click
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.errors import NotFound, NoWorkspace
-from loom_audit.model.text.display import size_text, visible_path
+from loom_audit.model.text.display import size_text, visible
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
@@ -32,7 +32,7 @@ def recover_file(
         versions = versions_of(file, workspace)
         if not versions:
             raise NotFound(
-                f"nobody has kept a version of {visible_path(str(file))}",
+                f"nobody has kept a version of {visible(str(file))}",
                 hint="Looked at were transcripts that name its repository, git's objects and the "
                 "log of its workspace. `opencode export` writes a transcript to import.",
             )
@@ -100,9 +100,7 @@ def _carry_out(
     old = "" if plan.before is None else f"{size_text(len(plan.before))} -> "
     told = {"path": plan.path, "origin": version.origin, "differs": version.differs}
     if not output.json:
-        output.line(
-            f"  {letter} {visible_path(plan.path)}  ({old}{size_text(len(version.content))})"
-        )
+        output.line(f"  {letter} {visible(plan.path)}  ({old}{size_text(len(version.content))})")
         output.line(f"  {version.origin}")
         if version.differs:
             output.line((f"  {version.differs}", "yellow"))

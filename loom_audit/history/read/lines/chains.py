@@ -81,7 +81,7 @@ def _read(proven: ProvenLog, steps: RecordedSteps, calls: CallSet) -> _Between:
             if envelope["kind"] == CallRequested.kind:
                 between.calls[key] = seq
             elif key in between.calls:
-                steps.know(key[0], key[1], between.calls[key], seq)
+                steps.lookup.know(key[0], key[1], between.calls[key], seq)
         return changes_trees(envelope) or envelope.get("kind") in _KINDS
 
     for event in proven.events(calls.after, calls.until, wanted):
@@ -163,7 +163,7 @@ class _Chains:
         if not changes:
             return
         self._changed.update(change.path for change in changes)
-        whose = self._steps.whose(event, fact)
+        whose = self._steps.lookup.of(event, fact)
         moved = {source.path for source in sources.values()}
         now: dict[str, list[Version]] = {}
         replaced = {*sources}

@@ -96,7 +96,7 @@ class Descent:
             if change is None or not has_same_content(change.before, version.after):
                 continue
             if moved_from(fact.changes, fact.moves, change):
-                whose = self._steps.whose(event, fact)
+                whose = self._steps.lookup.of(event, fact)
                 return replace(self._steps.version(whose, change, path, change.before), after=None)
         return None
 
@@ -124,7 +124,7 @@ class Descent:
                 change = _change_of(event.fact, name)
                 if not isinstance(event.fact, FilesChanged) or change is None:
                     raise listed_error(listed.seq)
-                yield self._steps.whose(event, event.fact), change
+                yield self._steps.lookup.of(event, event.fact), change
 
     def _all_changes(self, name: str, before: int) -> Iterator[tuple[Whose, FileChange]]:
         if not self._all:
@@ -132,7 +132,7 @@ class Descent:
         for event, fact in reversed(self._all):
             change = _change_of(fact, name) if event.seq < before else None
             if change is not None:
-                yield self._steps.whose(event, fact), change
+                yield self._steps.lookup.of(event, fact), change
 
     def _close(
         self,

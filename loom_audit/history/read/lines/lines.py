@@ -29,7 +29,7 @@ from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.events import SessionStarted
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.records import RecordedChange
-from loom_audit.model.text.display import visible_path
+from loom_audit.model.text.display import visible
 from loom_audit.model.text.git_patch import git_patch
 from loom_audit.ports import EventFilter, LineMaps, OnProgress
 
@@ -86,10 +86,10 @@ class Lines(Struct, frozen=True):
         seq = self.timeline.proven.head() if at is None else at
         state = self.timeline.state(path, seq)
         if state is None and path:
-            raise NotFound(f"{visible_path(path)} did not exist at {seq}")
+            raise NotFound(f"{visible(path)} did not exist at {seq}")
         if state is None or state.kind in ("directory", "opaque"):
             raise InvalidArguments(
-                f"{visible_path(path) or 'the workspace'} is a directory",
+                f"{visible(path) or 'the workspace'} is a directory",
                 hint="Name a file: `loom-audit ls` lists them.",
             )
         versions = self._descent(full=full).versions(path, seq, state)
@@ -273,7 +273,7 @@ class Lines(Struct, frozen=True):
 
 def _not_alone_error(step: Version) -> Conflict:
     return Conflict(
-        f"the own change is not one tree: {visible_path(step.path)} was changed by "
+        f"the own change is not one tree: {visible(step.path)} was changed by "
         f"{step.writer.text} too",
         hint="Without --own the patch has everybody's changes between the two points.",
         details={"path": step.path, "event": step.seq},

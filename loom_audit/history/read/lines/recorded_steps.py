@@ -13,7 +13,6 @@ from loom_audit.model.events import (
     CallRequested,
     ChangesAttributed,
     Event,
-    FilesChanged,
 )
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.records import RecordedChange
@@ -34,7 +33,7 @@ class RecordedSteps:
     def __init__(self, proven: ProvenLog, suggested: Projections) -> None:
         self._proven = proven
         self._read: dict[int, Event] = {}
-        self._lookup = CallLookup(proven, suggested, read=self._read)
+        self.lookup = CallLookup(proven, suggested, read=self._read)
         self._numbers: dict[int, int] = {}
         self._taken: dict[int, TakenBack | None] = {}
         self._told: Mapping[int, Mapping[str, tuple[int, ...]]] | None = None
@@ -65,23 +64,15 @@ class RecordedSteps:
             if kind == CallRequested.kind:
                 requests[key] = seq
             elif key in requests:
-                self.know(*key, requests[key], seq)
+                self.lookup.know(*key, requests[key], seq)
             return envelope.get("tool") == "rollback" or bool(envelope.get("reverts"))
 
         for event in self._proven.several(joined, is_read):
             self._read[event.seq] = _small(event)
 
-    def know(self, session: str, call_id: str, requested: int, finished: int) -> None:
-        """Take it that a call has its request and its finish there, which the caller has read."""
-        self._lookup.know(session, call_id, requested, finished)
-
     def event(self, seq: int) -> Event:
         """One event. Corrupt where it is missing."""
         return self._read.get(seq) or self._proven.event(seq)
-
-    def whose(self, event: Event, fact: FilesChanged) -> Whose:
-        """The calls that made, or may have made, the changes of an event. Corrupt."""
-        return self._lookup.of(event, fact)
 
     def version(
         self, whose: Whose, change: FileChange, old_path: str, before: FileState | None
@@ -138,7 +129,7 @@ class RecordedSteps:
             fact = event.fact if event else None
             number = None
             if event and isinstance(fact, CallRequested):
-                number = self._lookup.finish(event.session, fact.call_id)
+                number = self.lookup.finish(event.session, fact.call_id)
             self._numbers[request] = number or request
         return self._numbers[request]
 

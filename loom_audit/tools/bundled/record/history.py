@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from loom_audit.model.records import Call, RecordedChange
-from loom_audit.model.text.display import count_text, first_few, one_line, visible_path
+from loom_audit.model.text.display import count_text, first_few, one_line, visible
 from loom_audit.tools.approvals.taking_back import recall
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.fields import Fields, Output
@@ -89,7 +89,7 @@ class History(Tool):
         entries, more = await recall(ctx, read)
         lines = [_line(one) for one in entries]
         lines += [f"Older ones: before={more}"] if more else []
-        nothing = f"{visible_path(args.path)} was never changed" if args.path else "No calls yet"
+        nothing = f"{visible(args.path)} was never changed" if args.path else "No calls yet"
         shown = [{name: value for name, value in one.items() if name != "about"} for one in entries]
         return ToolResult(
             True, "\n".join(lines) or nothing, {"entries": shown, "next_before": more}
@@ -97,7 +97,7 @@ class History(Tool):
 
 
 def _of_call(call: Call) -> dict[str, Any]:
-    paths = [visible_path(path) for path in call.paths]
+    paths = [visible(path) for path in call.paths]
     named = first_few(paths, 3) if call.changed <= len(paths) else count_text(call.changed, "path")
     return {
         "call": call.seq,
@@ -113,7 +113,7 @@ def _of_call(call: Call) -> dict[str, Any]:
 
 
 def _of_change(one: RecordedChange, call: Call | None, by: int | None) -> dict[str, Any]:
-    path = visible_path(one.change.path)
+    path = visible(one.change.path)
     what = "created" if one.change.before is None else "changed"
     return {
         "call": one.number,

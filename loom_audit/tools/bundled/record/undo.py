@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from loom_audit.model.plans.planning import Plan
-from loom_audit.model.text.display import count_text, visible_path
+from loom_audit.model.text.display import count_text, visible
 from loom_audit.tools.approvals.preview import preview_undo
 from loom_audit.tools.approvals.taking_back import past_of, take_back
 from loom_audit.tools.calls.context import ToolContext
@@ -52,7 +52,7 @@ class Undo(Tool):
     def requires_approval(self, args: UndoInput, ctx: ToolContext) -> bool | str:
         plan = past_of(ctx).plan(args.call)
         gone = [change.path for change in plan.changes if change.after is None]
-        return f"deletes {visible_path(gone[0])}" if gone else False
+        return f"deletes {visible(gone[0])}" if gone else False
 
     def preview(self, args: UndoInput, ctx: ToolContext) -> Preview:
         return preview_undo(ctx, args.call)
@@ -74,10 +74,10 @@ class Undo(Tool):
 def _line(plan: Plan, path: str) -> str:
     change = next(one for one in plan.changes if one.path == path)
     verb = "deleted" if change.after is None else "restored" if change.before else "brought back"
-    return f"{verb} {visible_path(path)}"
+    return f"{verb} {visible(path)}"
 
 
 def _not_taken_back(plan: Plan) -> Sequence[str]:
     """What stays of the call's doing, and what is on record as maybe a later call's."""
     notes = (*plan.irreversible, *plan.inexact, *plan.passed_over)
-    return [": ".join(filter(None, (visible_path(one.path), one.reason))) for one in notes]
+    return [": ".join(filter(None, (visible(one.path), one.reason))) for one in notes]

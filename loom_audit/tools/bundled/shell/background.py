@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from loom_audit.history.ground.process_state import KeptBackground
-from loom_audit.model.text.display import count_text, first_few, visible_path
+from loom_audit.model.text.display import count_text, first_few, visible
 from loom_audit.ports import CommandResult
 from loom_audit.tools.bundled.process import MAX_STREAM
 from loom_audit.tools.bundled.text import decode
@@ -147,7 +147,7 @@ def refused_text(done: CommandResult, ctx: ToolContext) -> list[str]:
 
 def started_result(one: KeptBackground) -> ToolResult:
     """Return the answer to the call that started a command, with the fields of a shell's output."""
-    folders = first_few([folder.path for folder in one.writes], 5, visible_path)
+    folders = first_few([folder.path for folder in one.writes], 5, visible)
     data: dict[str, Any] = {
         "background": one.name,
         "exit_code": None,

@@ -26,7 +26,7 @@ from loom_audit.errors import (
     PermissionDenied,
 )
 from loom_audit.model.scope import HEAVY
-from loom_audit.model.text.display import first_few, moment, visible_path
+from loom_audit.model.text.display import first_few, moment, visible
 from loom_audit.ports import Stamp, Workspace
 
 EntryType = Literal["file", "directory", "symlink", "other"]
@@ -138,7 +138,7 @@ class Area(Struct, frozen=True):
         path = self.path(text)
         found = dict.fromkeys((*self._elsewhere(path), *self._alike(path)))
         if meant := [*islice(found, _NAMED)]:
-            shown = (visible_path(f"{self.prefix}{one}") for one in meant)
+            shown = (visible(f"{self.prefix}{one}") for one in meant)
             return FileNotFound(
                 f"File not found: {self.prefix}{text}", hint=f"Did you mean {' or '.join(shown)}?"
             )
@@ -183,8 +183,8 @@ class Area(Struct, frozen=True):
         """What is in the nearest folder above that is there."""
         while path:
             path = path.rpartition("/")[0]
-            if beside := [visible_path(name) for name, _ in self._names(path)]:
-                shown = visible_path(f"{self.prefix}{path}/" if path else self.prefix)
+            if beside := [visible(name) for name, _ in self._names(path)]:
+                shown = visible(f"{self.prefix}{path}/" if path else self.prefix)
                 return f"In {shown or 'the workspace'} are: {first_few(beside, 20)}."
         return ""
 
