@@ -14,7 +14,7 @@ from benchmarks.figures import Figure, Sizes, timed
 from benchmarks.projects import content, name, new_store
 from loom_audit.api.agents import importing
 from loom_audit.api.agents.importing import import_file
-from loom_audit.history.told.importing import Importing, Target
+from loom_audit.history.told.importing import Importing, ImportTarget
 from loom_audit.model.events import Draft, Event
 from loom_audit.model.files import BlobId
 
@@ -100,7 +100,7 @@ class _Batch:
 class _Captured:
     """A log and the contents of its store, of which every write is kept."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ImportTarget) -> None:
         self._log, self._blobs = target.log, target.blobs
         self.batches = [_Batch()]
 
@@ -125,7 +125,7 @@ def _batches(folder: Path, file: Path) -> Sequence[_Batch]:
     kept: list[_Captured] = []
 
     class Capturing(Importing):
-        def __init__(self, target: Target, client: str, session: str) -> None:
+        def __init__(self, target: ImportTarget, client: str, session: str) -> None:
             both: Any = _Captured(target)
             kept.append(both)
             super().__init__(replace(target, log=both, blobs=both), client, session)

@@ -102,7 +102,7 @@ class Refusal(Exception):
         self.status, self.code, self.message = status, code, message
 
 
-class Search(BaseModel):
+class SearchRequest(BaseModel):
     """The body of a request for a web search."""
 
     model_config = ConfigDict(extra="forbid")
@@ -111,7 +111,7 @@ class Search(BaseModel):
     provider: Provider | None = None
 
 
-class Question(BaseModel):
+class OracleRequest(BaseModel):
     """The body of a request to the oracle: messages, and at most so many tokens of answer."""
 
     model_config = ConfigDict(extra="forbid")
@@ -143,7 +143,7 @@ def create_proxy(keys: Keys, *, port: int = PORT) -> FastAPI:
         return answer
 
     @app.post("/proxy/cse")
-    async def cse(query: Search) -> dict[str, Any]:
+    async def cse(query: SearchRequest) -> dict[str, Any]:
         provider = query.provider or _first_configured(keys)
         if not keys.has(provider):
             raise _not_configured(f"{_NAMES[provider]} search is not configured on the proxy")
@@ -152,7 +152,7 @@ def create_proxy(keys: Keys, *, port: int = PORT) -> FastAPI:
         return {"provider": provider, "results": results[: query.max_results]}
 
     @app.post("/proxy/oracle")
-    async def oracle(query: Question) -> dict[str, Any]:
+    async def oracle(query: OracleRequest) -> dict[str, Any]:
         if not keys.ready["oracle"]:
             raise _not_configured("No oracle is configured on the proxy")
         return await _oracle(app.state.client, keys, query)
@@ -200,7 +200,9 @@ def serve_proxy(
 # --- providers ----------------------------------------------------------------------------
 
 
-async def _google(client: httpx.AsyncClient, keys: Keys, query: Search) -> list[dict[str, str]]:
+async def _google(
+    client: httpx.AsyncClient, keys: Keys, query: SearchRequest
+) -> list[dict[str, str]]:
     """Custom Search JSON API, `cse.list`."""
     answer = await _fetch_json(
         client,
@@ -219,7 +221,9 @@ async def _google(client: httpx.AsyncClient, keys: Keys, query: Search) -> list[
     return _results(answer.get("items", []))
 
 
-async def _serper(client: httpx.AsyncClient, keys: Keys, query: Search) -> list[dict[str, str]]:
+async def _serper(
+    client: httpx.AsyncClient, keys: Keys, query: SearchRequest
+) -> list[dict[str, str]]:
     answer = await _fetch_json(
         client,
         "Serper",
@@ -233,7 +237,7 @@ async def _serper(client: httpx.AsyncClient, keys: Keys, query: Search) -> list[
     return _results(answer.get("organic", []))
 
 
-async def _oracle(client: httpx.AsyncClient, keys: Keys, query: Question) -> dict[str, Any]:
+async def _oracle(client: httpx.AsyncClient, keys: Keys, query: OracleRequest) -> dict[str, Any]:
     """Chat completions as OpenAI's API and those compatible with it have them."""
     body: dict[str, Any] = {"model": keys.oracle_model, "messages": query.messages}
     if query.max_tokens:

@@ -151,6 +151,62 @@ def test_no_code_is_packed_to_fit() -> None:
     ] == []
 
 
+NAMED_TWICE = {
+    # the schema of a table, for people who query a store, and its rows as they are read
+    "EventRow",
+    "PayloadRow",
+    # a thing, and the page or the part of a page that shows it
+    "Budget",
+    "Facet",
+    "Place",
+    "Scope",
+    "Turn",
+    # several pages have rows, and parts, and questions of their own
+    "Part",
+    "Question",
+    "Row",
+    # the model's session and that of Python code, both public; of a conversation the same
+    "Conversation",
+    "Session",
+    # tools are named as models see them, their inputs and outputs after them
+    "Edit",
+    "Output",
+    "SearchInput",
+    "SearchOutput",
+    "Undo",
+    # one is of commands or databases, the other of what agents and people see
+    "Before",
+    "Check",
+    "Command",
+    "Connections",
+    "Entry",
+    "Evidence",
+    "Findings",
+    "Line",
+    "Lines",
+    "Subject",
+    "Tally",
+    "Unread",
+    # of a write, and of the demonstration
+    "Step",
+    # who appends events, and who wrote a line
+    "Writer",
+}
+"""Names of two public classes: where one of them is met, its room says which."""
+
+
+def test_one_name_is_of_one_public_class() -> None:
+    named_in = Counter(
+        name
+        for path in MODULES
+        # what is copied and run alone has names of its own
+        if path.name not in ONE_FILE and "migrations" not in path.parts
+        for name in {*shape(path).classes}
+        if not name.startswith("_")
+    )
+    assert {name for name, times in named_in.items() if times > 1} == NAMED_TWICE
+
+
 PASSES_ON = {
     # public Python names, which stand before ports that the ways in do not reach through
     "api/workspace.py AuditedWorkspace.is_alive",

@@ -33,7 +33,7 @@ from loom_audit.clients.claude_results import (
     has_run,
     notified,
 )
-from loom_audit.clients.hooks import Hooks, permission
+from loom_audit.clients.hooks import ClientHooks, permission
 from loom_audit.clients.reports import (
     BackgroundEnded,
     CallBegan,
@@ -49,11 +49,11 @@ from loom_audit.clients.reports import (
     TurnEnded,
     Verdict,
 )
-from loom_audit.clients.tools import Tools
+from loom_audit.clients.tools import ClientTools
 
 NAME = "claude-code"
 
-_HOOKS = Hooks(
+_HOOKS = ClientHooks(
     moments={
         "SessionStart": "session",
         "UserPromptSubmit": "prompt",
@@ -80,7 +80,7 @@ _HOOKS = Hooks(
         "session_crons agent_transcript_path permission_suggestions model session_title"
     ),
 )
-_TOOLS = Tools(
+_TOOLS = ClientTools(
     # a Task's own calls are on record themselves, in a session of its own
     read=fields.words(
         "Read Glob Grep LS NotebookRead TodoRead TodoWrite ToolSearch AskUserQuestion "

@@ -22,8 +22,8 @@ from typing import Any
 from msgspec import UNSET
 
 from loom_audit.clients import codex_calls, fields
-from loom_audit.clients.codex_calls import TOOLS, Outcome
-from loom_audit.clients.hooks import Hooks, permission
+from loom_audit.clients.codex_calls import TOOLS, CodexOutcome
+from loom_audit.clients.hooks import ClientHooks, permission
 from loom_audit.clients.reports import (
     BackgroundEnded,
     CallBegan,
@@ -42,7 +42,7 @@ from loom_audit.clients.reports import (
 
 NAME = "codex"
 
-_HOOKS = Hooks(
+_HOOKS = ClientHooks(
     moments={
         "SessionStart": "session",
         "UserPromptSubmit": "prompt",
@@ -85,7 +85,9 @@ def _hook_reports(name: str, given: Mapping[str, Any], session: str, cwd: str) -
         case "PostToolUse":
             end = codex_calls.outcome(tool, given.get("tool_response"))
             if tool in codex_calls.SHELLS:  # the output of a command says nothing of its end
-                end = Outcome(None, fields.result(fields.plain(given.get("tool_response")), {}))
+                end = CodexOutcome(
+                    None, fields.result(fields.plain(given.get("tool_response")), {})
+                )
             yield CallEnded(session, call_id, tool, end.status, end.result, arguments)
         case "UserPromptSubmit":
             prompt = fields.text(given, "prompt")
@@ -306,7 +308,7 @@ class CodexRollout:
                 self.unread[fields.label("completed item", kind)] += 1
 
     def _end(
-        self, call_id: str, end: Outcome, item: Mapping[str, Any], at: datetime | None
+        self, call_id: str, end: CodexOutcome, item: Mapping[str, Any], at: datetime | None
     ) -> Iterator[Report]:
         tool = self._open.get(call_id, "")
         if tool:

@@ -8,12 +8,12 @@ from msgspec import Struct, json
 
 from loom_audit.clients import fields
 from loom_audit.clients.reports import FileTold
-from loom_audit.clients.tools import Tools
+from loom_audit.clients.tools import ClientTools
 from loom_audit.model.coverage import Status
 
 PATCH = "apply_patch"
 SHELLS = fields.words("Bash exec_command shell shell_command local_shell container.exec exec")
-TOOLS = Tools(
+TOOLS = ClientTools(
     read=fields.words(
         "update_plan view_image read_file list_dir grep_files request_user_input wait wait_agent "
         "spawn_agent send_input send_message followup_task close_agent resume_agent list_agents "
@@ -45,7 +45,7 @@ _FAILED = re.compile(
 )
 
 
-class Outcome(Struct, frozen=True):
+class CodexOutcome(Struct, frozen=True):
     """How a call ended; a `status` of None when that is not told."""
 
     status: Status | None
@@ -63,7 +63,7 @@ def parsed(arguments: Any) -> Any:
         return arguments
 
 
-def outcome(tool: str, given: Any) -> Outcome:
+def outcome(tool: str, given: Any) -> CodexOutcome:
     """How a call ended, from the text that the model was given, or blocks, or an object."""
     if isinstance(given, dict):
         return _of_object(given)
@@ -76,10 +76,10 @@ def outcome(tool: str, given: Any) -> Outcome:
     data: dict[str, Any] = {}
     if running and tool in SHELLS:
         data["background"] = [running[1]]
-        return Outcome("running", fields.result(output, data), (running[1],))
+        return CodexOutcome("running", fields.result(output, data), (running[1],))
     if code is not None:
         data["exit_code"] = code
-    return Outcome(_status(tool, head, code), fields.result(output, data))
+    return CodexOutcome(_status(tool, head, code), fields.result(output, data))
 
 
 def _status(tool: str, head: str, code: int | None) -> Status | None:
@@ -97,7 +97,7 @@ def _status(tool: str, head: str, code: int | None) -> Status | None:
     return None if unsure else "ok"
 
 
-def _metadata(output: str) -> Outcome | None:
+def _metadata(output: str) -> CodexOutcome | None:
     """The outcome in the JSON that older releases gave as text."""
     if not output.startswith("{"):
         return None
@@ -108,16 +108,16 @@ def _metadata(output: str) -> Outcome | None:
     if code is None:
         return None
     told = fields.result(fields.text(inner, "output"), {"exit_code": code})
-    return Outcome("error" if code else "ok", told)
+    return CodexOutcome("error" if code else "ok", told)
 
 
-def _of_object(given: Mapping[str, Any]) -> Outcome:
+def _of_object(given: Mapping[str, Any]) -> CodexOutcome:
     """The outcome in what an MCP server answered, or in a text with a flag for its success."""
     failed = given.get("isError") is True or given.get("success") is False
     data = {name: value for name, value in given.items() if name != "content"}
     output = fields.plain(given.get("content"))
     known = "isError" in given or "success" in given or "content" in given
-    return Outcome("error" if failed else "ok" if known else None, fields.result(output, data))
+    return CodexOutcome("error" if failed else "ok" if known else None, fields.result(output, data))
 
 
 _STATUSES: Mapping[str, Status] = {
@@ -128,36 +128,36 @@ _STATUSES: Mapping[str, Status] = {
 }
 
 
-def of_command(item: Mapping[str, Any]) -> Outcome:
+def of_command(item: Mapping[str, Any]) -> CodexOutcome:
     """How a command ended, from the item or event that tells of it."""
     code = fields.whole(item.get("exit_code"))
     status = _STATUSES.get(fields.text(item, "status"))
     if status in (None, "ok", "error") and code is not None:
         status = "error" if code else "ok"
     output = fields.text(item, "aggregated_output", "formatted_output", "stdout")
-    return Outcome(status, fields.result(output, {} if code is None else {"exit_code": code}))
+    return CodexOutcome(status, fields.result(output, {} if code is None else {"exit_code": code}))
 
 
-def of_patch(item: Mapping[str, Any]) -> Outcome:
+def of_patch(item: Mapping[str, Any]) -> CodexOutcome:
     """How a patch ended, from the item or event that tells of it."""
     status = _STATUSES.get(fields.text(item, "status"))
     if isinstance(item.get("success"), bool):
         status = "ok" if item["success"] else status or "error"
     shown = [fields.text(item, "stdout"), fields.text(item, "stderr")]
-    return Outcome(status, fields.result("\n".join(part for part in shown if part), {}))
+    return CodexOutcome(status, fields.result("\n".join(part for part in shown if part), {}))
 
 
-def of_mcp(item: Mapping[str, Any]) -> Outcome:
+def of_mcp(item: Mapping[str, Any]) -> CodexOutcome:
     """How the call of an MCP server's tool ended, from the item or event that tells of it."""
     given = item.get("result")
     if isinstance(given, dict) and ("Ok" in given or "Err" in given):
         given = given.get("Ok", given.get("Err"))
     if isinstance(given, str) or given is None:
         said = fields.plain(given) or fields.text(fields.mapping(item, "error"), "message")
-        return Outcome("error", fields.result(said, {}))
+        return CodexOutcome("error", fields.result(said, {}))
     ended = outcome("", given)
     told = _STATUSES.get(fields.text(item, "status"))
-    return Outcome(told or ended.status, ended.result)
+    return CodexOutcome(told or ended.status, ended.result)
 
 
 def duration(item: Mapping[str, Any]) -> int | None:

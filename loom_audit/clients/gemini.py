@@ -24,7 +24,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from loom_audit.clients import fields
-from loom_audit.clients.hooks import Hooks, decision
+from loom_audit.clients.hooks import ClientHooks, decision
 from loom_audit.clients.reports import (
     CallBegan,
     CallEnded,
@@ -40,13 +40,13 @@ from loom_audit.clients.reports import (
     TurnEnded,
     Verdict,
 )
-from loom_audit.clients.tools import Tools
+from loom_audit.clients.tools import ClientTools
 from loom_audit.model.coverage import Status
 
 NAME = "gemini"
 SHELL = "run_shell_command"
 
-_HOOKS = Hooks(
+_HOOKS = ClientHooks(
     moments={
         "SessionStart": "session",
         "BeforeAgent": "prompt",
@@ -63,7 +63,7 @@ _HOOKS = Hooks(
     ),
 )
 _EDITED = ("file_path", "absolute_path")
-_TOOLS = Tools(
+_TOOLS = ClientTools(
     read=fields.words(
         "read_file read_many_files list_directory glob grep_search search_file_content "
         "write_todos ask_user activate_skill enter_plan_mode exit_plan_mode get_internal_docs "

@@ -9,7 +9,7 @@ from loom_audit.clients import fields
 from loom_audit.clients.reports import Hook, Moment, Report, SessionTold, Verdict
 
 
-class Hooks(Struct, frozen=True):
+class ClientHooks(Struct, frozen=True):
     """A client's hooks: when each is called, which tell nothing, and what fields they have."""
 
     moments: Mapping[str, Moment]

@@ -20,22 +20,22 @@ _INDENT = re.compile(r"\n([ \t]+)\S")
 _DEEPEST = 200
 
 
-class Node(Struct, frozen=True):
+class JsonNode(Struct, frozen=True):
     """A value and where it stands; of an object its names and values, of an array its items."""
 
     start: int
     end: int
     names: tuple[str, ...] = ()
     starts: tuple[int, ...] = ()
-    items: tuple["Node", ...] = ()
+    items: tuple["JsonNode", ...] = ()
 
-    def member(self, name: str) -> "Node | None":
+    def member(self, name: str) -> "JsonNode | None":
         """The value of that name; the last one, as JSON readers take it."""
         found = [item for known, item in zip(self.names, self.items, strict=False) if known == name]
         return found[-1] if found else None
 
 
-def read(text: str) -> Node:
+def read(text: str) -> JsonNode:
     """The value that a text holds. InvalidArguments names line and column of what is wrong."""
     node = _value(text, _skip(text, 0), 0)
     if (end := _skip(text, node.end)) != len(text):
@@ -43,7 +43,7 @@ def read(text: str) -> Node:
     return node
 
 
-def value(text: str, node: Node) -> Any:
+def value(text: str, node: JsonNode) -> Any:
     """What a node means in Python."""
     first = text[node.start]
     if first == "{":
@@ -54,17 +54,17 @@ def value(text: str, node: Node) -> Any:
     return json.loads(text[node.start : node.end])
 
 
-def with_member(text: str, node: Node, name: str, added: Any) -> str:
+def with_member(text: str, node: JsonNode, name: str, added: Any) -> str:
     """The text with one more member at the end of an object."""
     return _with_more(text, node, f"{json.dumps(name)}: ", added)
 
 
-def with_item(text: str, node: Node, added: Any) -> str:
+def with_item(text: str, node: JsonNode, added: Any) -> str:
     """The text with one more item at the end of an array."""
     return _with_more(text, node, "", added)
 
 
-def without(text: str, node: Node, index: int) -> str:
+def without(text: str, node: JsonNode, index: int) -> str:
     """The text without a member or an item, its comma and the blanks before it."""
     start = node.starts[index] if node.starts else node.items[index].start
     end = node.items[index].end
@@ -84,7 +84,7 @@ def without(text: str, node: Node, index: int) -> str:
     return text[:blank] + text[end:]
 
 
-def _with_more(text: str, node: Node, name: str, added: Any) -> str:
+def _with_more(text: str, node: JsonNode, name: str, added: Any) -> str:
     line = "\r\n" if "\r\n" in text else "\n"
     found = _INDENT.search(text)
     step = found[1] if found else "  "
@@ -102,7 +102,7 @@ def _with_more(text: str, node: Node, name: str, added: Any) -> str:
     return f"{text[:last]},{line}{indent}{name}{shown}{text[last:]}"
 
 
-def _value(text: str, at: int, depth: int) -> Node:
+def _value(text: str, at: int, depth: int) -> JsonNode:
     if depth > _DEEPEST:
         raise _wrong(text, at, f"over {_DEEPEST} objects and arrays are nested")
     first = text[at : at + 1]
@@ -115,11 +115,11 @@ def _value(text: str, at: int, depth: int) -> Node:
         json.loads(found[0])
     except ValueError:
         raise _wrong(text, at, "a text is not written as JSON") from None
-    return Node(at, found.end())
+    return JsonNode(at, found.end())
 
 
-def _container(text: str, start: int, depth: int, closing: str) -> Node:
-    names, starts, items = list[str](), list[int](), list[Node]()
+def _container(text: str, start: int, depth: int, closing: str) -> JsonNode:
+    names, starts, items = list[str](), list[int](), list[JsonNode]()
     at = _skip(text, start + 1)
     while text[at : at + 1] != closing:
         if closing == "}":
@@ -138,7 +138,7 @@ def _container(text: str, start: int, depth: int, closing: str) -> Node:
             at = _skip(text, at + 1)
         elif text[at : at + 1] != closing:
             raise _wrong(text, at, f"a comma or {closing} is missing")
-    return Node(start, at + 1, tuple(names), tuple(starts), tuple(items))
+    return JsonNode(start, at + 1, tuple(names), tuple(starts), tuple(items))
 
 
 def _skip(text: str, at: int) -> int:

@@ -32,7 +32,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from loom_audit.clients import fields
-from loom_audit.clients.hooks import Hooks, decision
+from loom_audit.clients.hooks import ClientHooks, decision
 from loom_audit.clients.reports import (
     CallBegan,
     CallEnded,
@@ -48,12 +48,12 @@ from loom_audit.clients.reports import (
     TurnEnded,
     Verdict,
 )
-from loom_audit.clients.tools import Tools
+from loom_audit.clients.tools import ClientTools
 from loom_audit.model.coverage import Status
 
 NAME = "opencode"
 
-_HOOKS = Hooks(
+_HOOKS = ClientHooks(
     moments={
         "tool.execute.before": "before",
         "tool.execute.after": "after",
@@ -69,7 +69,7 @@ _HOOKS = Hooks(
     fields=fields.words("hook_event_name session_id cwd input output event ev"),
 )
 _PATCH = ("patchText", "patch")
-_TOOLS = Tools(
+_TOOLS = ClientTools(
     # a task's own calls are on record themselves, in a session of its own
     read=fields.words(
         "read glob grep list ls lsp lsp_hover lsp_diagnostics todowrite todoread task question "

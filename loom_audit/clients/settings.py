@@ -95,7 +95,7 @@ def _is_there(client: Client, text: str, words: Sequence[str]) -> bool:
     return {event: ours for event, ours in found.items() if ours} == wanted
 
 
-def _hooks(text: str) -> jsonc.Node | None:
+def _hooks(text: str) -> jsonc.JsonNode | None:
     """The object of hooks. InvalidArguments when something else stands there."""
     root = jsonc.read(text)
     if text[root.start] != "{":
@@ -134,6 +134,6 @@ def _one_less(text: str) -> str | None:
     return None
 
 
-def _is_ours(text: str, hook: jsonc.Node) -> bool:
+def _is_ours(text: str, hook: jsonc.JsonNode) -> bool:
     told = jsonc.value(text, hook)
     return isinstance(told, dict) and HOOK_CLIENT in str(told.get("command", ""))

@@ -14,7 +14,7 @@ Names = tuple[str, ...]
 """Names of one argument: the first that is there counts."""
 
 
-class Tools(Struct, frozen=True, kw_only=True):
+class ClientTools(Struct, frozen=True, kw_only=True):
     """The tools of a client, by what they may do; one that is not among them executes.
 
     `writes` and `patches` are by tool the argument that is the path, or the patch; a patch may be

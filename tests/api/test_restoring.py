@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Conflict
-from loom_audit.api.upkeep.restoring import Version, plan_restoring, restore, versions_of
+from loom_audit.api.upkeep.restoring import KeptVersion, plan_restoring, restore, versions_of
 
 RECORDINGS = Path(__file__).parent.parent / "data" / "clients"
 needs_git = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
@@ -26,7 +26,7 @@ def home(home: Path, tmp_path: Path) -> Path:
 
 def versions(
     file: Path, home: Path, workspace: AuditedWorkspace | None = None
-) -> Sequence[Version]:
+) -> Sequence[KeptVersion]:
     return versions_of(file, workspace, {"HOME": str(home)})
 
 
@@ -157,7 +157,7 @@ def test_what_is_put_back_is_on_record_and_taken_back(
 def test_a_file_that_changed_since_the_plan_is_left_alone(
     workspace: AuditedWorkspace, root: Path, home: Path
 ) -> None:
-    version = Version(None, "somewhere", "", 0o644, b"old\n")
+    version = KeptVersion(None, "somewhere", "", 0o644, b"old\n")
     plan = plan_restoring(workspace, root / "a.txt", version)
     (root / "a.txt").write_bytes(b"mine\n")
     with pytest.raises(Conflict):
@@ -168,6 +168,6 @@ def test_a_file_that_changed_since_the_plan_is_left_alone(
 def test_nothing_is_put_outside_of_the_workspace(
     store: AuditStore, workspace: AuditedWorkspace, tmp_path: Path
 ) -> None:
-    version = Version(None, "somewhere", "", 0o644, b"old\n")
+    version = KeptVersion(None, "somewhere", "", 0o644, b"old\n")
     with pytest.raises(Exception, match="outside"):
         plan_restoring(workspace, tmp_path / "x", version)

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from loom_audit.model.authorship.blame import writer_of
-from loom_audit.model.authorship.versions import TakenBack, Version, Writer
+from loom_audit.model.authorship.versions import TookBack, Version, Writer
 from loom_audit.model.authorship.walk import walked
 from loom_audit.model.files import BlobId, FileState
 from tests.oracles.authors import RandomFile, Step
@@ -33,7 +33,7 @@ def versions_of(steps: Sequence[Step]) -> Iterator[Version]:
             old_path=before.path,
             before=state_of(before.content),
             writer=kind,
-            taken_back=TakenBack(frozenset(step.took_back)) if step.took_back else None,
+            taken_back=TookBack(frozenset(step.took_back)) if step.took_back else None,
         )
 
 

@@ -175,7 +175,7 @@ def test_what_a_result_of_another_log_names_since_it_was_asked_stays(
     told = [CallRequested("c", "write_file", {"content": text}, "write")]
     found = lines.lines_of
 
-    def then_named(connection: Connection, gone: Collection[int]) -> Sequence[lines.Line]:
+    def then_named(connection: Connection, gone: Collection[int]) -> Sequence[lines.ContentLine]:
         seen = found(connection, gone)
         while told:
             database.event_log(other).append([Draft(told.pop(), "s", "agent:a")])

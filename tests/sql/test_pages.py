@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.sql.ground.driver import driver
-from loom_audit.sql.salvage.pages import Pages, Row
+from loom_audit.sql.salvage.pages import DatabasePages, PageRow
 
 INTEGERS = [0, 1, -1, 127, -128, 32767, 1 << 23, -(1 << 31), 1 << 40, (1 << 63) - 1, -(1 << 63)]
 
@@ -27,8 +27,8 @@ def made(path: Path, page_size: int = 4096) -> None:
         raw.execute("COMMIT")
 
 
-def read(path: Path) -> list[Row]:
-    with Pages(str(path)) as pages:
+def read(path: Path) -> list[PageRow]:
+    with DatabasePages(str(path)) as pages:
         found = list(pages.rows())
         assert pages.broken == 0
     return found
@@ -86,6 +86,6 @@ def test_damage_costs_no_more_than_what_it_lies_on(tmp_path: Path, seed: int) ->
     for _ in range(30):
         data[choice.randrange(4096, len(data))] ^= 1 << choice.randrange(8)
     path.write_bytes(data)
-    with Pages(str(path)) as pages:
+    with DatabasePages(str(path)) as pages:
         left = set(pages.rows())
     assert len(left & whole) > len(whole) // 2

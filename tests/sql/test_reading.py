@@ -7,7 +7,7 @@ import pytest
 from msgspec import Struct
 
 from loom_audit.sql.ground.packing import unpack_path
-from loom_audit.sql.ground.reading import Reading
+from loom_audit.sql.ground.reading import RowReading
 
 
 class Seen(Struct, frozen=True):
@@ -19,7 +19,9 @@ class Seen(Struct, frozen=True):
     names: tuple[str, ...]
 
 
-READ = Reading(Seen, "t", packed={"path": unpack_path}, apart=("names",), size="coalesce(t.n, 0)")
+READ = RowReading(
+    Seen, "t", packed={"path": unpack_path}, apart=("names",), size="coalesce(t.n, 0)"
+)
 SECOND = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=1)
 
 

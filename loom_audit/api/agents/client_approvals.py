@@ -33,7 +33,7 @@ NOBODY = "nobody answered in time"
 WITHDRAWN = "who asked went away"
 
 
-class Question(Struct, frozen=True):
+class OpenQuestion(Struct, frozen=True):
     """A question about a call that waits, and the rule that asks it; "" for the default."""
 
     ingest: Ingest
@@ -47,7 +47,7 @@ def decide_call(
     told: CallBegan,
     settings: Settings,
     is_there: Callable[[], bool] = lambda: True,
-) -> Verdict | Question | None:
+) -> Verdict | OpenQuestion | None:
     """What the rules say of a call that has begun; a question when somebody is to be asked.
 
     None where no rule is about it: nothing is decided then, nor where the client is not there any
@@ -66,7 +66,7 @@ def decide_call(
     if known.answer is not None and isinstance(known.answer.fact, CallDecided):
         return _as_decided(known.answer.fact)
     if (asked := Questions(ingest.attachment).about(call)) is not None:
-        return Question(ingest, call, asked, policy.timeout)
+        return OpenQuestion(ingest, call, asked, policy.timeout)
     ruled = _ruling(policy, ingest, told)
     if ruled.action is None or (not ruled.rule and ruled.action == "allow"):
         return None
@@ -78,7 +78,7 @@ def decide_call(
         return _decide(ingest, call, earlier[1].decision, by, ruled.why)
     fact = ApprovalRequested(call.call_id, call.tool, told.arguments, ruled.why, ruled.rule)
     request = OpenCall.resumed(ingest.writer, call).ask(fact, requested=call.requested)
-    return Question(ingest, call, request, policy.timeout)
+    return OpenQuestion(ingest, call, request, policy.timeout)
 
 
 def restriction(ingest: Ingest, told: CallBegan, settings: Settings) -> str:
@@ -107,7 +107,7 @@ def _ruling(policy: Policy, ingest: Ingest, told: CallBegan) -> Ruling:
 
 
 def wait_for_answer(
-    asked: Question, seconds: float, is_there: Callable[[], bool]
+    asked: OpenQuestion, seconds: float, is_there: Callable[[], bool]
 ) -> CallDecided | None:
     """The answer that counts; None when who asked went away meanwhile.
 
@@ -130,7 +130,7 @@ def wait_for_answer(
         sleep(min(POLL, max(0.0, until - monotonic())))
 
 
-def follow_answer(asked: Question, answer: CallDecided | None) -> Verdict:
+def follow_answer(asked: OpenQuestion, answer: CallDecided | None) -> Verdict:
     """Let the call run as it was answered, or put on record that it does not.
 
     Where who asked went away the client may run it all the same: it stays open.

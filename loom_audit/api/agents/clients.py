@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from loom_audit.api.agents.client_approvals import (
-    Question,
+    OpenQuestion,
     decide_call,
     follow_answer,
     restriction,
@@ -103,7 +103,7 @@ class Hooks:
         waits: Callable[[], bool],
         *,
         prompts: bool,
-    ) -> Verdict | Question | None:
+    ) -> Verdict | OpenQuestion | None:
         """Put on record what a hook tells; what is decided of its call, or to be asked."""
         conversation = self._conversation(client, read)
         if conversation is None:
@@ -126,7 +126,7 @@ class Hooks:
             conversation.take_hook(read, waits)
             if read.moment == "before":
                 decided = self._decide(conversation, read, waits)
-                if isinstance(decided, Question) and not why:  # of another workspace's path
+                if isinstance(decided, OpenQuestion) and not why:  # of another workspace's path
                     asked()
                 return decided
         except ApprovalDenied as denied:
@@ -270,7 +270,7 @@ class Hooks:
 
     def _decide(
         self, conversation: Conversation, hook: Hook, waits: Callable[[], bool]
-    ) -> Verdict | Question | None:
+    ) -> Verdict | OpenQuestion | None:
         """What the rules say of the call that a hook tells to begin."""
         settings = self._store.adapters.settings
         for told in hook.reports:
@@ -283,12 +283,12 @@ class Hooks:
     def _verdict(
         self,
         session: str,
-        decided: Verdict | Question | None,
+        decided: Verdict | OpenQuestion | None,
         seconds: float,
         is_there: Callable[[], bool],
     ) -> Verdict | None:
         """The verdict, once a question is answered; others of the session go on meanwhile."""
-        if not isinstance(decided, Question):
+        if not isinstance(decided, OpenQuestion):
             return decided
         answer = wait_for_answer(decided, seconds, is_there)
         with self._lock(session):

@@ -16,7 +16,7 @@ from loom_audit.clients.reports import Place
 from loom_audit.errors import AuditError
 
 
-class Found(Struct, frozen=True):
+class FoundTranscript(Struct, frozen=True):
     """A transcript: who wrote it, in which session and folder, and when last (seconds of 1970)."""
 
     file: str
@@ -27,28 +27,28 @@ class Found(Struct, frozen=True):
     size: int
 
 
-class Finding(Struct, frozen=True):
+class FoundTranscripts(Struct, frozen=True):
     """The transcripts of a folder, newest first.
 
     `unread` are files that could not be read, with why, and `looked` counts all.
     """
 
     root: str
-    found: tuple[Found, ...]
+    found: tuple[FoundTranscript, ...]
     unread: tuple[tuple[str, str], ...]
     looked: int
 
 
 def find_transcripts(
     path: Path, environment: Mapping[str, str] = os.environ, *, since: float = 0.0
-) -> Finding:
+) -> FoundTranscripts:
     """The transcripts of this user whose recorded folder is the repository of a path, or in it.
 
     Where it is in no repository, also those whose folder holds it. Only those written `since`, in
     seconds of 1970.
     """
     root = repository_of(path)
-    found: list[Found] = []
+    found: list[FoundTranscript] = []
     unread: list[tuple[str, str]] = []
     looked = 0
     for file in _candidates(environment):
@@ -66,9 +66,9 @@ def find_transcripts(
             _is_within(origin.cwd, str(root)) or (holds and not (root / ".git").exists())
         ):
             about = (origin.client.name, origin.session, origin.cwd)
-            found.append(Found(str(file), *about, status.st_mtime, status.st_size))
+            found.append(FoundTranscript(str(file), *about, status.st_mtime, status.st_size))
     found.sort(key=lambda one: (-one.modified, one.file))
-    return Finding(str(root), tuple(found), tuple(unread), looked)
+    return FoundTranscripts(str(root), tuple(found), tuple(unread), looked)
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:

@@ -15,7 +15,7 @@ from loom_audit.clients.known import CLIENTS, client_of
 from loom_audit.clients.reports import Client, SessionTold, Transcript
 from loom_audit.clients.reports import Report as Told
 from loom_audit.errors import FileNotFound, InvalidArguments
-from loom_audit.history.told.importing import Importing, Target
+from loom_audit.history.told.importing import Importing, ImportTarget
 from loom_audit.model.imported import IMPORTED
 from loom_audit.ports import OnProgress, Progress
 from loom_audit.wiring.files import audit_errors
@@ -75,7 +75,7 @@ def import_file(
     origin = origin or origin_of(file)
     root = origin.cwd or f"{origin.client.name}/{origin.session}"
     id = store.adapters.imported_log(IMPORTED + root)
-    target = Target(
+    target = ImportTarget(
         store.adapters.log(id),
         store.adapters.blobs,
         store.adapters.projections(id),

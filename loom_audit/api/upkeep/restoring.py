@@ -31,7 +31,7 @@ MOST = 100
 _EARLIEST = datetime.fromtimestamp(0, UTC)
 
 
-class Version(Struct, frozen=True):
+class KeptVersion(Struct, frozen=True):
     """A version of a file: when it was, who has kept it, how it may differ; "" for exactly."""
 
     at: datetime | None
@@ -50,7 +50,7 @@ class Restoring(Struct, frozen=True):
     """Putting back a version would replace `before`, what is there now; None for nothing."""
 
     path: str
-    version: Version
+    version: KeptVersion
     before: bytes | None
 
     @property
@@ -63,7 +63,7 @@ def versions_of(
     file: Path,
     workspace: AuditedWorkspace | None,
     environment: Mapping[str, str] = os.environ,
-) -> Sequence[Version]:
+) -> Sequence[KeptVersion]:
     """The versions of a file that are kept anywhere, the newest first, each content once.
 
     They are from transcripts that name the file's repository, git's objects, and the log of its
@@ -80,7 +80,7 @@ def versions_of(
     return newest[:MOST]
 
 
-def plan_restoring(workspace: AuditedWorkspace, file: Path, version: Version) -> Restoring:
+def plan_restoring(workspace: AuditedWorkspace, file: Path, version: KeptVersion) -> Restoring:
     """Plan to put a version back now. InvalidPath outside of the workspace."""
     disk = workspace.attachment.on_disk.workspace
     path = disk.relative(os.path.join(os.path.realpath(file.parent), file.name))
@@ -130,13 +130,13 @@ class _Contents:
         return self._by_hash[blob]
 
 
-def _told(target: Path, environment: Mapping[str, str]) -> Iterator[Version]:
+def _told(target: Path, environment: Mapping[str, str]) -> Iterator[KeptVersion]:
     for found in find_transcripts(target, environment).found:
         with suppress(AuditError):
             yield from _told_in(Path(found.file), found.client, found.cwd, str(target))
 
 
-def _told_in(file: Path, client: str, root: str, target: str) -> Iterator[Version]:
+def _told_in(file: Path, client: str, root: str, target: str) -> Iterator[KeptVersion]:
     """The versions of a file that one transcript tells."""
     contents = _Contents()
     states: dict[str, FileState] = {}
@@ -159,10 +159,10 @@ def _told_in(file: Path, client: str, root: str, target: str) -> Iterator[Versio
                 state = change.after
                 if change.path == wanted and state is not None and state.blob is not None:
                     raw = contents.get(state.blob)
-                    yield Version(report.at, f"{when} {about}", AS_TOLD, FILE_MODE, raw)
+                    yield KeptVersion(report.at, f"{when} {about}", AS_TOLD, FILE_MODE, raw)
 
 
-def _in_git(target: Path) -> Iterator[Version]:
+def _in_git(target: Path) -> Iterator[KeptVersion]:
     root = repository_of(target.parent)
     if not (root / ".git").exists():
         return
@@ -174,10 +174,10 @@ def _in_git(target: Path) -> Iterator[Version]:
         seen.add(version.object)
         content = objects.content(version)
         if content is not None:
-            yield Version(version.at, version.where, AS_IN_GIT, version.mode, content)
+            yield KeptVersion(version.at, version.where, AS_IN_GIT, version.mode, content)
 
 
-def _recorded(target: Path, workspace: AuditedWorkspace) -> Iterator[Version]:
+def _recorded(target: Path, workspace: AuditedWorkspace) -> Iterator[KeptVersion]:
     timeline = workspace.timeline
     path = os.path.relpath(target, workspace.root)
     for recorded in timeline.history(path):
@@ -189,4 +189,4 @@ def _recorded(target: Path, workspace: AuditedWorkspace) -> Iterator[Version]:
                 content = timeline.content(state)
                 origin = f"on record {when} event {recorded.seq}"
                 at = recorded.at - timedelta(microseconds=ago)
-                yield Version(at, origin, "", state.mode, content)
+                yield KeptVersion(at, origin, "", state.mode, content)

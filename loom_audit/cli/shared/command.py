@@ -27,7 +27,7 @@ from loom_audit.errors import (
 Body = Callable[..., int | None]
 
 
-class Command(Struct, frozen=True):
+class CliCommand(Struct, frozen=True):
     """A command's body `(Invocation, own options…) -> exit code or None`, and its help.
 
     `failure` replaces every exit code of an error of ours; `passes_on` leaves options after the
@@ -58,7 +58,7 @@ class Group(Struct, frozen=True):
     """Commands under one name: `db path`, `db upgrade`."""
 
     help: str
-    commands: Mapping[str, Command]
+    commands: Mapping[str, CliCommand]
 
     def as_click(self, name: str) -> click.Command:
         """Make click's group of these commands."""
@@ -72,11 +72,11 @@ def command(
     codes: Mapping[int, str] | None = None,
     failure: int | None = None,
     passes_on: bool = False,
-) -> Callable[[Body], Command]:
+) -> Callable[[Body], CliCommand]:
     """Make a command of a body; the docstring is its help. See `Command`."""
 
-    def made(body: Body) -> Command:
-        return Command(body, examples, codes or {}, failure, passes_on)
+    def made(body: Body) -> CliCommand:
+        return CliCommand(body, examples, codes or {}, failure, passes_on)
 
     return made
 
@@ -86,7 +86,7 @@ def shared_parameters() -> Sequence[click.Parameter]:
     return [*map(parameter, inspect.signature(SharedOptions).parameters.values())]
 
 
-def _run(command: Command, **values: Any) -> None:
+def _run(command: CliCommand, **values: Any) -> None:
     context = click.get_current_context()
     shared = (context.obj or SharedOptions()).with_values(values)
     context.exit(carry_out(shared, command.body, values, failure=command.failure))

@@ -79,7 +79,7 @@ _NAMELESS = sha256().hexdigest()[:32]
 """The id on record of a session or a call to which the client gives none."""
 
 
-class Target(Struct, frozen=True):
+class ImportTarget(Struct, frozen=True):
     """The log that a transcript is imported into, with its tables and the store's contents.
 
     `root` is the folder that the transcript names, which need not exist here.
@@ -94,7 +94,7 @@ class Target(Struct, frozen=True):
 class Importing:
     """The import of one transcript: give it the reports in order by `take`, then `finish` it."""
 
-    def __init__(self, target: Target, client: str, session: str) -> None:
+    def __init__(self, target: ImportTarget, client: str, session: str) -> None:
         """`session` is the id that the file stands for, for damaged lines that name no session."""
         self._target = target
         self._client = client

@@ -25,7 +25,7 @@ _LONGEST = 4096
 """Characters of a path, as many as PATH_MAX of Linux has bytes."""
 
 
-class Contents(Protocol):
+class ContentStore(Protocol):
     """Keeps contents by their SHA-256, as the blobs of a store do."""
 
     def put(self, content: bytes, *, similar_to: BlobId | None = None) -> BlobId:
@@ -54,7 +54,7 @@ class ReportedChanges(Struct):
 class ReportedTree:
     """The files below a root, as far as they are known from what was told of the calls by now."""
 
-    def __init__(self, blobs: Contents, root: str, states: dict[str, FileState]) -> None:
+    def __init__(self, blobs: ContentStore, root: str, states: dict[str, FileState]) -> None:
         self._blobs = blobs
         self._root = posixpath.normpath(root) if root else "/"
         self._states = states

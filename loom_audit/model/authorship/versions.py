@@ -44,7 +44,7 @@ class Writer(Struct, frozen=True):
         return f"one of {first_few([*named, *['outside'] * self.outside], 4)}"
 
 
-class TakenBack(Struct, frozen=True):
+class TookBack(Struct, frozen=True):
     """What an undo, redo or rollback took back: calls and events by their numbers, or all that came
     after a `point`.
     """
@@ -81,7 +81,7 @@ class Version(Struct, frozen=True):
     writer: Writer
     requested: int | None = None
     candidates: tuple[int, ...] = ()
-    taken_back: TakenBack | None = None
+    taken_back: TookBack | None = None
     gap: str = ""
 
 
@@ -110,7 +110,7 @@ def brought_back(versions: Sequence[Version], n: int) -> BroughtBack | None:
     return None if side is None else BroughtBack(side, same=False)
 
 
-def _before_taken(versions: Sequence[Version], n: int, taken: TakenBack) -> int | None:
+def _before_taken(versions: Sequence[Version], n: int, taken: TookBack) -> int | None:
     """The version before the first of those that were taken back."""
     for index, one in enumerate(versions[:n]):
         if taken.point is not None:

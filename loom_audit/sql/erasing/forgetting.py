@@ -182,7 +182,7 @@ class Forgetting:
                     _run_among(connection, sql, part)
         return sum(one.stored for one in gone)
 
-    def _next(self, connection: Connection) -> tuple[dict[int, Going], Sequence[lines.Line]]:
+    def _next(self, connection: Connection) -> tuple[dict[int, Going], Sequence[lines.ContentLine]]:
         """What goes, by number, and the lines of it that go next."""
         keys = {digest for (digest,) in _KEYS.rows(connection, log=self._number)}
         going = {
@@ -309,7 +309,7 @@ class Forgetting:
             self._unlink_noted(connection)
 
 
-def _first(every: Sequence[lines.Line]) -> Sequence[lines.Line]:
+def _first(every: Sequence[lines.ContentLine]) -> Sequence[lines.ContentLine]:
     """The lines that are erased in one transaction, at least one of them if there is any."""
     count = 0
     for n, line in enumerate(every):

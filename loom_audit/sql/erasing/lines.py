@@ -22,7 +22,7 @@ _PUT = prepare("UPDATE blob_content SET content = :content WHERE blob = :number"
 _DROP = prepare("DELETE FROM blob_content WHERE blob = :number")
 
 
-class Line(Struct):
+class ContentLine(Struct):
     """Contents of which each is stored against one before: those that go, and those that stay and
     lean on one that goes, in the order of their versions. All are numbers of rows.
     """
@@ -42,23 +42,23 @@ class Encoded(Struct, frozen=True):
     content: bytes | None
 
 
-def lines_of(connection: Connection, gone: Collection[int]) -> Sequence[Line]:
+def lines_of(connection: Connection, gone: Collection[int]) -> Sequence[ContentLine]:
     """The lines that hold contents that go, by the numbers of these contents."""
-    line_of: dict[int, Line] = {}
+    line_of: dict[int, ContentLine] = {}
     going = set(gone)
     for number, base in _DELTAS.rows(connection):
         if base not in line_of and base in going:
-            line_of[base] = Line([base])
+            line_of[base] = ContentLine([base])
         line = line_of.get(base)
         if number in going:
-            line = line or Line()
+            line = line or ContentLine()
             line.gone.append(number)
         elif line is not None:
             line.staying.append(number)
         if line is not None:
             line_of[number] = line
     found = {id(line): line for line in line_of.values()}
-    alone = [Line([number]) for number in going - line_of.keys()]
+    alone = [ContentLine([number]) for number in going - line_of.keys()]
     return [*found.values(), *alone]
 
 

@@ -11,7 +11,7 @@ from loom_audit.sql.ground.connection import Row
 T = TypeVar("T")
 
 
-class Reading(Generic[T]):
+class RowReading(Generic[T]):
     """How rows of a table are read as structs of one type.
 
     Each field is in the column of its name, unless an expression says where. Times are

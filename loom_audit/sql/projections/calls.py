@@ -20,7 +20,7 @@ from loom_audit.sql.ground.packing import (
     pack_id,
     unpack_id,
 )
-from loom_audit.sql.ground.reading import Reading
+from loom_audit.sql.ground.reading import RowReading
 from loom_audit.sql.ground.statements import insert_into, prepare
 from loom_audit.sql.projections import (
     changes,
@@ -105,7 +105,7 @@ _ODD = prepare(
 )
 _ACTOR = "coalesce(c.actor, s.actor, '')"
 _FROM = "FROM call c LEFT JOIN session s ON s.number = c.session"
-_READ = Reading(
+_READ = RowReading(
     Call,
     "c",
     packed={"call_id": unpack_id},

@@ -7,7 +7,7 @@ from loom_audit.model.records import Checkpoint
 from loom_audit.model.text.summaries import plain_text
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.packing import corrupt_on_mismatch
-from loom_audit.sql.ground.reading import Reading
+from loom_audit.sql.ground.reading import RowReading
 from loom_audit.sql.ground.statements import insert_into, prepare
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
@@ -17,7 +17,7 @@ FACTS = (CheckpointMarked,)
 _MARKED = insert_into("checkpoint", ("seq", "name", "point", "at", "note"))
 STATEMENTS = (_MARKED,)
 
-_READ = Reading(Checkpoint, "checkpoint")
+_READ = RowReading(Checkpoint, "checkpoint")
 _NEWEST_FIRST = prepare(
     f"SELECT {_READ.columns} FROM checkpoint WHERE log = :log ORDER BY seq DESC"
 )

@@ -15,7 +15,7 @@ from loom_audit.model.records import Session
 from loom_audit.model.text.summaries import plain_text
 from loom_audit.sql.ground.connection import LARGEST, Connection, Row
 from loom_audit.sql.ground.packing import corrupt_on_mismatch
-from loom_audit.sql.ground.reading import Reading
+from loom_audit.sql.ground.reading import RowReading
 from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
@@ -40,7 +40,7 @@ _STARTED_OR_ENDED = prepare(
 )
 STATEMENTS = (_SEEN, _STARTED_OR_ENDED)
 
-_READ = Reading(Session, "session")
+_READ = RowReading(Session, "session")
 _NEWEST_FIRST = prepare(
     f"SELECT {_READ.columns} FROM session WHERE log = :log AND started < :before "
     "ORDER BY started DESC LIMIT :limit"

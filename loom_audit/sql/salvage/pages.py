@@ -26,7 +26,7 @@ _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
 _MAX_ROW = 1 << 30
 
 
-class Row(NamedTuple):
+class PageRow(NamedTuple):
     """A row as its cell holds it: `rowid` is None in a tree of the kind `index`."""
 
     tree: Tree
@@ -39,7 +39,7 @@ class _Broken(Exception):
 
 
 @dataclass(slots=True)
-class Pages:
+class DatabasePages:
     """The pages of a database as of the last commit in its write-ahead log. A context manager.
 
     `broken` counts cells that could not be read. OSError when the file cannot be.
@@ -53,7 +53,7 @@ class Pages:
     _frames: dict[int, int] = field(default_factory=dict)
     _closing: ExitStack = field(default_factory=ExitStack)
 
-    def __enter__(self) -> "Pages":
+    def __enter__(self) -> "DatabasePages":
         self._file = self._closing.enter_context(open(self.path, "rb", buffering=0))
         header = self._file.read(100)
         if header[:16] == _MAGIC:
@@ -68,7 +68,7 @@ class Pages:
     ) -> None:
         self._closing.close()
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[PageRow]:
         """Every row of every page that is in use, in the order of pages."""
         count = max([os.fstat(self._file.fileno()).st_size // self.size, *self._frames])
         unused = self._unused()
@@ -119,7 +119,7 @@ class Pages:
 
     # --- cells ----------------------------------------------------------------------------
 
-    def _rows_of(self, page: bytes) -> Iterator[Row]:
+    def _rows_of(self, page: bytes) -> Iterator[PageRow]:
         kind = page[0] if len(page) == self.size else 0
         start = _CELLS_AT.get(kind)
         if start is None:
@@ -135,7 +135,7 @@ class Pages:
             except (_Broken, IndexError):
                 self.broken += 1
 
-    def _row(self, kind: int, page: bytes, at: int) -> Row:
+    def _row(self, kind: int, page: bytes, at: int) -> PageRow:
         if kind == 0x02:
             at += 4
         size, at = _varint(page, at)
@@ -143,7 +143,7 @@ class Pages:
         if kind == 0x0D:
             rowid, at = _varint(page, at)
         record = self._payload(page, at, size, table=kind == 0x0D)
-        return Row("table" if kind == 0x0D else "index", rowid, _values(record))
+        return PageRow("table" if kind == 0x0D else "index", rowid, _values(record))
 
     def _payload(self, page: bytes, at: int, size: int, *, table: bool) -> bytes:
         """A cell's payload, with what of it lies on overflow pages."""

@@ -19,7 +19,7 @@ from loom_audit.errors import AuditError, AuditUnavailable, Corrupt, NotFound, S
 from loom_audit.sql.contents.encodings import decompress
 from loom_audit.sql.contents.large_objects import CHUNK, LargeObjects
 from loom_audit.sql.ground.driver import connect, driver
-from loom_audit.sql.salvage.pages import Pages, Row
+from loom_audit.sql.salvage.pages import DatabasePages, PageRow
 
 _CACHE_BYTES = 16 * 1024 * 1024
 _MAX_CHAIN = 128
@@ -103,7 +103,7 @@ def _sound(path: str) -> Any:
 def _recover(path: str, to: str, failed: Failed) -> None:
     """Put all rows that look like ours into a new database."""
     new = driver().connect(to, isolation_level=None)
-    with closing(new), Pages(path) as pages:
+    with closing(new), DatabasePages(path) as pages:
         new.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;" + _RECOVERED)
         new.execute("BEGIN")
         for table, rows in groupby(pages.rows(), _table_of):
@@ -115,7 +115,7 @@ def _recover(path: str, to: str, failed: Failed) -> None:
             failed(f"{pages.broken} rows on damaged pages cannot be read")
 
 
-def _table_of(row: Row) -> str:
+def _table_of(row: PageRow) -> str:
     """The table whose rows look like this one; blob_content's may be another table's."""
     for table, tree, shape in _SHAPES:
         alike = row.tree == tree and len(row.values) == len(shape)
@@ -124,7 +124,7 @@ def _table_of(row: Row) -> str:
     return ""
 
 
-def _insert(new: Any, table: str, rows: Iterable[Row]) -> None:
+def _insert(new: Any, table: str, rows: Iterable[PageRow]) -> None:
     whole = (row.values if row.rowid is None else (row.rowid, *row.values[1:]) for row in rows)
     first = next(whole)
     sql = f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(first))})"
@@ -132,7 +132,7 @@ def _insert(new: Any, table: str, rows: Iterable[Row]) -> None:
     new.executemany(sql, whole)
 
 
-class Contents:
+class RescuedContents:
     """Contents of a damaged store by their number, each checked against its hash."""
 
     def __init__(self, raw: Any, folder: str) -> None:

@@ -37,7 +37,7 @@ from loom_audit.ports import OnProgress, Progress
 from loom_audit.sql.events.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.ground.driver import driver
 from loom_audit.sql.ground.packing import unpack, unpack_id
-from loom_audit.sql.salvage.rescue import Contents, open_source
+from loom_audit.sql.salvage.rescue import RescuedContents, open_source
 
 _EVENTS = (
     "SELECT seq, id, kind, leaf, leaf_hash FROM event "
@@ -116,7 +116,7 @@ class _Run(Struct):
         """Everything: contents first, since trees are made of them."""
         for name in ("events", "blobs", "trees"):
             Path(self.folder, name).mkdir(0o700)
-        contents = Contents(raw, blob_folder)
+        contents = RescuedContents(raw, blob_folder)
         last = 0
         for number, digest in raw.execute(_BLOBS):
             self._note_gap("content", last, number)
@@ -141,7 +141,7 @@ class _Run(Struct):
             missing = f"{last + 1} to {number - 1}" if number > last + 2 else str(number - 1)
             self.failures.append(f"{what} {missing}: not found")
 
-    def _save_content(self, contents: Contents, number: int, digest: Any) -> None:
+    def _save_content(self, contents: RescuedContents, number: int, digest: Any) -> None:
         target = os.path.join(self.folder, "blobs", bytes(digest).hex())
         try:
             if contents.row(number)[2] == "absent":
@@ -161,7 +161,7 @@ class _Run(Struct):
         self.contents += 1
         self.tell(Progress("contents", self.contents, unit="contents"))
 
-    def _save_log(self, raw: Any, contents: Contents, log: int, name: str) -> None:
+    def _save_log(self, raw: Any, contents: RescuedContents, log: int, name: str) -> None:
         tree = TreeFold()
         self._intentions = Intentions()
         with _create(os.path.join(self.folder, "events", f"{name}.jsonl")) as file:
@@ -190,7 +190,12 @@ class _Run(Struct):
         )
 
     def _event(
-        self, raw: Any, contents: Contents, log: int, name: str, row: tuple[int, Any, Any, Any]
+        self,
+        raw: Any,
+        contents: RescuedContents,
+        log: int,
+        name: str,
+        row: tuple[int, Any, Any, Any],
     ) -> "_Event":
         seq, kind, packed, hashed = row
         leaf = unpack(packed, MAX_LEAF)
@@ -212,7 +217,11 @@ class _Run(Struct):
         return _Event(record, _changes(leaf, whole) if intact else None)
 
     def _payloads(
-        self, raw: Any, contents: Contents, key: tuple[int, int], records: list[dict[str, Any]]
+        self,
+        raw: Any,
+        contents: RescuedContents,
+        key: tuple[int, int],
+        records: list[dict[str, Any]],
     ) -> dict[tuple[str, int], bytes]:
         """The payloads that can be read, and a record of each."""
         found: dict[tuple[str, int], bytes] = {}

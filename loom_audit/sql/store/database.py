@@ -22,7 +22,7 @@ from loom_audit.sql.contents.large_objects import sync_folder
 from loom_audit.sql.ground.clock import SystemClock
 from loom_audit.sql.ground.connections import Connections
 from loom_audit.sql.ground.packing import corrupt_on_mismatch, unpack_path
-from loom_audit.sql.ground.reading import Reading
+from loom_audit.sql.ground.reading import RowReading
 from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.queries import SqlProjections
 from loom_audit.sql.store.ballast import Ballast
@@ -64,7 +64,7 @@ _LAST_KIND_OF = prepare(
     "ORDER BY seq DESC LIMIT 1"
 )
 
-_READ = Reading(
+_READ = RowReading(
     WorkspaceEntry,
     "w",
     packed={"root": unpack_path, "baseline_done": bool},

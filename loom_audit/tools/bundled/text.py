@@ -46,7 +46,7 @@ def from_base64(text: str) -> bytes:
         ) from error
 
 
-class Part(Struct, frozen=True):
+class Excerpt(Struct, frozen=True):
     """A part of a file, from the byte `start`; `truncated` when the limit cut it.
 
     `lines` are those seen before it ended, 0 where bytes were asked for.
@@ -58,7 +58,7 @@ class Part(Struct, frozen=True):
     start: int = 0
 
 
-def read_part(stream: BinaryIO, first: int, last: int | None, limit: int) -> Part:
+def read_part(stream: BinaryIO, first: int, last: int | None, limit: int) -> Excerpt:
     """Read lines `first` to `last` (from 1, both included), at most `limit` bytes of them.
 
     Memory is bounded by `limit`. Lines end with LF; every byte is kept. `lines` of the part counts
@@ -79,21 +79,21 @@ def read_part(stream: BinaryIO, first: int, last: int | None, limit: int) -> Par
                 space = limit - len(kept)
                 kept += chunk[position : min(stop, position + space)]
                 if stop - position > space:
-                    return Part(bytes(kept), True, line, start)
+                    return Excerpt(bytes(kept), True, line, start)
             position = stop
             if end >= 0:
                 if last is not None and line >= last:
-                    return Part(bytes(kept), False, line, start)
+                    return Excerpt(bytes(kept), False, line, start)
                 line, begun = line + 1, False
         before += len(chunk)
-    return Part(bytes(kept), False, line if begun else line - 1, start)
+    return Excerpt(bytes(kept), False, line if begun else line - 1, start)
 
 
-def read_bytes(stream: BinaryIO, start: int, limit: int, size: int) -> Part:
+def read_bytes(stream: BinaryIO, start: int, limit: int, size: int) -> Excerpt:
     """Read at most `limit` bytes of a file of `size` bytes, from the byte `start`."""
     stream.seek(start)
     raw = stream.read(limit)
-    return Part(raw, start + len(raw) < size, 0, start)
+    return Excerpt(raw, start + len(raw) < size, 0, start)
 
 
 def count_lines(stream: BinaryIO) -> int:

@@ -14,7 +14,7 @@ from loom_audit.model.text.display import size_text, visible
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
-    from loom_audit.api.upkeep.restoring import Restoring, Version
+    from loom_audit.api.upkeep.restoring import KeptVersion, Restoring
 
 
 def recover_file(
@@ -61,7 +61,7 @@ def _workspace_of(invocation: Invocation, file: Path) -> Iterator["AuditedWorksp
         yield found
 
 
-def _print_versions(invocation: Invocation, versions: Sequence["Version"]) -> int:
+def _print_versions(invocation: Invocation, versions: Sequence["KeptVersion"]) -> int:
     output = invocation.output
     for number, version in enumerate(versions, 1):
         at = version.at.strftime("%Y-%m-%d %H:%M:%SZ") if version.at else ""

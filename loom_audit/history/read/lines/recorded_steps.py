@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.read.call_lookup import CallLookup, Whose
-from loom_audit.model.authorship.versions import TakenBack, Version, Writer
+from loom_audit.model.authorship.versions import TookBack, Version, Writer
 from loom_audit.model.events import (
     CallFinished,
     CallRequested,
@@ -35,7 +35,7 @@ class RecordedSteps:
         self._read: dict[int, Event] = {}
         self.lookup = CallLookup(proven, suggested, read=self._read)
         self._numbers: dict[int, int] = {}
-        self._taken: dict[int, TakenBack | None] = {}
+        self._taken: dict[int, TookBack | None] = {}
         self._told: Mapping[int, Mapping[str, tuple[int, ...]]] | None = None
 
     def read(self, listed: Iterable[RecordedChange]) -> None:
@@ -133,11 +133,11 @@ class RecordedSteps:
             self._numbers[request] = number or request
         return self._numbers[request]
 
-    def _taken_back(self, whose: Whose) -> TakenBack | None:
+    def _taken_back(self, whose: Whose) -> TookBack | None:
         """What the call took back. Of a rollback it is all that came after its point."""
         request = whose.requested
         if request is None:
-            return TakenBack(frozenset(whose.fact.reverts))
+            return TookBack(frozenset(whose.fact.reverts))
         if request not in self._taken:
             numbers = set(whose.fact.reverts)
             asked, point = self.event(request).fact, None
@@ -146,7 +146,7 @@ class RecordedSteps:
             if whose.number is not None:
                 ended = self.event(whose.number).fact
                 numbers |= set(ended.reverts) if isinstance(ended, CallFinished) else set()
-            self._taken[request] = TakenBack(frozenset(numbers), point)
+            self._taken[request] = TookBack(frozenset(numbers), point)
         return self._taken[request]
 
     def _told_later(self, whose: Whose, path: str) -> tuple[int, ...]:

@@ -12,13 +12,13 @@ from loom_audit.model.text.merge import is_binary
 from loom_audit.tools.bundled.files.shown import (
     MAX_SHOWN,
     MAX_TAIL,
-    Lines,
-    Shown,
+    ShownLines,
+    ShownText,
     shown_bytes,
     shown_ends,
     shown_page,
 )
-from loom_audit.tools.bundled.text import Part, count_lines, decode, read_bytes, read_part
+from loom_audit.tools.bundled.text import Excerpt, count_lines, decode, read_bytes, read_part
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.fields import Fields, Output
 from loom_audit.tools.calls.places.area import Entry
@@ -119,10 +119,10 @@ class ReadInput(Fields):
             picture += chunk if entry.size <= MAX_IMAGE and not self.in_bytes else b""
         return FilePart(entry, part, digest=hashed.hexdigest(), picture=picture)
 
-    def _lines(self, stream: BinaryIO, entry: Entry, part: Part) -> Lines:
+    def _lines(self, stream: BinaryIO, entry: Entry, part: Excerpt) -> ShownLines:
         """What is to be shown of lines; of a file that is too long, its end and count too."""
         first, last = self.first_and_last
-        lines = Lines(part, entry.size, first, self.numbers)
+        lines = ShownLines(part, entry.size, first, self.numbers)
         is_cut = part.truncated or not lines.fit
         ends = part.start + len(part.raw) >= entry.size
         if not is_cut and (ends or not self.in_lines):
@@ -133,7 +133,7 @@ class ReadInput(Fields):
         if part.truncated and last is None and not lines.fit:
             stream.seek(max(0, entry.size - MAX_TAIL - 1))
             tail = stream.read()
-        return Lines(part, entry.size, first, self.numbers, total, tail)
+        return ShownLines(part, entry.size, first, self.numbers, total, tail)
 
 
 class FilePart(Struct, frozen=True):
@@ -144,8 +144,8 @@ class FilePart(Struct, frozen=True):
     """
 
     entry: Entry
-    part: Part
-    lines: Lines | None = None
+    part: Excerpt
+    lines: ShownLines | None = None
     digest: str = ""
     picture: bytes = b""
 
@@ -225,7 +225,7 @@ def _nothing(read: FilePart, args: ReadInput) -> str:
     return f"[nothing there: {args.path} has {has}]"
 
 
-def _shown(read: FilePart, args: ReadInput) -> Shown:
+def _shown(read: FilePart, args: ReadInput) -> ShownText:
     """The text that was asked for, as far as an answer has room for it."""
     lines = read.lines
     if lines is None:
@@ -247,11 +247,11 @@ def _line_ends(read: FilePart, args: ReadInput) -> str:
     return f"[{said}]" if raw.endswith(b"\n") else f"\n[{said}]"
 
 
-def _named(read: FilePart, image: Image | None) -> Shown:
+def _named(read: FilePart, image: Image | None) -> ShownText:
     """What a binary file is, instead of signs that say nothing, and what to do for more."""
     kind, size = kind_of(read.picture or read.part.raw), read.entry.size
     said = f"[{kind.text}, {count_text(size, 'byte')}, SHA-256 {read.digest}; "
-    return Shown(f"{said}{_way_on(kind, size, image)}]")
+    return ShownText(f"{said}{_way_on(kind, size, image)}]")
 
 
 def _way_on(kind: Kind, size: int, image: Image | None) -> str:
@@ -268,19 +268,19 @@ def _way_on(kind: Kind, size: int, image: Image | None) -> str:
     return f"encoding base64 gives its bytes, {at_once} at a time, with offset and limit"
 
 
-def _encoded(content: str, read: FilePart) -> Shown:
+def _encoded(content: str, read: FilePart) -> ShownText:
     """The base64, or that an answer does not hold it: half of it would be of no use."""
     part, size = read.part, read.entry.size
     end = part.start + len(part.raw)
     if len(content) > MAX_SHOWN:
         most = MAX_SHOWN * 3 // 4
         told = f"{count_text(len(part.raw), 'byte')} do not fit into an answer as base64"
-        return Shown(
+        return ShownText(
             f"[{told}: read them in parts, with limit {most} and from offset {part.start}]",
             part.start,
             whole=False,
         )
     if not part.truncated:
-        return Shown(content)
+        return ShownText(content)
     said = f"[bytes {part.start} to {end} of {size}; offset {end} goes on]"
-    return Shown(f"{content}\n{said}", end)
+    return ShownText(f"{content}\n{said}", end)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from loom_audit.model.text.cutting import ends_of
 from loom_audit.model.text.lines import split_lines
-from loom_audit.tools.bundled.text import Part, decode
+from loom_audit.tools.bundled.text import Excerpt, decode
 from loom_audit.tools.calls.result import MAX_OUTPUT
 
 MAX_SHOWN = MAX_OUTPUT - 512
@@ -19,7 +19,7 @@ NUMBER = 8
 """Bytes that the number of a line takes at most in a file of less than ten million lines."""
 
 
-class Shown(Struct, frozen=True):
+class ShownText(Struct, frozen=True):
     """The text of an answer, and where what it leaves out begins.
 
     `next_line` is the line that begins at the byte `next_offset`, None inside a line. `whole` when
@@ -32,14 +32,14 @@ class Shown(Struct, frozen=True):
     whole: bool = True
 
 
-class Lines(Struct, frozen=True):
+class ShownLines(Struct, frozen=True):
     """Lines read from a file of `size` bytes, the first of them with the number `first`.
 
     `total` are the lines of the file, 0 where nobody counted. `tail` is the end of a file of which
     not all was read.
     """
 
-    part: Part
+    part: Excerpt
     size: int
     first: int
     numbers: bool = True
@@ -47,9 +47,9 @@ class Lines(Struct, frozen=True):
     tail: bytes = b""
 
     @property
-    def whole(self) -> Shown:
+    def whole(self) -> ShownText:
         """All that was read, for an answer that has room for it."""
-        return Shown(self.text(self.part.raw, self.first))
+        return ShownText(self.text(self.part.raw, self.first))
 
     @property
     def fit(self) -> bool:
@@ -68,7 +68,7 @@ class Lines(Struct, frozen=True):
         return "".join([*numbered, f"{first + len(lines):>6}\t{rest}"] if rest else numbered)
 
 
-def shown_page(lines: Lines) -> Shown:
+def shown_page(lines: ShownLines) -> ShownText:
     """Return as many lines from the first on as an answer has room for, and how to go on."""
     part, first = lines.part, lines.first
     found = split_lines(part.raw)
@@ -81,17 +81,17 @@ def shown_page(lines: Lines) -> Shown:
         piece = _beginning(found[0], MAX_SHOWN - NUMBER)
         end = part.start + len(piece)
         said = f"[bytes {part.start} to {end} of {lines.size}; offset {end} goes on]"
-        return Shown(f"{lines.text(piece, first)}\n{said}", end, whole=False)
+        return ShownText(f"{lines.text(piece, first)}\n{said}", end, whole=False)
     end, following = part.start + sum(map(len, kept)), first + len(kept)
     text, whole = lines.text(b"".join(kept), first), end == part.start + len(part.raw)
     if end >= lines.size:
-        return Shown(text)
+        return ShownText(text)
     of = f" of {lines.total}" if lines.total else ""
     said = f"[lines {first} to {following - 1}{of}; line_offset {following} goes on]"
-    return Shown(text + said, end, following, whole)
+    return ShownText(text + said, end, following, whole)
 
 
-def shown_ends(lines: Lines) -> Shown:
+def shown_ends(lines: ShownLines) -> ShownText:
     """Return the lines at both ends of what is too long for an answer, and what is left out."""
     part, first = lines.part, lines.first
     found = split_lines(part.raw)
@@ -118,10 +118,10 @@ def shown_ends(lines: Lines) -> Shown:
     shown += "" if shown.endswith("\n") else "\n"
     shown += f"[… {what} are left out: {way} goes on …]\n"
     shown += lines.text(b"".join(tail), tail_line) if tail else decode(rest)
-    return Shown(shown, begin, next_line, whole=False)
+    return ShownText(shown, begin, next_line, whole=False)
 
 
-def shown_bytes(part: Part, size: int) -> Shown:
+def shown_bytes(part: Excerpt, size: int) -> ShownText:
     """Return bytes as text, of many those at both ends, and where what is left out begins."""
     raw = part.raw[_half_before(part.raw) if part.start else 0 :]
     start = part.start + len(part.raw) - len(raw)
@@ -130,13 +130,13 @@ def shown_bytes(part: Part, size: int) -> Shown:
     end = start + len(raw)
     more = f"\n[bytes {start} to {end} of {size}; offset {end} goes on]" if part.truncated else ""
     if len(raw) <= MAX_SHOWN:
-        return Shown(decode(raw) + more, end if part.truncated else None)
+        return ShownText(decode(raw) + more, end if part.truncated else None)
     behind, again = ends_of(raw, MAX_HEAD, MAX_TAIL)
     head, tail = decode(raw[:behind]), decode(raw[again:])
     begin, resumed = start + behind, start + again
     said = f"[… bytes {begin} to {resumed} of {size} are left out: offset {begin} goes on …]\n"
     text = f"{head}{'' if head.endswith(chr(10)) else chr(10)}{said}{tail}{more}"
-    return Shown(text, begin, whole=False)
+    return ShownText(text, begin, whole=False)
 
 
 def _size(raw: bytes) -> int:

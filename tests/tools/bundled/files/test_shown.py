@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loom_audit.tools.bundled.files.reading import ReadInput, _shown
-from loom_audit.tools.bundled.files.shown import Shown
+from loom_audit.tools.bundled.files.shown import ShownText
 from loom_audit.tools.calls.places.area import Entry
 from loom_audit.tools.calls.result import MAX_OUTPUT
 
@@ -26,7 +26,7 @@ def contents(draw: st.DrawFn) -> bytes:
     return whole + (b"\n" if draw(st.booleans()) else b"")
 
 
-def shown(content: bytes, **asked: object) -> Shown:
+def shown(content: bytes, **asked: object) -> ShownText:
     entry = Entry("f", "file", len(content), datetime(2026, 1, 1, tzinfo=UTC))
     args = ReadInput(path="f", **asked)  # type: ignore[arg-type] # drawn
     return _shown(args.read(io.BytesIO(content), entry), args)
