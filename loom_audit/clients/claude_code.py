@@ -31,6 +31,7 @@ from loom_audit.clients.claude_results import (
     failure,
     has_failed,
     has_run,
+    is_notice,
     notified,
 )
 from loom_audit.clients.hooks import ClientHooks, permission
@@ -169,13 +170,14 @@ def _still_running(tasks: Any) -> tuple[str, ...]:
 
 def _prompt(session: str, text: str, prompt_id: Any, at: Any) -> Iterator[Report]:
     """What was submitted as a prompt: maybe by the client, which tells an end in this way."""
-    names = notified(text)
-    if names:
-        yield from (BackgroundEnded(session, name, at) for name in names)
+    name = prompt_id if isinstance(prompt_id, str) else ""
+    if is_notice(text):
+        yield from (BackgroundEnded(session, one, at) for one in notified(text))
+        yield MessageTold(session, text, name, at, notice=True)
     elif text.startswith("[Request interrupted by user"):
         yield TurnEnded(session, at, interrupted=True)
     elif text and not text.startswith(_COMMAND_OUTPUT):
-        yield PromptTold(session, text, prompt_id if isinstance(prompt_id, str) else "", at)
+        yield PromptTold(session, text, name, at)
 
 
 _COMMAND_OUTPUT = (

@@ -41,10 +41,15 @@ _WATCHERS = fields.words("BashOutput TaskOutput AgentOutputTool")
 _ENDED = fields.words("completed failed killed stopped cancelled")
 
 
+def is_notice(text: str) -> bool:
+    """Whether a prompt is a notice that the client gives by itself."""
+    return text.lstrip().startswith("<task-notification>")
+
+
 def notified(text: str) -> list[str]:
     """The names of what a notification of the client says has ended."""
     names: list[str] = []
-    if not text.lstrip().startswith("<task-notification>"):
+    if not is_notice(text):
         return names
     for notice in _NOTICE.findall(text):
         task, status = _TASK.search(notice), _TASK_STATUS.search(notice)

@@ -108,13 +108,16 @@ class PromptTold(Struct, frozen=True):
 
 
 class MessageTold(Struct, frozen=True):
-    """Tells what the agent said; `thinking` when it said it to itself."""
+    """Tells what the agent said, `thinking` when it said it to itself; or a `notice`, which the
+    client gave the agent by itself.
+    """
 
     session: str
     text: str
     message_id: str = ""
     at: datetime | None = None
     thinking: bool = False
+    notice: bool = False
 
 
 class TurnEnded(Struct, frozen=True):

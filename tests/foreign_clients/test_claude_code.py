@@ -74,7 +74,8 @@ def test_a_transcript_tells_prompts_messages_and_the_end_of_background_work() ->
     [prompt] = of_kind(reports, PromptTold)
     assert prompt.text == "please edit"
     assert prompt.at == datetime(2026, 11, 22, 9, 0, 24, 467000, UTC)
-    assert [(m.text, m.thinking) for m in of_kind(reports, MessageTold)] == [("done", False)] * 2
+    told_texts = [(m.text, m.thinking) for m in of_kind(reports, MessageTold) if not m.notice]
+    assert told_texts == [("done", False)] * 2
     assert {end.name for end in of_kind(reports, BackgroundEnded)} == {"b3xk6mpfg"}
     assert of_kind(reports, SessionTold)[-1].cwd == PROJECT
     assert of_kind(reports, SessionTold)[-1].version == "2.1.328"
@@ -119,6 +120,8 @@ def test_the_end_of_background_work_is_not_taken_for_a_prompt() -> None:
     prompts = [p.text for one in found for p in of_kind(one.reports, PromptTold)]
     assert prompts == ["please edit"]
     assert told(found[19], BackgroundEnded).name == "b3xk6mpfg"
+    notice = told(found[19], MessageTold)
+    assert notice.notice and "completed (exit code 0)" in notice.text
     assert told(found[18], TurnEnded).background == ("b3xk6mpfg",)
     assert told(found[20], TurnEnded).background == ()
     assert told(found[21], SessionOver).reason == "other"
@@ -322,6 +325,22 @@ def test_what_the_client_writes_in_a_persons_name_is_not_a_prompt() -> None:
         record = {"type": "user", "sessionId": "s", "message": {"content": "summary"}, **flags}
         reports, _ = read("claude-code", [json.dumps(record).encode()])
         assert not of_kind(reports, PromptTold)
+
+
+@pytest.mark.parametrize("status", ["completed", "running"])
+def test_a_notice_of_the_client_is_told_once_and_is_not_a_prompt(status: str) -> None:
+    text = f"<task-notification>\n<task-id>b1</task-id>\n<status>{status}</status>\n"
+    text += "</task-notification>\nRead the output file to retrieve the result: /tmp/b1"
+    records: list[dict[str, object]] = [
+        {"type": "queue-operation", "operation": "enqueue", "content": text},
+        {"type": "user", "uuid": "u", "promptId": "p", "message": {"content": text}},
+    ]
+    reports, _ = read(
+        "claude-code", [json.dumps({"sessionId": "s", **one}).encode() for one in records]
+    )
+    assert of_kind(reports, MessageTold) == [MessageTold("s", text, "p", notice=True)]
+    assert not of_kind(reports, PromptTold)
+    assert bool(of_kind(reports, BackgroundEnded)) == (status == "completed")
 
 
 def edited(response: Mapping[str, object]) -> FileTold:

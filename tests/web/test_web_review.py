@@ -171,6 +171,20 @@ def test_long_steps_come_in_pages_that_miss_and_repeat_nothing(
     assert backwards == expected
 
 
+def test_a_notice_of_the_client_is_shown_as_one_and_begins_no_turn(
+    recorded: Recorded, client: TestClient
+) -> None:
+    fact = MessageReceived("system", "<task-notification>the work ended</task-notification>")
+    seq = say(recorded.workspace, recorded.session, fact)
+    review = f"{recorded.url}/s/{recorded.session}"
+    assert client.get(review).text.count(">Turn ") == 2
+    for path in (f"{review}/steps?before={seq + 1}", f"{recorded.url}/said/{seq}"):
+        text = client.get(path).text
+        assert "Notice of the client" in text and "&lt;task-notification&gt;the work" in text
+    text = client.get(f"{recorded.url}/find", params={"q": "the work ended"}).text
+    assert ">notice of the client</span>" in text and "agent said" not in text
+
+
 def test_a_whole_prompt_has_a_page(recorded: Recorded, client: TestClient) -> None:
     text = "\n".join(f"line {n} \u202e" for n in range(3_000))
     with session(recorded) as made:

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.history.read.timeline import Timeline
-from loom_audit.model.conversation import MessageReceived, PromptSubmitted
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted, Role
 from loom_audit.model.events import CallFinished, CallRequested, Event
 from loom_audit.model.kinds import without_encoded
 from loom_audit.model.records import Call, FoundPlace
@@ -36,7 +36,8 @@ _CHARACTERS = 256 * 1024
 class Hit(Struct, frozen=True):
     """A place with its time and the stretches of text in which the words stand.
 
-    A call is there as lists have it; `title` is the beginning of any other text.
+    A call is there as lists have it; `title` is the beginning of any other text, and `role` tells
+    whose a text is, "" where nobody said it.
     """
 
     place: FoundPlace
@@ -44,6 +45,7 @@ class Hit(Struct, frozen=True):
     snippets: tuple[Snippet, ...]
     call: Call | None = None
     title: str = ""
+    role: Role | Literal[""] = ""
 
 
 class Facet(Struct, frozen=True):
@@ -123,8 +125,9 @@ def _hits(timeline: Timeline, places: Sequence[FoundPlace], words: Sequence[str]
         if place.kind == "outside":
             yield from _outside(timeline, place, words)
         elif place.kind != "call":
-            text, at = _said(events[place.seq]), events[place.seq].at
-            yield Hit(place, at, best_snippets([("", text)], words, most=1), title=text[:400])
+            (text, role), at = _said(events[place.seq]), events[place.seq].at
+            snippets = best_snippets([("", text)], words, most=1)
+            yield Hit(place, at, snippets, title=text[:400], role=role)
         elif call is not None:
             texts = _texts(call, events[call.requested], events[place.seq])
             yield Hit(place, call.at, best_snippets(texts, words), call)
@@ -142,9 +145,11 @@ def _outside(timeline: Timeline, place: FoundPlace, words: Sequence[str]) -> Ite
     yield Hit(place, found[0].at, snippets, title=title + (f" and {more} more" if more else ""))
 
 
-def _said(event: Event) -> str:
+def _said(event: Event) -> tuple[str, Role | Literal[""]]:
     fact = event.fact
-    return fact.text if isinstance(fact, PromptSubmitted | MessageReceived) else ""
+    if isinstance(fact, PromptSubmitted):
+        return fact.text, "prompt"
+    return (fact.text, fact.role) if isinstance(fact, MessageReceived) else ("", "")
 
 
 def _texts(call: Call, request: Event, finish: Event) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -84,10 +84,13 @@ def requested(
 
 
 def text_fact(report: PromptTold | MessageTold) -> PromptSubmitted | MessageReceived:
-    """The fact that a person said something to the agent, or that the agent said something."""
+    """The fact that a person said something to the agent, that the agent said something, or that
+    its client gave it a notice.
+    """
     if isinstance(report, PromptTold):
         return PromptSubmitted(report.text, report.prompt_id)
-    return MessageReceived("assistant", report.text, report.message_id)
+    role: Literal["system", "assistant"] = "system" if report.notice else "assistant"
+    return MessageReceived(role, report.text, report.message_id)
 
 
 def begin_from_end(ended: CallEnded) -> CallBegan:

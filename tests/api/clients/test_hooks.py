@@ -17,6 +17,7 @@ from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.conversations import Conversation
 from loom_audit.api.agents.reading import read_transcripts
+from loom_audit.api.review.conversation import conversation_of
 from loom_audit.errors import StorageFailed
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.looks import look_after
@@ -418,6 +419,23 @@ def test_what_a_background_call_writes_later_may_be_its_own(
     claude.bash("c3", "more")
     claude.bash("c4", "more", (root / "own").touch)
     assert call_of(workspace, "c4").coverage.level == "full"
+
+
+def test_a_notice_of_the_client_is_on_record_once_and_asks_nothing(
+    claude: HookedClaude, workspace: AuditedWorkspace
+) -> None:
+    note = "<task-notification>\n<task-id>b1</task-id>\n<status>completed</status>\n"
+    note += "</task-notification>"
+    claude.hook("UserPromptSubmit", prompt="work", prompt_id="p1")
+    claude.bash("c1", "work")
+    claude.hook("UserPromptSubmit", prompt=note, prompt_id="p2")
+    claude.write("user", {"type": "text", "text": note})
+    claude.bash("c2", "more")
+    talk = conversation_of(workspace)
+    said = talk.some("s1", after=0, before=None, newest_first=False, limit=10)
+    assert [(one.role, one.text) for one in said] == [("prompt", "work"), ("system", note)]
+    asked = talk.why(call_of(workspace, "c2")).prompt
+    assert asked is not None and asked.text == "work"
 
 
 def test_a_subagent_is_a_session_within_its_own(
