@@ -7,6 +7,7 @@ from typing import Any
 
 from loom_audit.errors import StorageFailed
 from loom_audit.sql.cache_file import CacheFile
+from loom_audit.sql.ground.conditions import chunks
 
 MOST_BYTES = 32 * 1024 * 1024
 """What the maps of a workspace take together; the oldest go first."""
@@ -16,6 +17,7 @@ CREATE TABLE map (id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE, content BLO
 CREATE INDEX map_size ON map (id, length(content))
 """
 _ONE = "SELECT content FROM map WHERE name = ? AND length(content) <= ?"
+_SEVERAL = "SELECT name, content FROM map WHERE name IN ({names}) AND length(content) <= ?"
 _OLDEST = """
 DELETE FROM map WHERE id <= (SELECT max(id) FROM (
     SELECT id, sum(length(content)) OVER (ORDER BY id DESC) AS size FROM map) WHERE size > ?)
@@ -43,6 +45,22 @@ class SqlLineMaps:
         with suppress(StorageFailed):
             return self._file.do(step) if self._path.exists() else None
         return None
+
+    def several(self, names: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """What is kept by these names, by name."""
+
+        def step(db: Any) -> dict[bytes, bytes]:
+            found: dict[bytes, bytes] = {}
+            for some in chunks(names):
+                query = _SEVERAL.format(names=", ".join("?" * len(some)))
+                for name, content in db.execute(query, (*some, self._most_bytes)):
+                    if isinstance(name, bytes) and isinstance(content, bytes):
+                        found[name] = content
+            return found
+
+        with suppress(StorageFailed):
+            return self._file.do(step) if self._path.exists() else {}
+        return {}
 
     def keep(self, maps: Mapping[bytes, bytes]) -> None:
         """Keep maps as the newest, and forget the oldest of those that are too many."""

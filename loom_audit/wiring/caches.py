@@ -48,7 +48,8 @@ CACHES = (
     Cache(
         "line maps",
         ".lines.db",
-        "which version wrote which lines of long files, as ranges without any text",
+        "which version wrote which lines of long files, as ranges without any text, and how many "
+        "lines of each file of a review are changed",
         "following the lines from the first version",
         MOST_BYTES,
     ),

@@ -24,7 +24,7 @@ from loom_audit.model.events import (
 from loom_audit.model.git import running_code
 from loom_audit.model.records import Call, OutsideChange, RecordedChange, Session
 from loom_audit.model.shell.checks import Check, check_in, network_program
-from loom_audit.ports import CallFilter, EventFilter, EventLog, Projections
+from loom_audit.ports import CallFilter, EventLog, Projections
 
 MASS = 10
 """A call that deletes so many files has deleted many."""
@@ -36,7 +36,8 @@ MOST_OUTSIDE = 500
 """So many changes from outside are counted; one more is given where there are more."""
 MOST_PROMPTS = 31
 _MOST_SESSIONS = 200
-_GAP = 50
+_NEWEST = 50
+_TOGETHER = 200
 _COMMANDS = ("command", "cmd")
 _PLAIN = "plain"
 """The confinement of a command that had none."""
@@ -234,7 +235,7 @@ def evidence_of(
     checks = [call for call in calls if call.requested in found and call.status != "denied"]
     ended = [call.seq for call in checks if call.seq is not None]
     codes = {event.seq: code_in(event) for event in events_at(log, ended, CallFinished.kind)}
-    newest = projections.history("", below=True, limit=_GAP) if checks else ()
+    newest = projections.history("", below=True, limit=_NEWEST) if checks else ()
     for call in reversed(checks):
         edited = next(
             (one for one in newest if one.seq > call.requested and one.requested != call.requested),
@@ -261,13 +262,8 @@ def code_in(event: Event) -> int | None:
 
 
 def events_at(log: EventLog, seqs: Iterable[int], kind: str) -> Iterator[Event]:
-    """The events of these seqs that are of a kind, in order; near ones are read in one go."""
+    """The events of these seqs that are of a kind, in order, and no other is read."""
     wanted = sorted(set(seqs))
-    start = 0
-    for place in range(1, len(wanted) + 1):
-        if place < len(wanted) and wanted[place] - wanted[place - 1] <= _GAP:
-            continue
-        of_span = set(wanted[start:place])
-        span = EventFilter(after=wanted[start] - 1, before=wanted[place - 1] + 1, kinds=(kind,))
-        yield from (event for event in log.read(span) if event.seq in of_span)
-        start = place
+    for start in range(0, len(wanted), _TOGETHER):
+        some = log.picked(wanted[start : start + _TOGETHER])
+        yield from (event for event in some if event.fact.kind == kind)

@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from loom_audit.model.authorship.blame import writer_of
 from loom_audit.model.authorship.versions import Version, Writer
@@ -12,6 +13,8 @@ from loom_audit.model.authorship.walk import Line, Read, Walk, changed_lines, wa
 from loom_audit.model.files import FileState
 
 Kind = Literal[" ", "-", "+"]
+Property = Literal["mode", "kind", "path"]
+"""What a file has besides lines: permission bits, what it is or that it is, and where."""
 
 
 class NetLine(Struct, frozen=True, gc=False):
@@ -64,10 +67,12 @@ class NetFile(Struct, frozen=True):
 
     `added` are the lines they wrote that stand, `removed` those of others that are gone by them.
     What they wrote and others removed is `removed_again`; what they `brought_back`, and what is
-    `shared` with other calls, is in no sum. `others` changed the file too. With a `reason` its
-    lines are not told. `omitted`: there are hunks, which were not asked for. `unlined` are the
-    parts that are not lines, by name, each with what it is: "mode", "move" or "content"; `named`
-    has the names of all parts, also of those in hunks that are left out.
+    `shared` with other calls, is in no sum. What they changed besides lines others changed `again`,
+    or it is `perhaps` another call's. `others` changed the file too. With a `reason` its lines are
+    not told. The hunks have `length` lines, context included; `omitted`: they were not
+    asked for. `unlined` are the parts that are not lines, by name, each with what it is: "mode",
+    "move" or "content"; `named` has the names of all parts, also of those in hunks that are left
+    out.
     """
 
     path: str
@@ -85,8 +90,11 @@ class NetFile(Struct, frozen=True):
     shared: int = 0
     reason: str = ""
     mode: tuple[int, int] | None = None
+    again: tuple[Property, ...] = ()
+    perhaps: tuple[Property, ...] = ()
     writers: tuple[Writer, ...] = ()
     hunks: tuple[NetHunk, ...] = ()
+    length: int = 0
     omitted: bool = False
     unlined: tuple[tuple[str, str], ...] = ()
     named: tuple[str, ...] = ()
@@ -94,14 +102,13 @@ class NetFile(Struct, frozen=True):
     @property
     def is_changed(self) -> bool:
         """Whether anything of it is changed on balance."""
-        lines = self.hunks or self.added or self.removed or self.removed_again or self.shared
+        lines = self.length or self.added or self.removed or self.removed_again or self.shared
         unread = self.reason and (self.before != self.after or self.others)
         kinds = [
             None if state is None else state.kind for state in (self.own_before, self.own_after)
         ]
-        return bool(lines or self.mode or unread or self.old_path != self.path) or (
-            kinds[0] != kinds[1]
-        )
+        moved = self.old_path != self.path or kinds[0] != kinds[1]
+        return bool(lines or self.mode or unread or moved or self.again or self.perhaps)
 
 
 class FileSteps(Struct, frozen=True):
@@ -175,8 +182,7 @@ class _Told(Struct):
 
 def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3) -> NetFile:
     """Return the own net change of one file; the walk begins at the version `start`."""
-    versions, last = steps.versions, steps.versions[-1]
-    calls = _numbers(versions[n].writer for n in steps.own)
+    versions = steps.versions
     done = walk(versions, read, start=start, woven=True, mark=steps.begin)
     why = [reason for n, reason in done.unread.items() if n >= steps.begin]
     told = _Told()
@@ -184,9 +190,26 @@ def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3)
         _tell(told, done, steps)
     hunks = tuple(_hunks(told, context, steps))
     runs = [run for hunk in hunks for run in hunk.runs]
-    made = steps.begun
+    return replace(
+        without_lines(steps),
+        added=sum(run.added for run in runs),
+        removed=sum(run.removed for run in runs),
+        removed_again=told.removed_again,
+        brought_back=told.brought_back,
+        shared=told.shared,
+        reason=why[-1] if why else "",
+        writers=tuple(writer_of(done.unknown, versions, n) for n in range(len(versions))),
+        hunks=hunks,
+        length=sum(len(hunk.lines) for hunk in hunks),
+    )
+
+
+def without_lines(steps: FileSteps) -> NetFile:
+    """Return the own net change of one file but for its lines, which need its contents."""
+    versions, last, made = steps.versions, steps.versions[-1], steps.begun
     began = steps.before if made == steps.begin else versions[made].after
     old_path = steps.old_path if made == steps.begin else versions[made].path
+    fates = [*_fates(steps)]
     return NetFile(
         path=last.path,
         old_path=last.path if began is None else old_path,
@@ -194,17 +217,11 @@ def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3)
         after=last.after,
         own_before=began,
         own_after=steps.own_after,
-        calls=calls,
+        calls=_numbers(versions[n].writer for n in steps.own),
         others=_others(steps),
-        added=sum(run.added for run in runs),
-        removed=sum(run.removed for run in runs),
-        removed_again=told.removed_again,
-        brought_back=told.brought_back,
-        shared=told.shared,
-        reason=why[-1] if why else "",
         mode=_mode(steps, began, made),
-        writers=tuple(writer_of(done.unknown, versions, n) for n in range(len(versions))),
-        hunks=hunks,
+        again=tuple(name for name, whose in fates if whose == "again"),
+        perhaps=tuple(name for name, whose in fates if whose == "perhaps"),
     )
 
 
@@ -343,6 +360,37 @@ def _others(steps: FileSteps) -> tuple[Writer, ...]:
         if n > steps.begin and n not in steps.own:
             found.setdefault((one.writer.kind, one.writer.call or one.seq), one.writer)
     return tuple(found.values())
+
+
+def _fates(steps: FileSteps) -> Iterator[tuple[Property, str]]:
+    """What became of what the calls made of each property."""
+    versions = steps.versions[steps.begin + 1 :]
+    states = (steps.before, *(one.after for one in versions))
+    modes = [None if steps.before is None else steps.before.mode]
+    for state in states[1:]:
+        modes.append(modes[-1] if state is None else state.mode)
+    yield "kind", _fate(steps, [None if one is None else one.kind for one in states])
+    yield "path", _fate(steps, [steps.old_path, *(one.path for one in versions)])
+    yield "mode", _fate(steps, modes)
+
+
+def _fate(steps: FileSteps, values: Sequence[object]) -> str:
+    """Whether others changed a property `again` that the calls had changed, or `perhaps` one of
+    them changed it last; "" where neither is so. `values` are those at the begin and after each
+    step.
+    """
+    now, origin, own, fate = values[0], values[0], False, ""
+    for n, value in enumerate(values[1:], steps.begin + 1):
+        if value == now:
+            continue
+        if n in steps.own:
+            origin, own, fate = origin if own else now, True, ""
+        elif n in steps.shared:
+            own, fate = False, "perhaps"
+        elif own:
+            own, fate = False, "again" if now != origin else ""
+        now = value
+    return fate
 
 
 def _mode(steps: FileSteps, began: FileState | None, made: int) -> tuple[int, int] | None:

@@ -1,6 +1,6 @@
 """What a set of calls changed on balance in all files: a tree with sums."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,19 +33,50 @@ class NetChange(Struct, frozen=True):
     folders: tuple[NetFolder, ...]
 
 
-def net_change(
-    calls: CallSet,
-    files: Sequence[NetFile],
-    paths: Collection[str] | None,
-    max_lines: int,
-    max_file_lines: int,
-) -> NetChange:
+class Most(Struct, frozen=True):
+    """Of which files the lines are told: until `lines` lines of hunks, in order of path, of those
+    `paths` alone where they are named; of none that has more than `of_file`.
+    """
+
+    lines: int
+    of_file: int
+    paths: Collection[str] | None = None
+
+    def told(self, files: Sequence[NetFile]) -> frozenset[str]:
+        """The paths of these files of which the lines are told."""
+        found, remaining = set[str](), self.lines
+        for one in files:
+            if one.length > self.of_file or not (self.paths is None or one.path in self.paths):
+                continue
+            if one.length > remaining:
+                remaining = 0
+                continue
+            remaining -= one.length
+            found.add(one.path)
+        return frozenset(found)
+
+
+def changed_files(files: Sequence[NetFile]) -> list[NetFile]:
+    """Return those of the files that are changed on balance, with one for each path: what was at it
+    before goes with what came there.
+    """
+    found: dict[str, NetFile] = {}
+    for one in files:
+        if one.is_changed:
+            gone = found.get(one.path)
+            found[one.path] = one if gone is None else _in_place_of(gone, one)
+    return [*found.values()]
+
+
+def net_change(calls: CallSet, files: Sequence[NetFile], most: Most) -> NetChange:
     """Return the changes of these files, with hunks as far as so many lines go."""
-    changed = _one_by_path([one for one in files if one.is_changed])
-    listed = {one.path for one in changed}
+    changed = changed_files(files)
+    listed, told = {one.path for one in changed}, most.told(changed)
     return NetChange(
         calls=calls,
-        files=tuple(_within_budget(changed, paths, max_lines, max_file_lines)),
+        files=tuple(
+            one if one.path in told and one.hunks else _without_hunks(one) for one in changed
+        ),
         cancelled=tuple(dict.fromkeys(one.path for one in files if one.path not in listed)),
         added=sum(one.added for one in changed),
         removed=sum(one.removed for one in changed),
@@ -53,13 +84,8 @@ def net_change(
     )
 
 
-def _one_by_path(files: Sequence[NetFile]) -> list[NetFile]:
-    """The files, with one for each path: what was at it before goes with what came there."""
-    found: dict[str, NetFile] = {}
-    for one in files:
-        gone = found.get(one.path)
-        found[one.path] = one if gone is None else _in_place_of(gone, one)
-    return [*found.values()]
+def _without_hunks(file: NetFile) -> NetFile:
+    return replace(file, hunks=(), writers=(), omitted=bool(file.length))
 
 
 def _in_place_of(gone: NetFile, one: NetFile) -> NetFile:
@@ -82,8 +108,13 @@ def _in_place_of(gone: NetFile, one: NetFile) -> NetFile:
         shared=gone.shared + one.shared,
         reason=gone.reason or one.reason,
         mode=one.mode,
+        again=tuple(dict.fromkeys((*gone.again, *one.again))),
+        perhaps=tuple(dict.fromkeys((*gone.perhaps, *one.perhaps))),
         writers=(*gone.writers, *one.writers),
         hunks=(*gone.hunks, *(_shifted(hunk, count) for hunk in one.hunks)),
+        length=gone.length + one.length,
+        unlined=(*gone.unlined, *one.unlined),
+        named=tuple(dict.fromkeys((*gone.named, *one.named))),
     )
 
 
@@ -91,21 +122,6 @@ def _shifted(hunk: NetHunk, count: int) -> NetHunk:
     """A hunk whose writers come after so many others."""
     lines = (replace(one, by=one.by + count) if one.by >= 0 else one for one in hunk.lines)
     return replace(hunk, lines=tuple(lines))
-
-
-def _within_budget(
-    files: Sequence[NetFile], paths: Collection[str] | None, most: int, most_of_file: int
-) -> Iterator[NetFile]:
-    for one in files:
-        count = sum(len(hunk.lines) for hunk in one.hunks)
-        if count and ((paths is not None and one.path not in paths) or count > most_of_file):
-            yield replace(one, hunks=(), omitted=True)
-        elif count > most:
-            most = 0
-            yield replace(one, hunks=(), omitted=True)
-        else:
-            most -= count
-            yield one
 
 
 def _folders(files: Sequence[NetFile]) -> tuple[NetFolder, ...]:

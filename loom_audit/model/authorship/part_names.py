@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from loom_audit.model.authorship.net import NetFile, NetHunk, NetRun
+from loom_audit.model.authorship.net import NetFile
 from loom_audit.model.files import FileState
 
 NAME_BYTES = 16
@@ -18,32 +18,39 @@ def with_names(file: NetFile, key: bytes) -> NetFile:
     """Return the file with the names of its parts: runs of lines, and what is of no line.
 
     A run's name is made of the path at the point before, its old lines, its new lines, and how many
-    runs above it are equal; that of a mode change, of a pure move and of content without lines of
-    the path and of what they were and became. Without a key nothing is named.
+    runs of the file are equal and older: one that is put above or below another later leaves it its
+    name. That of a mode change, of a pure move and of content without lines is made of the path and
+    of what they were and became. Without a key nothing is named.
     """
     if not key or not file.is_changed:
         return file
     path = _path(file.path if file.before is None else file.old_path)
-    seen = dict[bytes, int]()
-    hunks = tuple(_named(hunk, key, path, seen) for hunk in file.hunks)
+    named = _named_runs(file, key, path)
+    hunks = tuple(
+        replace(hunk, runs=tuple(replace(run, part=named[n, run.start]) for run in hunk.runs))
+        for n, hunk in enumerate(file.hunks)
+    )
     unlined = tuple((_name(key, path, *said), what) for what, *said in _unlined(file))
-    runs = [run.part for hunk in hunks for run in hunk.runs]
-    names = (*runs, *(name for name, _ in unlined))
+    names = (*named.values(), *(name for name, _ in unlined))
     return replace(file, hunks=hunks, unlined=unlined, named=names)
 
 
-def _named(hunk: NetHunk, key: bytes, path: bytes, seen: dict[bytes, int]) -> NetHunk:
-    return replace(hunk, runs=tuple(_named_run(hunk, run, key, path, seen) for run in hunk.runs))
-
-
-def _named_run(
-    hunk: NetHunk, run: NetRun, key: bytes, path: bytes, seen: dict[bytes, int]
-) -> NetRun:
-    lines = hunk.lines[run.start : run.end]
-    old, new = (b"".join(one.content for one in lines if one.kind == kind) for kind in "-+")
-    alike = _joined((old, new))
-    ordinal = seen[alike] = seen.get(alike, -1) + 1
-    return replace(run, part=_name(key, path, b"lines", old, new, b"%d" % ordinal))
+def _named_runs(file: NetFile, key: bytes, path: bytes) -> dict[tuple[int, int], str]:
+    """The names of the runs by their hunk and where they start in it, in order."""
+    alike: dict[tuple[bytes, bytes], list[tuple[int, tuple[int, int]]]] = {}
+    named: dict[tuple[int, int], str] = {}
+    for n, hunk in enumerate(file.hunks):
+        for run in hunk.runs:
+            lines = hunk.lines[run.start : run.end]
+            old, new = (b"".join(one.content for one in lines if one.kind == kind) for kind in "-+")
+            # it is as it is since the last of the changes that made it
+            since = max((file.writers[one.by].event for one in lines if one.by >= 0), default=0)
+            named[n, run.start] = ""
+            alike.setdefault((old, new), []).append((since, (n, run.start)))
+    for said, places in alike.items():
+        for ordinal, (_, place) in enumerate(sorted(places)):
+            named[place] = _name(key, path, b"lines", *said, b"%d" % ordinal)
+    return named
 
 
 def _unlined(file: NetFile) -> Iterator[tuple[str, *tuple[bytes, ...]]]:

@@ -16,15 +16,15 @@ from loom_audit.history.read.lines.followed import (
     window,
     with_maps,
 )
+from loom_audit.history.read.lines.kept_sums import net_by_sums
 from loom_audit.history.read.lines.recorded_steps import RecordedSteps
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.model.authorship.blame import Blame
 from loom_audit.model.authorship.call_set import CallSet, Turn
 from loom_audit.model.authorship.net import FileSteps, NetFile, net_file
-from loom_audit.model.authorship.net_change import NetChange, net_change
+from loom_audit.model.authorship.net_change import Most, NetChange, net_change
 from loom_audit.model.authorship.part_names import with_names
 from loom_audit.model.authorship.versions import Version, brought_back
-from loom_audit.model.authorship.walk import Read
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.events import SessionStarted
 from loom_audit.model.files import FileChange, FileState
@@ -188,22 +188,23 @@ class Lines(Struct, frozen=True):
         context: int = 3,
         max_lines: int = 3000,
         max_file_lines: int = 1000,
+        by_sums: bool = False,
     ) -> NetChange:
         """What the calls changed on balance, in each file and in all.
 
         Sums are those of all files. Hunks are given of the files in order of path, of those `paths`
         alone where they are named, until `max_lines` lines of hunks; of none that has more than
-        `max_file_lines`. Corrupt.
+        `max_file_lines`. With `by_sums` the sums of files whose hunks are not given are as they
+        were kept, where they were: which files those are is read from the log. Corrupt.
         """
+        most = Most(max_lines, max_file_lines, paths)
         meant, steps = self._steps(calls)
-        own = [one for one in steps if one.own or one.shared]
-        files: list[NetFile] = []
-        for start in range(0, len(own), _TOGETHER):
-            some = own[start : start + _TOGETHER]
-            read = self.contents.together(state for one in some for state in one.states)
-            files += (self._net_file(one, meant, read, context) for one in some)
-        files.sort(key=lambda one: one.path)
-        return net_change(meant, files, paths, max_lines, max_file_lines)
+        own = [self._with_earlier(one, meant) for one in steps if one.own or one.shared]
+        if by_sums and self.maps is not None:
+            files = net_by_sums(own, self._net_files, self.maps, (context, self.key), most)
+        else:
+            files = self._net_files(own, context)
+        return net_change(meant, sorted(files, key=lambda one: one.path), most)
 
     def difference(self, calls: CallSet) -> tuple[FileChange, ...]:
         """How the states at the two points differ in the files that the calls changed.
@@ -249,26 +250,43 @@ class Lines(Struct, frozen=True):
 
         return files_changed_by(proven, steps, calls, before)
 
-    def _net_file(self, steps: FileSteps, calls: CallSet, read: Read, context: int) -> NetFile:
+    def _net_files(self, some: Sequence[FileSteps], context: int) -> list[NetFile]:
+        """The own net change of each file, from contents that are read many at once."""
+        found: list[NetFile] = []
+        for at in range(0, len(some), _TOGETHER):
+            together = some[at : at + _TOGETHER]
+            read = self.contents.together(state for one in together for state in one.states)
+            for one in together:
+                file = net_file(one, read, start=_first(one), context=context)
+                found.append(with_names(file, self.key))
+        return found
+
+    def _with_earlier(self, steps: FileSteps, calls: CallSet) -> FileSteps:
+        """The steps, after those before the point to which an undo among them leads back."""
         versions = steps.versions
-        if any(one.taken_back and one.taken_back.reaches(calls.after) for one in versions):
-            first, descent = versions[0], self._descent()
-            earlier = descent.brought_back(first) if first.before is None else ()
-            if not earlier:
-                earlier = descent.versions(first.old_path, calls.after, first.before)
-            steps = replace(
-                steps,
-                versions=(*earlier, *versions),
-                begin=len(earlier) - 1,
-                own=frozenset(n + len(earlier) for n in steps.own),
-                shared=frozenset(n + len(earlier) for n in steps.shared),
-            )
-        later = range(steps.begin + 1, len(steps.versions))
-        sources = (brought_back(steps.versions, n) for n in later)
-        start = min((one.index for one in sources if one), default=steps.begin)
-        start = min(start, steps.begin)
-        found = net_file(steps, read, start=start, context=context)
-        return with_names(found, self.key)
+        if not any(one.taken_back and one.taken_back.reaches(calls.after) for one in versions):
+            return steps
+        first, descent = versions[0], self._descent()
+        earlier = descent.brought_back(first) if first.before is None else ()
+        if not earlier:
+            earlier = descent.versions(first.old_path, calls.after, first.before)
+        return replace(
+            steps,
+            versions=(*earlier, *versions),
+            begin=len(earlier) - 1,
+            own=frozenset(n + len(earlier) for n in steps.own),
+            shared=frozenset(n + len(earlier) for n in steps.shared),
+        )
+
+
+def _first(steps: FileSteps) -> int:
+    """The version at which the walk begins: what a later one brings back stood there at the
+    earliest.
+    """
+    later = range(steps.begin + 1, len(steps.versions))
+    sources = (brought_back(steps.versions, n) for n in later)
+    start = min((one.index for one in sources if one), default=steps.begin)
+    return min(start, steps.begin)
 
 
 def _not_alone_error(step: Version) -> Conflict:

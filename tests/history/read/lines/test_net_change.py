@@ -258,6 +258,41 @@ def test_a_file_that_was_left_out_before_a_session_wrote_it_had_been_there(
         lines_of(workspace).difference(calls)
 
 
+def test_what_others_changed_again_of_a_file_is_told_and_what_was_changed_back_is_not(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    for name in ("mode", "back", "gone", "old", "both"):
+        (root / name).write_text("")
+    with workspace.session("one") as one, workspace.session("two") as two:
+        run(one, "shell_execute", command="chmod 700 mode back both; rm gone; mv old new")
+        run(one, "shell_execute", command="chmod 644 back")
+        run(two, "shell_execute", command="chmod 600 mode back; touch gone; mv new newer")
+        run(two, "shell_execute", command="chmod 600 both")
+        run(one, "shell_execute", command="chmod 711 both")
+    asked = lines_of(workspace)
+    net = asked.net(asked.of_session(one.id))
+    found = {file.path: (file.again, file.mode) for file in net.files}
+    assert found == {
+        "mode": (("mode",), None),
+        "gone": (("kind",), None),
+        "newer": (("path",), None),
+        "both": ((), (0o644, 0o711)),
+    }
+    assert net.cancelled == ("back",)
+
+
+def test_an_equal_part_that_comes_later_above_another_leaves_it_its_name(
+    workspace: AuditedWorkspace, session: Session, root: Path
+) -> None:
+    (root / "equal").write_text("".join(f"{n}\n" for n in range(40)))
+    edit = {"path": "equal", "old_str": "30\n", "new_str": "30\nsame\n"}
+    run(session, "edit_file", **edit)
+    [first] = files(workspace, lines_of(workspace).of_session(session.id))["equal"].named
+    run(session, "edit_file", **(edit | {"old_str": "10\n", "new_str": "10\nsame\n"}))
+    above, below = files(workspace, lines_of(workspace).of_session(session.id))["equal"].named
+    assert below == first and above != first
+
+
 def test_a_binary_content_has_no_lines_and_says_so(
     workspace: AuditedWorkspace, session: Session
 ) -> None:
