@@ -14,7 +14,7 @@ from loom_audit.model.text.display import one_line
 from loom_audit.web.points import unseen_at
 from loom_audit.web.review.net import net_with_lines, reviews_of, show_net
 from loom_audit.web.shared.budget import Budget
-from loom_audit.web.shared.changes import LISTS, context_of, fragment_of, show_changes
+from loom_audit.web.shared.changes import LISTS, around_of, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, point_text
 from loom_audit.web.shared.pages import Place, wants_fragment, when
 from loom_audit.web.shared.urls import Fields, address, first, unquoted
@@ -121,7 +121,7 @@ def changed_by(
         calls = lines.between(old, new, session=session)
         return net_with_lines(lines, calls, path, context)
 
-    path, context = first(query, "diff"), context_of(query)
+    path, context = first(query, "diff"), around_of(query).compared
     name = "between", session, old, new, path, path and context
     return reviews.once(workspace, name, gather)
 

@@ -13,6 +13,7 @@ from loom_audit.web.shared.diffs import (
     MAX_BYTES,
     MAX_LINES,
     WIDER,
+    Around,
     Row,
     joined,
     view_change,
@@ -163,7 +164,7 @@ def test_more_context_is_shown_as_far_as_the_file_goes() -> None:
     change = FileChange("a", state(old), state(old.replace(b"line 150\n", b"LINE\n")))
     counts = []
     for context in (CONTEXT, *WIDER):
-        view = view_change(change, content, whole=False, space=10**9, context=context)
+        view = view_change(change, content, whole=False, space=10**9, around=Around(context))
         counts.append(sum(row.kind == "context" for row in view.rows))
         assert (view.added, view.removed) == (1, 1)
     assert counts == [6, 50, 299]

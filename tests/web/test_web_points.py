@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from fastapi.testclient import TestClient
 
+from loom_audit.api.agents.connect import record_as_it_is
 from loom_audit.api.face import open_store
 from loom_audit.sql.ground.clock import SystemClock
 from loom_audit.web.shared.urls import quoted
@@ -45,6 +46,19 @@ def test_a_damaged_content_is_said_to_be_and_is_not_downloaded(recorded: Recorde
             assert "<code>CORRUPT</code>" in answer.text and "TWO" not in answer.text
         answer = client.get(f"{recorded.url}/raw/head/notes.txt")
         assert answer.status_code == 500 and "<code>CORRUPT</code>" in answer.text
+
+
+def test_the_history_of_a_folder_leads_to_its_files_and_to_what_came_from_outside(
+    recorded: Recorded, client: TestClient
+) -> None:
+    (recorded.root / "src" / "main.py").write_text("by hand\n")
+    record_as_it_is(recorded.workspace)
+    [seq] = [one.seq for one in recorded.workspace.timeline.outside(limit=1)]
+    text = client.get(f"{recorded.url}/history/src").text
+    assert f'href="{recorded.url}/compare/{seq - 1}..{seq}">#{seq}</a>' in text
+    assert f'href="{recorded.url}/history/src/main.py"' in text
+    alone = client.get(f"{recorded.url}/history/src/main.py").text
+    assert f'<a class="path" href="{recorded.url}/history/src/main.py"' not in alone
 
 
 def test_points_are_taken_as_people_type_them(recorded: Recorded, client: TestClient) -> None:

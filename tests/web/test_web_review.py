@@ -1,6 +1,7 @@
 """The review of a session: asked and said, what stands out, its changes, its steps, its calls."""
 
 import asyncio
+import html
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -297,6 +298,35 @@ def test_a_long_change_comes_in_parts(recorded: Recorded, client: TestClient) ->
         where = more[1].replace("&amp;", "&") if more else ""
     assert found == [f"line {n}" for n in range(4_000)]
     assert client.get(f"{base}?diff=nothing.txt").status_code == 400
+
+
+@pytest.mark.parametrize("of", ["review", "call"])
+def test_a_gap_between_changes_is_opened_by_its_link_and_no_other_is(
+    recorded: Recorded, client: TestClient, of: str
+) -> None:
+    lines = [f"line {n}\n" for n in range(1, 101)]
+    (recorded.root / "long").write_text("".join(lines))
+    record_as_it_is(recorded.workspace)
+    changed = [f"{one[:-1]} new\n" if one[5:-1] in ("20", "50", "80") else one for one in lines]
+    with session(recorded) as made:
+        number = call(made, "write_file", path="long", content="".join(changed))
+    page = f"s/{made.id}" if of == "review" else f"c/{number}"
+    text = text_of(client, f"{recorded.url}/{page}")
+    links = re.findall(r'<td colspan="\d">line (\d+) <a href="([^"]+)"', text)
+    assert [line for line, _ in links] == ["17", "47", "77"]
+    around = {*range(17, 24), *range(47, 54), *range(77, 84)}
+    assert shown_lines(text) == sorted(around)
+    text = text_of(client, html.unescape(links[1][1]))
+    assert shown_lines(text) == sorted(around | {*range(24, 47)})
+    links = re.findall(r'<td colspan="\d">line (\d+) <a href="([^"]+)"', text)
+    assert [line for line, _ in links] == ["17", "77"]
+    text = text_of(client, html.unescape(links[0][1]))
+    assert shown_lines(text) == [*range(1, 54), *range(77, 84)]
+
+
+def shown_lines(text: str) -> list[int]:
+    """The numbers, on the side after, of the lines that a page shows."""
+    return [int(one) for one in re.findall(r'<td class="ln">(\d+)</td><td class="sign">[^−]', text)]
 
 
 def test_what_stands_out_is_counted_and_led_to(recorded: Recorded, client: TestClient) -> None:

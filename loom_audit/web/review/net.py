@@ -17,17 +17,19 @@ from loom_audit.model.text.display import count_text, first_few, visible
 from loom_audit.model.text.textdiff import Line, word_spans
 from loom_audit.web.review.scope import Scope
 from loom_audit.web.shared.budget import Budget, Part, weight
-from loom_audit.web.shared.changes import FEW, INDEX, LONG, Changes, context_of
+from loom_audit.web.shared.changes import FEW, INDEX, LONG, Changes, around_of
 from loom_audit.web.shared.dependencies import number
 from loom_audit.web.shared.diffs import (
     AUTO,
     CONTEXT,
+    Around,
     Content,
     FileView,
     Row,
-    fitting,
+    gap_before,
     notes_of,
     row_of,
+    rows_on_page,
     said_by_others,
     view_change,
 )
@@ -45,6 +47,9 @@ FIRST_LINES, FIRST_FILE_LINES = 1_500, 400
 
 ALL_LINES = 500_000
 """Lines of the hunks of a file that is looked at alone."""
+
+PROPERTIES = {"mode": "permission bits changed", "kind": "made", "path": "moved"}
+"""What became of a property of a file, in words."""
 
 MARKED = 4
 """Elements of a file by which its parts are marked, besides those of its rows."""
@@ -68,7 +73,7 @@ def net_with_lines(lines: Lines, calls: CallSet, path: str, context: int = CONTE
             max_lines=ALL_LINES,
             max_file_lines=ALL_LINES,
         )
-    return lines.net(calls, max_lines=FIRST_LINES, max_file_lines=FIRST_FILE_LINES)
+    return lines.net(calls, max_lines=FIRST_LINES, max_file_lines=FIRST_FILE_LINES, by_sums=True)
 
 
 def net_of(
@@ -125,9 +130,10 @@ def show_net(
         if found is None:
             raise InvalidArguments(f"{visible(path)} is not among these changes")
         start = number(query, "line") or 0
-        view = show(found, content, start=start, space=budget.remaining, whole=False)
+        around = around_of(query)
+        view = show(found, content, start=start, space=budget.remaining, whole=False, around=around)
         diffs = Part[FileView]("diffs", (), 0, len(net.files))
-        return about(files=NO_TREE, diffs=diffs, alone=view, context=context_of(query))
+        return about(files=NO_TREE, diffs=diffs, alone=view, around=around)
     said = said_by_others([change_of(file) for file in net.files])
     listed = [file for file in net.files if file.path not in said]
     count, link = len(listed), len(base) // LONG
@@ -161,6 +167,7 @@ def view_net(
     space: int = AUTO,
     whole: bool = True,
     viewed: Collection[str] = (),
+    around: Around = Around(),
 ) -> FileView:
     """View one file of a net change, with the rows from `start` on that weigh no more than `space`.
 
@@ -171,7 +178,9 @@ def view_net(
     notes = (*notes_of(_own(file)), *filter(None, [of_file]), *_notes(file))
     if file.reason:
         own = _own(file)
-        found = view_change(own, content, source=source, start=start, space=space, whole=whole)
+        found = view_change(
+            own, content, source=source, start=start, space=space, whole=whole, around=around
+        )
         return replace(found, notes=(*found.notes, file.reason))
     added, removed = sums_of(file)
     view = FileView(change, action_of(file), source, notes, "none", (), added, removed)
@@ -180,7 +189,9 @@ def view_net(
     length = sum(len(hunk.lines) + _has_gap(file, n) for n, hunk in enumerate(file.hunks))
     if not length:
         return view
-    rows, used = fitting(_rows(file, start, said, viewed), space)
+    rows, used, length = rows_on_page(
+        lambda start: _rows(file, start, said, viewed), length, start, around, space
+    )
     if whole and len(rows) < length:
         return replace(view, body="later")
     return replace(
@@ -224,6 +235,11 @@ def sums_of(file: NetFile) -> tuple[int | None, int | None]:
 def _notes(file: NetFile) -> Iterator[str]:
     if file.after is None and file.own_after is not None:
         yield "deleted since by others"
+    for one in file.again:
+        if one != "kind" or file.after is not None:
+            yield f"{PROPERTIES[one]} again since by others"
+    for one in file.perhaps:
+        yield f"perhaps another's: {PROPERTIES[one]}"
     if file.removed_again:
         yield f"{count_text(file.removed_again, 'line')} of it removed again since"
     if file.brought_back:
@@ -240,7 +256,7 @@ def _rows(file: NetFile, start: int, said: Said, viewed: Collection[str]) -> Ite
     for n, hunk in enumerate(file.hunks):
         if _has_gap(file, n):
             if passed >= start:
-                yield Row("gap", note=f"line {hunk.new_start or hunk.old_start}")
+                yield gap_before(hunk.lines[0].new)
             passed += 1
         skipped = max(0, start - passed)
         of_runs = {place: words for (one, place), words in said.items() if one == n}

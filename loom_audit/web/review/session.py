@@ -24,7 +24,7 @@ from loom_audit.web.review.net import net_of, reviews_of, show_net
 from loom_audit.web.review.said import Quote, quote
 from loom_audit.web.review.scope import Scope, scope_of, turns_of
 from loom_audit.web.shared.budget import Budget, Part, weight
-from loom_audit.web.shared.changes import LISTS, Changes, context_of, fragment_of
+from loom_audit.web.shared.changes import LISTS, Changes, around_of, fragment_of
 from loom_audit.web.shared.dependencies import Query, Render, SignedIn, Workspace
 from loom_audit.web.shared.listing import FILTERS, Listing, git_on_page
 from loom_audit.web.shared.pages import wants_fragment
@@ -64,7 +64,7 @@ def review(
     )
     net, changes = None, None
     if reviewed.whole:
-        path, context = first(query, "diff"), context_of(query)
+        path, context = first(query, "diff"), around_of(query).compared
         net = net_of(reviews_of(request), workspace, reviewed, scope, path, context=context)
         later = changed_later(workspace, [file.path for file in net.files], net.calls.until)
         marking = marking_of(workspace, visitor, net, scope, base, query)

@@ -15,11 +15,12 @@ from loom_audit.model.files import FileChange, Move
 from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import visible
 from loom_audit.web.shared.budget import Budget, Part
-from loom_audit.web.shared.dependencies import number
+from loom_audit.web.shared.dependencies import is_number, number
 from loom_audit.web.shared.diffs import (
     AUTO,
     CONTEXT,
     WIDER,
+    Around,
     Content,
     FileView,
     joined,
@@ -39,6 +40,8 @@ SUMMED = 100
 """Of more files no sums of folders are made, each of which takes a comparison."""
 LONG = 3
 """So many bytes of a link, which is about the same in each row, weigh 1."""
+MOST_OPENED = 40
+"""So many gaps of a file are opened by an address."""
 PAGE_SOURCE = 1024 * 1024
 """So many bytes of files are compared for one answer."""
 
@@ -51,7 +54,7 @@ class Changes(Struct, frozen=True):
     ones are on disk only, and can be taken back or put on record. `calls` are the numbers of those
     that changed a file, where the page is about several; `later` has the first change of a file
     after what is shown; `marking` is there where the reader can mark what they have viewed. With
-    `ticking` files are ticked to be undone together. Changes have `context` lines around them.
+    `ticking` files are ticked to be undone together. `around` says what stands around changes.
     """
 
     base: str
@@ -67,17 +70,7 @@ class Changes(Struct, frozen=True):
     later: Mapping[str, RecordedChange] = {}
     ticking: bool = False
     marking: Marking | None = None
-    context: int = CONTEXT
-
-    @property
-    def around(self) -> tuple[tuple[str, int | None], ...]:
-        """The field of an address that keeps the context."""
-        return (("context", self.context if self.context != CONTEXT else None),)
-
-    @property
-    def wider(self) -> int | None:
-        """The context that is offered next; None where all of a file is shown."""
-        return next((one for one in WIDER if one > self.context), None)
+    around: Around = Around()
 
 
 def show_changes(
@@ -100,7 +93,7 @@ def show_changes(
         found = next((pair for pair in shown if pair[0].path == path), None)
         if found is None:
             raise InvalidArguments(f"{visible(path)} is not among these changes")
-        context = context_of(query)
+        around = around_of(query)
         view = view_change(
             found[0],
             content,
@@ -108,10 +101,10 @@ def show_changes(
             start=number(query, "line") or 0,
             space=budget.remaining,
             whole=False,
-            context=context,
+            around=around,
         )
         diffs = Part[FileView]("diffs", (), 0, len(shown))
-        return Changes(base, len(changes), NO_TREE, diffs, view, old=old, new=new, context=context)
+        return Changes(base, len(changes), NO_TREE, diffs, view, old=old, new=new, around=around)
     views = _Views(content, shown, budget.remaining, len(base) // LONG)
     files = NO_TREE
     if len(shown) > FEW and budget.wanted in ("", FILES):
@@ -122,9 +115,11 @@ def show_changes(
     return Changes(base, len(changes), files, diffs, old=old, new=new, folded=folded)
 
 
-def context_of(query: Fields) -> int:
-    """How many lines of context an address asks for around each change of a file."""
-    return min(number(query, "context") or CONTEXT, WIDER[-1])
+def around_of(query: Fields) -> Around:
+    """Which lines an address asks for around each change of a file."""
+    lines = min(number(query, "context") or CONTEXT, WIDER[-1])
+    opened = query.get("open", ())[:MOST_OPENED]
+    return Around(lines, frozenset(int(one) for one in opened if is_number(one)))
 
 
 def fragment_of(

@@ -36,8 +36,34 @@ Body = Literal["rows", "later", "binary", "large", "missing", "none"]
 RowKind = Literal["add", "remove", "context", "gap"]
 
 
+class Around(Struct, frozen=True):
+    """So many `lines` stand around each change; of the gaps that stay those are `opened` that end
+    before these lines of what is there afterwards.
+    """
+
+    lines: int = CONTEXT
+    opened: frozenset[int] = frozenset()
+
+    @property
+    def compared(self) -> int:
+        """With how many lines around each change the lines are asked for."""
+        return WIDER[-1] if self.opened else self.lines
+
+    @property
+    def fields(self) -> tuple[tuple[str, int | None], ...]:
+        """The fields of an address that ask for it."""
+        context = None if self.lines == CONTEXT else self.lines
+        return (("context", context), *(("open", line) for line in sorted(self.opened)))
+
+    @property
+    def wider(self) -> int | None:
+        """The context that is offered next; None where all of a file is shown."""
+        return next((one for one in WIDER if one > self.lines), None)
+
+
 class Row(Struct, frozen=True):
-    """A row shows a line or a gap; `pieces` are texts with whether that stretch changed.
+    """A row shows a line or a gap; `pieces` are texts with whether that stretch changed. A gap ends
+    before the line `new`.
 
     Where the rows of a file name who changed them: `call` is the number of the call, 0 for none,
     and `by` says who else it was. `part` names the part of the change that the row belongs to and,
@@ -62,7 +88,8 @@ class Row(Struct, frozen=True):
         text = "".join([text for text, _ in self.pieces])
         named = 3 * bool(self.call or self.by)
         marked = (9 if self.folded else 4) * self.starts
-        return weight(5 + changed + bool(self.note) + named + marked, text, self.by)
+        opening = 3 * (self.kind == "gap")
+        return weight(5 + changed + bool(self.note) + named + marked + opening, text, self.by)
 
 
 class Block(Struct, frozen=True):
@@ -199,10 +226,10 @@ def view_change(
     space: int = AUTO,
     whole: bool = True,
     compare: bool = True,
-    context: int = CONTEXT,
+    around: Around = Around(),
 ) -> FileView:
     """View a change, with the rows from `start` on that weigh no more than `space`, and so many
-    lines of context.
+    lines around what changed.
 
     `whole`: all of them, or none; what is over AUTO_SOURCE only counts then. Without `compare`
     nothing is read.
@@ -230,13 +257,16 @@ def view_change(
         return view("missing", error)
     if max(side.count(b"\n") for side in (old, new) if side is not None) > MAX_LINES:
         return view("large")
-    found = diff_lines(old, new, context, words=range(start, start + MOST_ROWS + 1))
+    last = WIDER[-1] if around.opened else start + MOST_ROWS + 1
+    found = diff_lines(old, new, around.compared, words=range(0 if around.opened else start, last))
     if found.binary:
         kinds = tuple(None if side is None else kind_of(side) for side in (old, new))
         return replace(view("binary"), kinds=kinds)
     said, of_file = spacing_of([hunk.lines for hunk in found.hunks])
-    rows, used = fitting(_rows(found, start, said), space)
     length = sum(len(hunk.lines) + _has_gap(found, n) for n, hunk in enumerate(found.hunks))
+    rows, used, length = rows_on_page(
+        lambda start: _rows(found, start, said), length, start, around, space
+    )
     body: Body = "rows"
     if whole and len(rows) < length:
         body, rows, used = "later", (), 0
@@ -250,6 +280,40 @@ def view_change(
         length=length,
         rows_weight=used,
     )
+
+
+def rows_on_page(
+    rows: Callable[[int], Iterable[Row]], length: int, start: int, around: Around, space: int
+) -> tuple[tuple[Row, ...], int, int]:
+    """The rows from `start` on that fit, what they weigh, and how many there are; `rows` gives them
+    from one on, of `length`.
+    """
+    if not around.opened:
+        return *fitting(rows(start), space), length
+    every = [*_folded(rows(0), around)]
+    return *fitting(every[start:], space), len(every)
+
+
+def _folded(rows: Iterable[Row], around: Around) -> Iterator[Row]:
+    """The rows of a whole file, of which those far from a change are gaps, but for the opened."""
+    runs = [[*run] for _, run in groupby(rows, lambda row: row.kind == "context")]
+    for n, run in enumerate(runs):
+        above = around.lines if n else 0
+        below = around.lines if n < len(runs) - 1 else 0
+        end = len(run) - below
+        far = run[0].kind == "context" and above < end
+        if not far or (below and run[end].new in around.opened):
+            yield from run
+            continue
+        yield from run[:above]
+        if below:
+            yield gap_before(run[end].new)
+            yield from run[end:]
+
+
+def gap_before(line: int | None) -> Row:
+    """The row for lines that are left out above a line."""
+    return Row("gap", new=line, note=f"line {line}")
 
 
 def fitting(rows: Iterable[Row], space: int) -> tuple[tuple[Row, ...], int]:
@@ -315,7 +379,7 @@ def _rows(diff: Diff, start: int, said: Said) -> Iterator[Row]:
     for n, hunk in enumerate(diff.hunks):
         if _has_gap(diff, n):
             if passed >= start:
-                yield Row("gap", note=f"line {hunk.new_start or hunk.old_start}")
+                yield gap_before(hunk.lines[0].new)
             passed += 1
         skipped = max(0, start - passed)
         for place, line in enumerate(hunk.lines[skipped:], skipped):
