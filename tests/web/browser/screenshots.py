@@ -20,9 +20,13 @@ PERSON = "person:ada"
 
 
 def take(browser: Browser, live: Live, demo: Demo, url: str, folder: Path) -> None:
-    """Undo what the demonstration destroyed, as a person does it, with a picture on the way."""
+    """Review the first session, and undo what the second destroyed, as a person does it, with a
+    picture on the way.
+    """
     context = live.visit(browser, viewport={"width": WIDTH, "height": HEIGHT})
     page = context.new_page()
+    page.goto(f"{live.address}{url}/s/{demo.sessions[0]}")
+    page.screenshot(path=folder / "dashboard-review.png")
     page.goto(f"{live.address}{url}/c/{demo.numbers['rm']}")
     page.get_by_role("button", name="Undo this call").click()
     page.get_by_role("button", name="Carry out").wait_for()
