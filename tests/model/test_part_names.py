@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loom_audit.model.authorship.net import FileSteps, NetFile, net_file
+from loom_audit.model.authorship.net import FileSteps, NetFile, net_file, without_lines
 from loom_audit.model.authorship.part_names import with_names
 from loom_audit.model.authorship.versions import Version, Writer
 from loom_audit.model.authorship.walk import Unread
@@ -165,3 +165,11 @@ def test_parts_of_no_line_are_told_apart() -> None:
         changed("a", b"", None),
     ]
     assert len({file.named for file in made}) == len(made)
+
+
+def test_permission_bits_that_one_of_several_calls_changed_are_perhaps_anothers() -> None:
+    before, after = (FileState("file", BlobId("ab" * 32), mode, 2) for mode in (0o644, 0o755))
+    writer = Writer("one of", 9, AT, calls=(5, 7))
+    step = Version(9, "a", after, "a", before, writer, candidates=(5, 7))
+    file = without_lines(FileSteps((step,), -1, frozenset(), frozenset({0})))
+    assert (file.perhaps, file.mode, file.is_changed) == (("mode",), None, True)

@@ -293,6 +293,15 @@ def test_an_equal_part_that_comes_later_above_another_leaves_it_its_name(
     assert below == first and above != first
 
 
+def test_a_file_that_took_the_place_of_another_names_the_parts_of_both(
+    workspace: AuditedWorkspace, session: Session
+) -> None:
+    run(session, "shell_execute", command="mv src/main.py a.txt && echo more >> a.txt")
+    own = files(workspace, lines_of(workspace).of_session(session.id))["a.txt"]
+    parts = {part.part for hunk in own.hunks for part in hunk.runs}
+    assert own.removed and own.added and len(parts) > 1 and parts <= {*own.named}
+
+
 def test_a_binary_content_has_no_lines_and_says_so(
     workspace: AuditedWorkspace, session: Session
 ) -> None:
