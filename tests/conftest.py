@@ -89,19 +89,3 @@ def home(
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(folder))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    """The path of an installed Chromium."""
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if path := shutil.which(name):
-            return path
-    pytest.skip("needs Chromium: apt-get install chromium")
-
-
-@pytest.fixture(scope="session")
-def browser_type_launch_args(chromium: str) -> dict[str, Any]:
-    """The machine's Chromium instead of Playwright's own; as root it cannot make its sandbox."""
-    flags = ["--no-sandbox"] if os.getuid() == 0 else []
-    return {"executable_path": chromium, "args": [*flags, "--disable-dev-shm-usage"]}
