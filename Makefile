@@ -1,9 +1,10 @@
 # make run        the demo: a recorded agent session and its dashboard; PORT=9000 chooses its port
 # make quick      the tests of what changed since the last commit, and a core set
 # make test       every test but the deep ones; the same examples every time; BROWSER=no without
-#                 those in a browser, THIRD=SEED a third of the files, which the seed draws
+#                 those in a browser, FIFTH=SEED a fifth of the files, which the seed draws
 # make explore    new examples for SECONDS=600; SEED=… the same ones again
-# make test-deep  faults at every system call, long fuzzing; SAMPLE=20 takes that many, SEED=…
+# make test-deep  faults at every system call, long fuzzing, new examples of all that draws;
+#                 SAMPLE=20 takes that many, SEED=…
 # make test-clients  real agents, installed from npm and PyPI into a cache; LATEST=1 the newest,
 #                 ONLY="codex or gemini" these
 # make check      what must pass before a push; .ci/run is what CI runs
@@ -15,7 +16,7 @@ BIN := $(VENV)/bin
 TESTING := $(VENV)/test-tools $(VENV)/needs
 PYTEST := $(BIN)/python -m pytest
 ALL_TESTS := $(strip $(BIN)/python .ci/all.py $(if $(filter no,$(BROWSER)),--no-browser) \
-	$(if $(THIRD),--third $(THIRD)))
+	$(if $(FIFTH),--fifth $(FIFTH)))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run quick test said-how-long explore test-deep test-clients check bench screenshots reference schema lock fmt clean
@@ -36,13 +37,14 @@ test: said-how-long $(TESTING)
 
 # before anything is installed; it is the first that `make test` needs
 said-how-long:
-	@echo "make test: the first time it installs for some minutes; then all tests take about ten minutes on two cores"
+	@echo "make test: the first time it installs for some minutes; then all tests take less than ten minutes on two cores"
 
 explore: $(TESTING)
 	$(BIN)/python .ci/explore.py --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 
 test-deep: $(TESTING)
-	$(PYTEST) -m deep --seed $(or $(SEED),new) $(if $(SAMPLE),--sample $(SAMPLE))
+	$(PYTEST) -m "(deep or drawn) and not clients" -n auto --dist loadfile --no-loadscope-reorder \
+		--seed $(or $(SEED),new) $(if $(SAMPLE),--sample $(SAMPLE))
 
 test-clients: export LATEST := $(LATEST)
 test-clients: $(TESTING)

@@ -322,7 +322,7 @@ def test_two_parts_run_side_by_side_and_both_count(
 def planned(*words: str) -> str:
     """What `make test` would do where nothing is installed yet."""
     # make runs this test too: what that one was told, the one within it is not
-    of_make = ("MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS", "PYTHON", "BROWSER", "THIRD")
+    of_make = ("MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS", "PYTHON", "BROWSER", "FIFTH")
     return subprocess.run(
         ["make", "--dry-run", "--always-make", "test", *words],
         env={name: value for name, value in os.environ.items() if name not in of_make},
@@ -333,14 +333,14 @@ def planned(*words: str) -> str:
     ).stdout
 
 
-def test_a_third_of_the_files_is_another_for_another_seed_and_in_time_all_are(
+def test_a_fifth_of_the_files_is_another_for_another_seed_and_in_time_all_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
     every = {str(one) for one in Path("tests").rglob("test_*.py")}
-    drawn = [ci_script("all").a_third(str(seed)) for seed in range(40)]
-    assert drawn[0] == ci_script("all").a_third("0") != drawn[1]
-    assert all(len(every) / 4 < len(some) < len(every) / 2 for some in drawn)
+    drawn = [ci_script("all").a_fifth(str(seed)) for seed in range(80)]
+    assert drawn[0] == ci_script("all").a_fifth("0") != drawn[1]
+    assert all(len(every) / 7 < len(some) < len(every) / 3 for some in drawn)
     assert every.difference(*drawn) == set()
 
 
@@ -353,4 +353,4 @@ def test_make_test_takes_the_python_that_is_named_and_leaves_the_browser_out_whe
     plan = planned("PYTHON=/opt/python", "BROWSER=no")
     assert "/opt/python -m venv" in plan and plan.endswith("all.py --no-browser\n")
     assert "--no-browser" not in planned("PYTHON=/opt/python")
-    assert planned("THIRD=7").endswith("all.py --third 7\n")
+    assert planned("FIFTH=7").endswith("all.py --fifth 7\n")

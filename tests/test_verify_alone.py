@@ -255,7 +255,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("what", some([*CHANGES], 24))
+@pytest.mark.parametrize("what", some([*CHANGES], 12))
 def test_what_is_changed_in_a_store_is_found(store: Recorded, what: str) -> None:
     change(store, *CHANGES[what])
     code, said = verified(store.path)

@@ -11,6 +11,7 @@ from loom_audit.model.files import FileChange
 from loom_audit.ports import Marks, UnreadSession
 from tests.contracts.stores import Opened, draft, open_memory, open_sqlite, started
 from tests.doubles.marks import MemoryMarks
+from tests.given.examples import examples
 
 ANN, BOB = "person:ann", "person:bob"
 ONE, TWO, THREE = "00" * 16, "ff" * 16, "a1" * 16
@@ -90,6 +91,7 @@ def test_each_log_has_a_random_key_of_its_own(tmp_path: Path) -> None:
     stored.database.close()
 
 
+@examples(25, 100)
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from("stu"), st.sampled_from(("call", "change", "read", "again"))),

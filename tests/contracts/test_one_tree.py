@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_audit import verify_alone
@@ -30,6 +30,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.sql.projections import keyframes
 from tests.contracts.stores import DIRECTORY, Opened, draft, open_sqlite
+from tests.given.examples import examples
 
 PATHS = ("x", "x/a", "x/b", "x/b/c", "y", "y/a")
 OPAQUE = FileState("opaque", None, 0, 0)
@@ -80,7 +81,7 @@ def test_what_is_taken_into_a_log_makes_one_tree_whoever_folds_it(
     monkeypatch.setattr(keyframes, "KEYFRAME_EVENTS", 8)
     monkeypatch.setattr(continuous_log, "MOST_BEHIND", 200)
 
-    @settings(max_examples=60)
+    @examples(12, 60)
     @given(st.integers(0))
     def check(seed: int) -> None:
         chance, opened = Random(seed), open_sqlite(tmp_path_factory.mktemp("store"))

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -32,6 +32,7 @@ from loom_audit.sql.store.places import MARKS
 from loom_audit.sql.tables import TABLES
 from tests.contracts.stores import DIRECTORY, SetClock, draft, open_sqlite
 from tests.contracts.test_projections import rebuild, rows_of
+from tests.given.examples import examples
 
 SIZES = (1, 2, 7, 1000)
 PATHS = ("a", "b", "d/a", "caf\udce9")
@@ -127,7 +128,7 @@ def test_the_tables_are_the_same_however_events_are_cut_into_commits(
 ) -> None:
     monkeypatch.setattr(keyframes, "KEYFRAME_EVENTS", 8)
 
-    @settings(max_examples=25)
+    @examples(6, 25)
     @given(st.integers(0))
     def check(seed: int) -> None:
         chance = Random(seed)

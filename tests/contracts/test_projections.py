@@ -60,6 +60,7 @@ from tests.contracts.stores import (
     symlink,
 )
 from tests.doubles import MemoryBlobStore, MemoryEventLog, MemoryProjections
+from tests.given.examples import examples
 
 
 def rebuild(opened: Opened) -> int:
@@ -625,7 +626,7 @@ HOSTILE = st.one_of(
 )
 
 
-@settings(max_examples=25)
+@examples(10, 25)
 @given(HOSTILE)
 def test_whatever_is_asked_for_is_taken_for_words(
     tmp_path_factory: pytest.TempPathFactory, words: str
@@ -1061,7 +1062,7 @@ def compare(factory: pytest.TempPathFactory, examples: int, steps: int) -> None:
 
 @pytest.mark.drawn
 def test_projections_say_what_a_naive_fold_says(tmp_path_factory: pytest.TempPathFactory) -> None:
-    compare(tmp_path_factory, 7, 20)
+    compare(tmp_path_factory, 3, 20)
 
 
 @pytest.mark.deep

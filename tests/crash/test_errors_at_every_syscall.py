@@ -98,6 +98,19 @@ def attempt(arena: Arena, point: Point) -> bool:
         raise
 
 
+def test_a_commit_that_cannot_be_written_is_refused_and_loses_nothing(arena: Arena) -> None:
+    [*_, point] = points(arena, "write", "call", "pwrite64")
+    assert attempt(arena, replace(point, fault="error=EIO"))
+
+
+def test_a_disk_that_stays_full_from_the_first_file_of_a_rollback_on_loses_nothing(
+    arena: Arena,
+) -> None:
+    [point, *_] = points(arena, "rollback", "open", "renameat2")
+    assert attempt(arena, replace(point, fault="error=ENOSPC", for_ever=True))
+
+
+@pytest.mark.deep
 def test_an_error_at_a_sampled_system_call_loses_nothing(arena: Arena, seed: str) -> None:
     chosen = random.Random(seed)
     run: Counter[str] = Counter()

@@ -37,7 +37,7 @@ def kills(place: Place, way: str, **order: Any) -> Iterator[str]:
     raise AssertionError("it does not end")
 
 
-@pytest.mark.parametrize("way", some(NATIVE, 4))
+@pytest.mark.parametrize("way", some(NATIVE, 2))
 def test_a_kill_at_a_commit_leaves_one_finish_and_no_change_of_nobody(
     place: Place, way: str
 ) -> None:

@@ -1,4 +1,7 @@
-"""Several writers in one workspace, killed at random moments, again and again."""
+"""Several writers in one workspace, killed at random moments, again and again.
+
+Several of which one is killed at a chosen moment are in test_many_sessions.py.
+"""
 
 import os
 import random
@@ -108,6 +111,7 @@ def check_round(folder: Path, said: list[Any]) -> None:
         check_fold(workspace, before)
 
 
+@pytest.mark.deep
 def test_writers_that_are_killed_lose_nothing(
     stems: list[Stem], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: str
 ) -> None:

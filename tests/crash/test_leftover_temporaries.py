@@ -106,7 +106,7 @@ def found(workspace: AuditedWorkspace) -> list[ContentFound]:
 
 @pytest.mark.parametrize(
     ("where", "nth"),
-    some([(where, nth) for where in PLACES for nth in (1, FILES // 2, FILES - 3)], 3),
+    some([(where, nth) for where in PLACES for nth in (1, FILES // 2, FILES - 3)], 2),
 )
 def test_nothing_stays_after_a_kill_in_a_rollback_of_200_files(
     root: Path, where: str, nth: int

@@ -1,7 +1,6 @@
 """`kill -9` at every step of undos and redos that rename folders which moved more than once."""
 
 import subprocess
-from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -28,11 +27,11 @@ CHAINS = {
 IN_ONE_STEP = ("renamed", "empty")
 
 
-@pytest.mark.parametrize(("chain", "verb"), [*zip(CHAINS, cycle(["undo", "redo"]), strict=False)])
+@pytest.mark.parametrize(("chain", "verb"), [("renamed and changed", "undo"), ("empty", "redo")])
 def test_a_kill_at_a_sampled_step_leaves_what_can_be_taken_back(
     tmp_path: Path, home: Path, chain: str, verb: str
 ) -> None:
-    assert kills(tmp_path, chain, verb, every=3) > 1
+    assert kills(tmp_path, chain, verb, every=4) > 0
 
 
 @pytest.mark.deep

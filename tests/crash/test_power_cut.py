@@ -121,7 +121,7 @@ def lost(
 def test_no_power_cut_loses_what_was_acknowledged(
     safe: tuple[list[Op], Path], scratch: Path, monkeypatch: pytest.MonkeyPatch, seed: str
 ) -> None:
-    assert lost(safe, scratch, 50, seed, monkeypatch) == []
+    assert lost(safe, scratch, 20, seed, monkeypatch) == []
 
 
 def test_a_power_cut_while_a_store_is_made_leaves_one_that_opens(
@@ -135,10 +135,11 @@ def test_a_power_cut_while_a_store_is_made_leaves_one_that_opens(
     ops = record(stem, home, scratch / "made", root=str(root), scenario="attach")[0]
     assert sum(op.kind == "ack" for op in ops) == 2
     monkeypatch.setenv("LOOM_AUDIT_HOME", str(scratch / "state"))
-    found = [(at, wrong) for at, wrong in explore(ops, start, scratch, 100, seed) if wrong]
+    found = [(at, wrong) for at, wrong in explore(ops, start, scratch, 40, seed) if wrong]
     assert found == []
 
 
+@pytest.mark.deep
 def test_a_less_durable_setting_is_found_out(
     stem: Stem, scratch: Path, monkeypatch: pytest.MonkeyPatch, seed: str
 ) -> None:

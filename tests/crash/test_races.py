@@ -18,9 +18,9 @@ from loom_audit.model.events import ContentFound
 from loom_audit.model.files import FileState
 from tests.crash.programs.beside import holds, other
 from tests.crash.programs.faults import check_finishes, check_fold, check_log
+from tests.given.examples import some
 from tests.oracles.trees import tree_of
 
-CALLS = 40
 MOST = 300
 
 
@@ -36,7 +36,15 @@ def workspace(home: Path, tmp_path: Path) -> Iterator[AuditedWorkspace]:
         yield store.attach(root)
 
 
-def many(session: Session, make: Callable[[int], tuple[str, dict[str, Any]]]) -> Counter[str]:
+@pytest.fixture(params=some([10, 80], 1))
+def least(request: pytest.FixtureRequest) -> int:
+    """How many calls are made, also where the other program was met earlier."""
+    return int(request.param)
+
+
+def many(
+    session: Session, make: Callable[[int], tuple[str, dict[str, Any]]], least: int
+) -> Counter[str]:
     """Call until some calls have met the other program's doing; how the calls ended."""
     ended: Counter[str] = Counter()
 
@@ -45,7 +53,7 @@ def many(session: Session, make: Callable[[int], tuple[str, dict[str, Any]]]) ->
             tool, arguments = make(n)
             result = await session.call(tool, arguments)
             ended[result.error.code if result.error else "ok"] += 1
-            if n >= CALLS and ended["CONFLICT"] >= 3:
+            if n >= least and ended["CONFLICT"] >= 3:
                 return
 
     anyio.run(calls)
@@ -75,10 +83,10 @@ def edited(n: int) -> tuple[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("make", [written, edited])
 def test_a_file_replaced_by_another_program_during_a_write_is_never_destroyed(
-    workspace: AuditedWorkspace, make: Callable[[int], tuple[str, dict[str, Any]]]
+    workspace: AuditedWorkspace, make: Callable[[int], tuple[str, dict[str, Any]]], least: int
 ) -> None:
     with workspace.session("racer") as session, other("replacing", workspace) as said:
-        ended = many(session, make)
+        ended = many(session, make, least)
     assert set(ended) <= {"ok", "CONFLICT"}, ended
     assert ended["CONFLICT"], "the race was never met"
     final = (Path(workspace.root) / "file").read_text()
@@ -95,7 +103,7 @@ def test_a_file_replaced_by_another_program_during_a_write_is_never_destroyed(
 
 
 def test_lines_appended_by_another_program_during_a_write_are_never_destroyed(
-    workspace: AuditedWorkspace,
+    workspace: AuditedWorkspace, least: int
 ) -> None:
     ended: Counter[str] = Counter()
     with workspace.session("racer") as session, other("appending", workspace) as said:
@@ -110,7 +118,7 @@ def test_lines_appended_by_another_program_during_a_write_are_never_destroyed(
             else:
                 ended["ok"] += 1
                 call.finish("ok", {})
-            if n >= CALLS and ended["CONFLICT"] >= 3:
+            if n >= least and ended["CONFLICT"] >= 3:
                 break
     assert set(ended) <= {"ok", "CONFLICT"}, ended
     settled(workspace)
@@ -169,7 +177,7 @@ def with_first_line(line: bytes, old: bytes | None) -> bytes:
 
 
 def test_an_undo_does_not_destroy_what_another_program_writes_meanwhile(
-    workspace: AuditedWorkspace,
+    workspace: AuditedWorkspace, least: int
 ) -> None:
     ended: Counter[str] = Counter()
     with workspace.session("racer") as session:
@@ -182,7 +190,7 @@ def test_an_undo_does_not_destroy_what_another_program_writes_meanwhile(
                 ended["ok"] += 1
             except AuditError as error:
                 ended[error.code] += 1
-            if n >= CALLS and ended["CONFLICT"] >= 3:
+            if n >= least and ended["CONFLICT"] >= 3:
                 break
     assert set(ended) <= {"ok", "CONFLICT"}, ended
     final = (Path(workspace.root) / "file").read_text()
@@ -194,7 +202,7 @@ def test_an_undo_does_not_destroy_what_another_program_writes_meanwhile(
 
 
 def test_a_link_swapped_in_during_a_call_leads_nowhere(
-    workspace: AuditedWorkspace, tmp_path: Path
+    workspace: AuditedWorkspace, tmp_path: Path, least: int
 ) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -218,7 +226,7 @@ def test_a_link_swapped_in_during_a_call_leads_nowhere(
         results: list[Any] = []
 
         async def calls() -> None:
-            for n in range(7 * 12):
+            for n in range(max(least, 7 * 4)):
                 results.append((make(n), await session.call(*make(n))))
 
         anyio.run(calls)

@@ -1,4 +1,7 @@
-"""Signals at random moments of every verb: what was recorded is whole, and recorded once."""
+"""Signals at random moments of every verb: what was recorded is whole, and recorded once.
+
+At chosen moments, the commits, they come in test_signals_at_every_commit.py.
+"""
 
 import contextlib
 import functools
@@ -20,7 +23,6 @@ from loom_audit.errors import AuditError
 from loom_audit.model.events import CallFinished, CallRequested
 from tests.crash.programs.asked import SERVED, Asked
 from tests.crash.programs.faults import check_finishes, check_fold, wait_for, working_in
-from tests.given.examples import some
 from tests.oracles.changes import check_each_change_once
 from tests.oracles.trees import Entry, tree_of
 from tests.processes.forked import Forked
@@ -195,8 +197,9 @@ def place(_place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     return _place
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("verb", "n"), some(CASES, 3))
+@pytest.mark.parametrize(("verb", "n"), CASES)
 def test_a_signal_at_any_moment_leaves_one_finish_and_each_change_once(
     place: Place, verb: str, n: int, seed: str
 ) -> None:
@@ -313,6 +316,7 @@ def decide(workspace: AuditedWorkspace, chosen: random.Random) -> None:
     workspace.recover("abandon")
 
 
+@pytest.mark.deep
 def test_a_single_signal_leaves_no_undo_to_be_decided_about(place: Place, seed: str) -> None:
     """Its step is carried through, and its process ends the call."""
     chosen = random.Random(f"{seed} once")

@@ -25,7 +25,7 @@ def place(tmp_path: Path, stem: Stem, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(tmp_path, stem)
 
 
-@pytest.mark.parametrize("way", some(NATIVE, 4))
+@pytest.mark.parametrize("way", some(NATIVE, 2))
 def test_who_is_told_to_end_at_a_commit_ends_what_was_begun_and_records_it_once(
     place: Place, way: str
 ) -> None:

@@ -1,4 +1,8 @@
-"""Tapes of a project while a person writes as fast as they can, and tapes that are killed."""
+"""Tapes of a project while a person writes as fast as they can, and tapes that are killed.
+
+A person who writes into one file during rollbacks is in test_races.py, kills at chosen moments in
+test_kill_at_every_commit.py.
+"""
 
 import os
 import random
@@ -46,6 +50,7 @@ def laid(folder: Path, project: str) -> list[Path]:
 # --- a person who writes during rollbacks -------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_what_a_person_writes_during_rollbacks_is_never_lost(folder: Path, seed: str) -> None:
     write_during_rollbacks(folder, "tomli", 60, seed)
 
@@ -131,6 +136,7 @@ def settle(
 # --- tapes that are killed ----------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_a_tape_that_is_killed_again_and_again_loses_nothing(
     stem: Stem, folder: Path, seed: str
 ) -> None:

@@ -30,13 +30,16 @@ HypothesisProvider._local_constants = Constants()  # type: ignore[method-assign,
 
 settings.register_profile(
     "fixed",
+    max_examples=30,  # that are the same every time; of a new seed there are a hundred
     database=None,
     deadline=None,  # a slow machine is not a failure
     derandomize=True,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("drawn", settings.get_profile("fixed"), derandomize=False)
+settings.register_profile(
+    "drawn", settings.get_profile("fixed"), max_examples=100, derandomize=False
+)
 settings.load_profile("fixed")
 
 
@@ -44,16 +47,17 @@ def some(cases: Sequence[Any], most: int) -> list[Any]:
     """The cases of a test, of which `make test` runs so many and `make test-deep` the others."""
     step = len(cases) / most
     first = {int(n * step) for n in range(most)}
-    return [
-        one
-        if n in first
-        else pytest.param(*(one if isinstance(one, tuple) else (one,)), marks=pytest.mark.deep)
-        for n, one in enumerate(cases)
-    ]
+    return [one if n in first else _deep(one) for n, one in enumerate(cases)]
+
+
+def _deep(case: Any) -> pytest.ParameterSet:
+    if isinstance(case, pytest.ParameterSet):
+        return pytest.param(*case.values, id=case.id, marks=[*case.marks, pytest.mark.deep])
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.deep)
 
 
 def examples(few: int, many: int) -> settings:
-    """The examples of a property: `make test` draws the few, `make explore` the many."""
+    """The examples of a property: `make test` draws the few, the others of new seeds the many."""
     drawn = settings.get_current_profile_name() == "drawn"
     return settings(max_examples=many if drawn else few)
 
@@ -117,12 +121,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`-m deep --sample 16 --seed COMMIT`: few of many slow tests, the same ones again.
+    """`--sample 16 --seed COMMIT`: few of the slow tests and of those that draw, the same again.
 
-    Runs after pytest's own `-m` and `-k`, so the sample is taken from the deep tests they leave.
+    Runs after pytest's own `-m` and `-k`, so the sample is taken from the tests they leave.
     """
     size = config.getoption("--sample")
-    deep = [item for item in items if item.get_closest_marker("deep")]
+    deep = [one for one in items if any(map(one.get_closest_marker, ("deep", "drawn")))]
     if not size or len(deep) <= size:
         return
     chosen = random.Random(seed_of(config) or FIXED).sample(

@@ -17,6 +17,7 @@ from loom_audit.sql.evidence.evidence import SqlEvidence, open_evidence
 from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.rows import ReadBack
 from loom_audit.sql.projections.subjects import PROJECTIONS, STREAMED
+from tests.given.examples import some
 from tests.integrity.conftest import Recorded, Writer, record
 from tests.integrity.test_tamper import PROJECTED, connect, find_seq, unguarded
 
@@ -110,7 +111,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 
 # a log this short has no keyframe
-@pytest.mark.parametrize("table", sorted({*PROJECTIONS} - {"keyframe"}))
+@pytest.mark.parametrize("table", some(sorted({*PROJECTIONS} - {"keyframe"}), 4))
 def test_no_column_of_a_projection_is_left_out(
     recorded: Recorded, tmp_path: Path, table: str
 ) -> None:

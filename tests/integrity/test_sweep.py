@@ -300,6 +300,7 @@ def sweep(asked: Sweep) -> Sweep:
     return asked
 
 
+@pytest.mark.deep
 def test_what_is_read_from_a_changed_store_is_right_or_refused(
     made: Made, sweep: Sweep, seed: str
 ) -> None:
@@ -338,6 +339,7 @@ def test_every_column_of_every_table(
     assert sweep.wrong == []
 
 
+@pytest.mark.deep
 def test_what_is_recorded_on_a_changed_store_is_right_or_refused(
     made: Made, sweep: Sweep, seed: str
 ) -> None:

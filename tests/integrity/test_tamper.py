@@ -800,6 +800,7 @@ def flip_bits(store: Recorded, seed: str, rounds: int) -> tuple[int, int]:
     return found + len(refused), harmless
 
 
+@pytest.mark.deep
 def test_flipped_bits_that_change_anything_stored_are_found(store: Recorded, seed: str) -> None:
     found, harmless = flip_bits(store, seed, 12)
     # of 60 flips 33 were found: the rest of so small a store is unused

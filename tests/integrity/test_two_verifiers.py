@@ -41,7 +41,7 @@ from tests.integrity.forgeries import (
 from tests.integrity.real_stores import copied, make_stores
 from tests.integrity.test_tamper import connect, unguarded
 
-SAMPLE = 60
+SAMPLE = 12
 """So many forgeries of each sort are tried by the ordinary test, some 50 milliseconds each."""
 
 EACH = 500

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_audit.model.files import FileState
 from loom_audit.model.plans.planning import PathStep, Plan, Verb
+from tests.given.examples import examples
 from tests.model.test_planning import Story, calls, play, settled, started
 
 
@@ -38,7 +39,7 @@ def there_and_back(story: Story, numbers: list[int], trees: list[dict[str, FileS
         assert story.tree == now
 
 
-@settings(max_examples=300, deadline=None)
+@examples(60, 300)
 @example([[("rename", "a", "b")], [("put", "a", b"one\n", None)]], [])
 @example(
     [[("put", "a", b"one\n", None)], [("rename", "a", "b")], [("rename", "d", "a")]], [(True, 0)]

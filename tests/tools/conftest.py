@@ -60,7 +60,10 @@ class Bench:
         return [e.fact for e in self.events("call.finished") if isinstance(e.fact, CallFinished)]
 
     def last(self) -> CallFinished:
-        return self.finished()[-1]
+        newest = EventFilter(kinds=("call.finished",), newest_first=True, limit=1)
+        [event] = self.workspace.log.read(newest)
+        assert isinstance(event.fact, CallFinished)
+        return event.fact
 
     def tree(self) -> dict[str, bytes | str | None]:
         """Everything on disk: a file's bytes, a symlink's target, None for a directory."""
@@ -78,8 +81,9 @@ class Bench:
         return found
 
     def assert_every_call_has_one_finish(self) -> None:
-        asked = [fact.call_id for fact in self.requested()]
-        ended = [fact.call_id for fact in self.finished()]
+        facts = [event.fact for event in self.events("call.requested", "call.finished")]
+        asked = [one.call_id for one in facts if isinstance(one, CallRequested)]
+        ended = [one.call_id for one in facts if isinstance(one, CallFinished)]
         assert sorted(asked) == sorted(ended) == sorted(set(asked))
         assert not self.workspace.timeline.open_calls()
 

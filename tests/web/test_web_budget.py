@@ -26,8 +26,8 @@ from tests.web.conftest import Recorded, asking, in_thread, say
 HX = {"hx-request": "true"}
 FIRST_NODES, FIRST_BYTES, REQUESTS = 1_500, 50_000, 7
 NODES, BYTES = 5_000, 300_000
-MANY = 5_000
-LINES = 60_000
+MANY = 2_000
+LINES = 12_000
 CONFUSED = 120
 """Files of which a later call makes the way back unclear."""
 
@@ -148,19 +148,19 @@ def pages(made: Recorded) -> dict[str, str]:
         "calls of a session": f"{url}/s/{made.session}/calls",
         "a long text": f"{url}/said/{made.said['3']}",
         "a call of 300 files": f"{url}/c/{numbers['files']}",
-        "a call of 5,000 files": f"{url}/c/{numbers['many']}",
-        "a diff of 120,000 lines": f"{url}/c/{numbers['lines']}",
+        "a call of 2,000 files": f"{url}/c/{numbers['many']}",
+        "a diff of 24,000 lines": f"{url}/c/{numbers['lines']}",
         "a call of wide lines": f"{url}/c/{numbers['wide']}",
         "two points": f"{url}/compare/{start}..head",
         "two points of a session": f"{url}/compare/{start}..head?by={made.session}",
-        "a folder of a call of 5,000 files": f"{url}/c/{numbers['many']}?of=files&in=many",
-        "a whole file of 60,000 lines": f"{url}/c/{numbers['lines']}"
+        "a folder of a call of 2,000 files": f"{url}/c/{numbers['many']}?of=files&in=many",
+        "a whole file of 12,000 lines": f"{url}/c/{numbers['lines']}"
         "?diff=lines.txt&context=1000000",
-        "a plan of 5,000 files": f"{url}/plan?verb=rollback&target={start}",
+        "a plan of 2,000 files": f"{url}/plan?verb=rollback&target={start}",
         "a plan of many questions": f"{url}/plan?verb=revert&target={numbers['files']}",
         "a plan with answers": address("w", made.workspace.id, "plan", query=decided),
-        "a folder of 5,000 files": f"{url}/at/head/many",
-        "a file of 60,000 lines": f"{url}/at/head/lines.txt",
+        "a folder of 2,000 files": f"{url}/at/head/many",
+        "a file of 12,000 lines": f"{url}/at/head/lines.txt",
         "a file of wide lines": f"{url}/at/head/wide.txt",
         "a file of many versions": f"{url}/history/often.txt",
         "the history of all": f"{url}/history/",
@@ -238,7 +238,7 @@ def test_all_files_of_a_call_are_listed_once_with_their_counts(
 
 
 @pytest.mark.parametrize("scripted", [True, False])
-def test_a_difference_of_60_000_lines_can_be_read_to_its_end(
+def test_a_difference_of_24_000_lines_can_be_read_to_its_end(
     hostile: Recorded, asker: TestClient, scripted: bool
 ) -> None:
     path = f"{hostile.url}/c/{hostile.numbers['lines']}"
@@ -302,7 +302,7 @@ def test_the_parts_of_a_plan_are_of_the_plan_that_was_shown(
         return original(workspace, asked)
 
     monkeypatch.setattr(AuditedWorkspace, "plan", counted)
-    path = pages(hostile)["a plan of 5,000 files"]
+    path = pages(hostile)["a plan of 2,000 files"]
     part = next(one for one in Shape(asker.get(path).text).parts if "of=files" in one)
     assert asker.get(part, headers=HX).status_code == 200
     assert len(made) == 1

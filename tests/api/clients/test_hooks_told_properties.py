@@ -116,7 +116,7 @@ def play(steps: list[Step]) -> Play:
     return found
 
 
-@examples(10, 30)
+@examples(3, 30)
 @given(stories())
 @example(
     [("asks", "s", "a", "Write", "x"), ("does", "x", "1"), ("look",), ("tells", "s", "a", "2", "x")]

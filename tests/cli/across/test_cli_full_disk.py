@@ -78,7 +78,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size
 
 
-@pytest.mark.parametrize("read", some([*READS], 4))
+@pytest.mark.parametrize("read", some([*READS], 2))
 def test_what_is_on_record_is_read_on_a_full_disk(recorded: Shell, read: str) -> None:
     call = str(recorded.numbers()[-1])
     words = [word.format(call=call) for word in READS[read]]

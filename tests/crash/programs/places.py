@@ -21,7 +21,7 @@ from tests.crash.programs.faults import (
 from tests.oracles.changes import check_each_change_once
 from tests.oracles.trees import tree_of
 
-NATIVE = ("tool", "shell", "run", "recording", "function", "steps", "undo", "rollback")
+NATIVE = ("tool", "shell", "run", "recording", "undo", "function", "steps", "rollback")
 
 
 class Place:

@@ -90,7 +90,7 @@ CHAINS = pytest.mark.parametrize(
             ["mv .nox a", "rmdir a/x/y; mkdir a/z", "mv a b", "mv b c"],
             ["mv .git a", "mv a b; echo file > a", "mv b c; echo file > b"],
         ],
-        7,
+        4,
     ),
     ids=" / ".join,
 )

@@ -94,7 +94,7 @@ def recorded(workspace: AuditedWorkspace) -> list[tuple[str, frozenset[str]]]:
     ]
 
 
-@examples(12, 28)
+@examples(5, 28)
 @given(st.lists(steps, max_size=14))
 @example(
     [("begin", "a", ""), ("begin within", "b", "a"), ("write", "x"), ("end", "a"), ("end", "b")]

@@ -11,6 +11,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, open_store
 from loom_audit.errors import NotFound
+from tests.given.examples import some
 from tests.oracles.attributes import ACL, acl_bytes, acl_entries, needs_acl
 from tests.places.on_disk import tmp_path_factory as tmp_path_factory
 
@@ -170,7 +171,7 @@ class Player:
         assert self.workspace.leftovers() == []
 
 
-@pytest.mark.parametrize("n", range(6))
+@pytest.mark.parametrize("n", some(range(6), 2))
 def test_every_tree_is_brought_back_with_its_modes_lists_and_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: str, n: int
 ) -> None:

@@ -19,7 +19,7 @@ from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.plans.planning import Choice, Plan
 from tests.oracles.trees import Entry, differences, tree_of
 
-SCRIPTS = 15
+SCRIPTS = 5
 DEEP_SCRIPTS = 1_000
 AT_ONCE = 20
 

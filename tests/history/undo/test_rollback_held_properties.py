@@ -159,7 +159,7 @@ def owners(workspace: AuditedWorkspace, path: str) -> set[str]:
     return {calls.call_at(seq).call_id for seq in last.causes or (last.requested or 0,) if seq}
 
 
-@examples(8, 25)
+@examples(3, 25)
 @given(
     st.lists(person, max_size=2),
     st.lists(agent, max_size=4),

@@ -20,6 +20,7 @@ from loom_audit import AuditError, Session
 from loom_audit.api.face import AuditStore
 from loom_audit.config import Settings
 from loom_audit.wiring.adapters import open_adapters
+from tests.given.examples import examples
 from tests.oracles.trees import Entry, differences, tree_of
 
 Snapshot = dict[bytes, Entry]
@@ -294,7 +295,7 @@ def taken_back(step: Step, now: Snapshot) -> tuple[Snapshot, bool]:
 
 TestMachine = Machine.TestCase
 TestMachine.settings = settings(
-    max_examples=9,
+    examples(2, 9),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -1,4 +1,7 @@
-"""Twenty tasks done to their end by what the answers say, in click and in a project with CRLF."""
+"""Twenty tasks done to their end by what the answers say, in click and in a project with CRLF.
+
+Ten others, in a third project, are done in test_ten_tasks.py.
+"""
 
 import os
 from collections.abc import Sequence
@@ -48,12 +51,14 @@ def finish(bench: Bench, project: Project, tasks: Sequence[Task]) -> None:
     assert project.files() == before
 
 
+@pytest.mark.deep
 def test_ten_tasks_in_click(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = lay_environment(tmp_path / "programs")
     monkeypatch.setenv("PATH", f"{python.parent}:{os.environ['PATH']}")
     finish(bench, click_source.lay_click(tmp_path / "project", python), click_source.TASKS)
 
 
+@pytest.mark.deep
 def test_ten_tasks_in_a_project_with_crlf_and_an_environment(bench: Bench, tmp_path: Path) -> None:
     finish(bench, shop.lay_shop(tmp_path / "project"), shop.TASKS)
 

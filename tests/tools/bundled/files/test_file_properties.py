@@ -20,10 +20,11 @@ from hypothesis.stateful import (
 )
 
 from loom_audit.tools.calls.result import ToolResult
+from tests.given.examples import examples
 from tests.tools.conftest import Bench
 
 some = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    examples(15, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 TRICKY = [
@@ -183,7 +184,7 @@ EDITABLE = st.none() | st.lists(
 ).map(b"".join)
 
 
-@settings(some, max_examples=120)
+@some
 @given(content=EDITABLE, edits=st.lists(EDIT, min_size=1, max_size=4), alone=st.booleans())
 def test_edits_are_what_the_rules_say_or_nothing_at_all(
     bench: Bench, content: bytes | None, edits: list[dict[str, Any]], alone: bool
@@ -382,7 +383,7 @@ def machine(
 
 @pytest.mark.drawn
 def test_calls_in_any_order_leave_what_a_dict_says(machine: type[Files]) -> None:
-    run_state_machine_as_test(machine, settings=settings(max_examples=12, stateful_step_count=12))
+    run_state_machine_as_test(machine, settings=settings(examples(3, 12), stateful_step_count=12))
 
 
 @pytest.mark.deep
@@ -392,7 +393,7 @@ def test_many_calls_in_any_order_leave_what_a_dict_says(machine: type[Files]) ->
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    examples(10, 40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(content=st.from_regex(r"[a-zA-Z0-9 \n]{0,1000}", fullmatch=True))
 def test_roundtrip_file_content(bench: Bench, content: str) -> None:

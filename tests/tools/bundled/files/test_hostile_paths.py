@@ -91,7 +91,7 @@ FILES = {
 }
 
 
-PARTS = 3
+PARTS = 6
 """A tool is given the corpus in so many parts, of which `make test` has the first."""
 
 

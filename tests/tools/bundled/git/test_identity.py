@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from loom_audit.tools.bundled.git import repository
 from loom_audit.tools.bundled.git.identity import gitconfig
 from loom_audit.tools.bundled.git.person_config import Setting
 from loom_audit.tools.calls.settings import ToolSettings
@@ -130,8 +131,9 @@ def test_which_commit_a_command_made_is_in_its_result_and_on_record(
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "link", "other text"])
 def test_a_head_that_is_none_is_not_told(
-    bench: Bench, repo: Path, tmp_path: Path, kind: str
+    bench: Bench, repo: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(repository, "SECONDS", 2.0)  # git waits for who writes into the pipe
     head = repo / ".git/HEAD"
     head.unlink()
     if kind == "pipe":
