@@ -49,7 +49,7 @@ class Recorded:
 
 
 class _People:
-    """A gate at which somebody lets each long command run."""
+    """A gate at which ada lets each long command run, which is on record."""
 
     async def decide(self, tool: Any, args: Any, ctx: Any, *, asked: str = "") -> Decision:
         asks = "notes/plan_" in str(getattr(args, "command", ""))

@@ -21,6 +21,11 @@ OUTSIDE = "outside"
 """The actor of what nobody who is known did."""
 
 
+def is_person(actor: str) -> bool:
+    """Whether an actor, or who decided something, is a person."""
+    return actor.startswith("person:")
+
+
 class Untracked(Struct, frozen=True):
     """A path that is no longer recorded, and why: `unreadable`, `out of scope`, …
 
@@ -212,7 +217,7 @@ class CallDecided(Struct, frozen=True):
     @property
     def is_allowed_by_person(self) -> bool:
         """Whether a person, not a rule, let the call run."""
-        return self.decision == "allowed" and self.by.startswith("person:")
+        return self.decision == "allowed" and is_person(self.by)
 
 
 class Temporary(Struct, frozen=True):

@@ -14,6 +14,7 @@ from loom_audit.api.agents.connect import record_as_it_is
 from loom_audit.api.face import Session
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import Draft, SessionStarted
+from loom_audit.tools.calls.gate import Decision
 from tests.web.conftest import Recorded, in_thread, say
 
 
@@ -365,7 +366,9 @@ def test_tests_are_shown_with_whose_exit_code_is_known(
         run(made, "make lint")
         last = run(made, "make test || true")
         text = text_of(client, f"{recorded.url}/s/{made.id}")
-        assert "exit 0" in text and "of the whole line, not of <code>make test</code>" in text
+        assert (
+            "exit 0" in text and "of the whole line, perhaps not of <code>make test</code>" in text
+        )
         assert "older than the last edit" not in text
         edit = call(made, "write_file", path="src/main.py", content="x\n")
         run(made, "make test")
@@ -471,3 +474,22 @@ def test_a_call_that_is_taken_back_in_part_is_marked_so_in_each_list(
         text = text_of(client, f"{recorded.url}/{page}")
         [badge] = re.findall(r"undone in part by .*?</span>", text)
         assert f"/c/{by}" in badge, page
+
+
+class Ada:
+    """A gate at which somebody lets every call run, without a word."""
+
+    async def decide(self, tool: Any, args: Any, ctx: Any, *, asked: str = "") -> Decision:
+        return Decision("allowed", "person:ada")
+
+
+def test_a_person_s_plain_yes_is_on_the_call_s_page_in_the_strip_and_in_python(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with recorded.workspace.session("let", gate=Ada()) as made:
+        number = run(made, "true")
+    decision = recorded.workspace.timeline.call(number).decision
+    assert decision is not None and decision.by == "person:ada"
+    assert "allowed by person:ada" in text_of(client, f"{recorded.url}/c/{number}")
+    strip = strip_of(text_of(client, f"{recorded.url}/s/{made.id}"))
+    assert strip["allowed by a person"] == 1

@@ -32,6 +32,7 @@ from loom_audit.history.ground.writer import Writer, check_unused, new_id
 from loom_audit.history.record.call import OpenCall
 from loom_audit.model.calls import takes_back
 from loom_audit.model.coverage import Effect, Status, status_of
+from loom_audit.model.events import is_person
 from loom_audit.model.results import MAX_KEPT
 from loom_audit.model.text.cutting import cut
 from loom_audit.model.text.display import count_text, first_few, one_line
@@ -228,8 +229,9 @@ async def _attempt(
 async def _ask_gate(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext) -> tuple[Any, str]:
     """The arguments as the gate lets them through, and what it was asked for. ApprovalDenied.
 
-    The answer is on record when anything was decided. Without a gate nobody was asked, and
-    then nothing is; neither is a plain yes to a call that asked for nothing.
+    The answer is on record when a person gave it or anything was decided. Without a gate nobody
+    was asked, and then nothing is; neither is a gate's own plain yes to a call that asked for
+    nothing.
     """
     if type(gate) is AllowAll:
         return args, ""
@@ -247,9 +249,8 @@ async def _ask_gate(gate: ApprovalGate, tool: Tool, args: Any, ctx: ToolContext)
         raise answer.flaw
     changed = None if answer.arguments is None else as_json(answer.arguments, "arguments")
     if ctx.call is not None:
-        if not answer.recorded and (
-            asked or answer.reason or changed is not None or answer.decision != "allowed"
-        ):
+        plain = answer.decision == "allowed" and not (asked or answer.reason)
+        if not answer.recorded and (not plain or changed is not None or is_person(answer.by)):
             ctx.call.add_decision(
                 answer.decision, by=answer.by, reason=answer.reason or asked, arguments=changed
             )

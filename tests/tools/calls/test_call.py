@@ -383,6 +383,15 @@ class Gate:
         return self.answer
 
 
+def test_a_person_s_plain_yes_is_on_record_and_a_gate_s_own_is_not(bench: Bench) -> None:
+    for by in ("gate", "policy:mine", "person:ada"):
+        assert bench.call("read_file", {"path": "notes.txt"}, gate=Gate(Decision("allowed", by)))
+    (decided,) = bench.events("call.decided")
+    assert (decided.fact.decision, decided.fact.by) == ("allowed", "person:ada")
+    assert decided.fact.call_id == bench.last().call_id
+    bench.assert_every_call_has_one_finish()
+
+
 @pytest.mark.parametrize("trouble", [RuntimeError("no terminal"), PermissionDenied("not now")])
 def test_a_gate_in_trouble_denies(bench: Bench, trouble: RuntimeError | PermissionDenied) -> None:
     result = bench.call("write_file", {"path": "x", "content": ""}, gate=Gate(trouble))
