@@ -1,7 +1,9 @@
 """The demo: a real session, and its proof, which must fail when something is not equal."""
 
+import html
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -25,6 +27,7 @@ from loom_audit.demo.recording import (
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.ports import CallFilter, EventFilter
 from tests.processes.forked import Forked
+from tests.web.conftest import asking
 
 SAID = (PromptSubmitted, MessageReceived)
 
@@ -95,6 +98,19 @@ def test_what_is_asked_and_said_is_on_record_around_the_calls(
     ]
     last = own[-1].fact
     assert isinstance(last, MessageReceived) and "all tests pass" in last.text
+
+
+def test_the_review_shows_the_failed_test_and_that_it_is_older_than_the_last_edit(
+    store: AuditStore, demo: Demo
+) -> None:
+    workspace = store.workspace(demo.root)
+    with asking(store) as client:
+        page = client.get(f"/w/{workspace.id}/s/{demo.sessions[1]}").text
+    rows = re.findall(r"<li>.*?</li>", page, re.DOTALL)
+    [shown] = [row for row in rows if f'/c/{demo.numbers["last tests"]}"' in row]
+    text = " ".join(html.unescape(re.sub("<[^>]+>", " ", shown)).split())
+    assert " test " in text and "unittest" in text and " exit 1 older than the last edit" in text
+    assert f"toolkit.old/words.py by #{demo.numbers['rm']}" in text
 
 
 def test_one_call_waits_while_it_is_shown_and_goes_on_when_it_is_answered(

@@ -16,7 +16,32 @@ from loom_audit.model.shell.checks import PROGRAMS, Check, check_in, network_pro
         ("npx jest", "test", "jest", True),
         ("go test ./...", "test", "go test", True),
         ("make", "build", "make", True),
+        ("make all", "build", "make all", True),
+        ("make -j 4 -C web", "build", "make", True),
         ("make lint", "lint", "make lint", True),
+        ("make test-unit", "test", "make test", True),
+        ("make tests", "test", "make test", True),
+        ("make CC=gcc clean test", "test", "make test", True),
+        ("npm run test-unit", "test", "npm test", True),
+        ("mvn -q clean verify", "test", "mvn verify", True),
+        # a module of Python, after any options
+        ("python -u -m pytest", "test", "pytest", True),
+        ("/usr/bin/python3.11 -B -m unittest tests/test_words.py", "test", "unittest", True),
+        ("python -W error -X dev -m pytest -q", "test", "pytest", True),
+        ("python -Werror -Im pytest", "test", "pytest", True),
+        ("python -mpytest", "test", "pytest", True),
+        ("python --check-hash-based-pycs always -m mypy .", "lint", "mypy", True),
+        ("uv run python -X dev -m pytest", "test", "pytest", True),
+        # the text that a shell is given
+        ("sh -c pytest", "test", "pytest", True),
+        ("bash -lc 'pytest -q'", "test", "pytest", True),
+        ("bash -euo pipefail -c 'cd api && pytest -q'", "test", "pytest", True),
+        ("cd api && ksh -c 'ruff check && pytest'", "test", "pytest", True),
+        ("bash -lc 'pytest | tail -5'", "test", "pytest", False),
+        ("bash -lc 'pytest; echo done'", "test", "pytest", False),
+        ("bash -c 'exit 0 && pytest'", "test", "pytest", False),
+        ("sh -c pytest || true", "test", "pytest", False),
+        ("sh -c 'sh -c \"pytest -q\"'", "test", "pytest", True),
         ("cmake --build out", "build", "cmake --build", True),
         ("ruff check . && mypy", "lint", "mypy", True),
         ("npm run build && npm test", "test", "npm test", True),
@@ -63,6 +88,16 @@ def test_a_command_that_checks_is_known_by_its_program(
         "make -n test",
         "uv run --with pytest python x.py",
         "npx -p jest other",
+        "python -c 'import pytest' -m pytest",
+        "python -W pytest x.py",
+        "python x.py -m pytest",
+        "sh run.sh -c pytest",
+        "sh -c 'echo pytest'",
+        "make clean",
+        "make install",
+        "make -C test clean",
+        "npm install test",
+        "npm run start",
     ],
 )
 def test_what_only_names_such_a_program_is_not_a_check(text: str) -> None:
@@ -70,20 +105,33 @@ def test_what_only_names_such_a_program_is_not_a_check(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "tells"),
+    ("text", "told"),
     [
-        ("pytest", [True, True]),
-        ("cd api && pytest", [True, True]),
-        ("ruff check && pytest", [True, False]),
-        ("false && pytest", [True, False]),
-        ("pytest | tail", [False, False]),
+        ("pytest", [0, 1]),
+        ("cd api && pytest", [0, 1]),
+        ("sh -c 'cd api && pytest'", [0, 1]),
+        # something else may have ended the line before the test ran
+        ("ruff check && pytest", [0]),
+        ("false && pytest", [0]),
+        ("false && sh -c pytest", [0]),
+        ("sh -c 'false && pytest'", [0]),
+        ("pytest | tail", []),
+        # what was to run the test may have refused to
+        ("sudo pytest", [0]),
+        ("env X=1 sudo -u ada sh -c pytest", [0]),
+        ("uv run pytest", [0]),
+        ("npx jest", [0]),
+        # 124 is of timeout, 125 to 127 of nice, env and the shell, 137 of what killed it
+        ("timeout 60 pytest", [0, 1]),
+        ("nice -n 5 python -m pytest", [0, 1]),
     ],
 )
-def test_a_line_that_failed_before_its_test_is_not_the_test_s_failure(
-    text: str, tells: list[bool]
+def test_an_exit_code_is_the_test_s_only_where_nothing_else_can_have_given_it(
+    text: str, told: list[int]
 ) -> None:
     found = check_in(text)
-    assert found is not None and [found.tells(code) for code in (0, 1)] == tells
+    codes = (0, 1, 124, 125, 126, 127, 137)
+    assert found is not None and [code for code in codes if found.tells(code)] == told
 
 
 def test_every_program_of_the_table_is_one() -> None:
@@ -103,6 +151,8 @@ def test_every_program_of_the_table_is_one() -> None:
         ("npm ci", "npm ci"),
         ("git -C there -c a.b=c push", "git push"),
         ("bash -lc 'cd x && curl y'", "curl"),
+        ("python3 -I -m pip download x", "pip download"),
+        ("ash -o pipefail -c 'curl y | sh'", "curl"),
         ("git status && npm test", ""),
         ("echo curl", ""),
         ("", ""),

@@ -4,15 +4,16 @@ By one table of programs (`PROGRAMS`) and the parser that the blocklist uses. It
 alone: what a script or a makefile does inside is not known.
 """
 
+import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
 from loom_audit.model.shell.named import unwrapped
 from loom_audit.model.shell.parse import parse
-from loom_audit.model.shell.words import CLEAN, LITERAL, Budget
+from loom_audit.model.shell.words import CLEAN, LITERAL, SHELLS, Budget, shell_text
 
 CheckKind = Literal["test", "lint", "build"]
 
@@ -61,7 +62,14 @@ PROGRAMS: Mapping[str, Mapping[str, CheckKind]] = {
     "clang": {"": "build"},
     "rustc": {"": "build"},
     "javac": {"": "build"},
-    "make": {"": "build", "test": "test", "check": "test", "lint": "lint"},
+    "make": {
+        "": "build",
+        "all": "build",
+        "build": "build",
+        "test": "test",
+        "check": "test",
+        "lint": "lint",
+    },
     "go": {"test": "test", "vet": "lint", "fmt": "lint", "build": "build"},
     "cargo": {
         "test": "test",
@@ -86,7 +94,10 @@ PROGRAMS: Mapping[str, Mapping[str, CheckKind]] = {
     "playwright": {"test": "test"},
     "build": {"": "build"},
 }
-"""Programs with their first operands, "" for any: what they check. `npm run test` is `npm test`."""
+"""Programs with their first operands, "" for any: what they check. `npm run test` is `npm test`.
+
+A script or target of a longer name is that of its first word: `test:unit`, `test-unit`, `tests`.
+"""
 
 _RUNNERS: Mapping[str, tuple[str, ...]] = {
     "npx": (),
@@ -104,12 +115,18 @@ _RUNNERS: Mapping[str, tuple[str, ...]] = {
 }
 """Programs that run another one, which follows these operands."""
 
-_SHELLS = frozenset(("sh", "bash", "dash", "zsh"))
-_TEXT_FOLLOWS = re.compile("-[a-z]*c")
 _DEEPEST = 3
-_VALUED_OF_GIT = frozenset(("-C", "-c", "--git-dir", "--work-tree"))
+_VALUED_OF: Mapping[str, frozenset[str]] = {
+    "git": frozenset(("-C", "-c", "--git-dir", "--work-tree")),
+    "make": frozenset(("-C", "-f", "-I", "-o", "-W", "-j", "-l")),
+}
+"""Options with a value, in programs whose first operand is asked for."""
 _SCRIPTS = frozenset(("npm", "yarn", "pnpm", "bun"))
+_NAMING = _SCRIPTS | {"make"}
+"""Programs whose first operand is a name that somebody chose."""
+_LATER_WORDS = re.compile("[-:_.]")
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
+_VALUED_OF_PYTHON = re.compile("-[a-zA-Z]*?([mcWX])(.*)", re.DOTALL)
 _NETWORK = frozenset(
     [
         "curl",
@@ -151,7 +168,7 @@ _NETWORK_OF: Mapping[str, frozenset[str]] = {
     "docker": frozenset(["pull", "push", "login"]),
     "brew": frozenset(("install", "update", "upgrade")),
 }
-_CHECKING = re.compile(rf"\b({'|'.join(map(re.escape, PROGRAMS))})(?!\w)")
+_CHECKING = re.compile(rf"(?:\b|(?<=m))({'|'.join(map(re.escape, PROGRAMS))})(?!\w)")
 _REACHING = re.compile(rf"\b({'|'.join(map(re.escape, [*_NETWORK, *_NETWORK_OF]))})(?!\w)")
 """Texts without one of these words are not parsed."""
 
@@ -188,6 +205,10 @@ _FORGIVING = frozenset(("--exit-zero", "--ignore-errors"))
 """Options with which a check that fails may end with 0."""
 _APART = re.compile(r"\bsetsid\b|\bsudo +-b\b")
 """What runs a program apart from itself, and ends before that."""
+_REFUSING = frozenset(("sudo",))
+"""What may end as a check that fails does, without having run it."""
+_NOT_RUN = frozenset((124, 125, 126, 127, 137))
+"""Exit codes of what was to run a check: that it was stopped, could not be run or is not there."""
 _VALUED = frozenset(
     [
         "--with",
@@ -216,8 +237,8 @@ _LONGEST = 100_000
 class Check(Struct, frozen=True):
     """A command that checks something: the `program` that does, as the table names it.
 
-    `exits`: the exit code of the whole line is that of the check. After other commands that may
-    fail it is so `alone` for 0; else one of those may have ended the line.
+    `exits`: the exit code of the whole line is that of the check. It is so `alone` for 0 where
+    something else may have ended the line: what came before, or what was to run the check.
     """
 
     kind: CheckKind
@@ -227,26 +248,39 @@ class Check(Struct, frozen=True):
 
     def tells(self, exit_code: int) -> bool:
         """Whether an exit code of the line is that of the check."""
-        return self.exits and (self.alone or exit_code == 0)
+        return self.exits and (exit_code == 0 or (self.alone and exit_code not in _NOT_RUN))
+
+
+class _Program(Struct, frozen=True):
+    """The words of a command without what runs it; `alone` as that of a check."""
+
+    words: list[str]
+    alone: bool = True
 
 
 def check_in(text: str) -> Check | None:
     """Return the last test in a shell text, else its last lint, else its last build; or None."""
-    if not _CHECKING.search(text):
-        return None
-    found: dict[CheckKind, tuple[str, bool]] = {}
-    programs = [*_programs(text)]
-    for place, words in enumerate(programs):
-        kind, program = _kind_of(words)
-        if kind is not None:
-            found[kind] = program, place == len(programs) - 1
+    found = _checks_in(text, 0)
     kinds: tuple[CheckKind, ...] = ("test", "lint", "build")
-    for kind in kinds:
-        if kind in found:
-            program, is_last = found[kind]
-            exits = is_last and _is_chain(text, len(programs)) and not _may_end_well(programs[-1])
-            return Check(kind, program, exits, {one[0] for one in programs[:-1]} <= _PREPARING)
-    return None
+    return next((found[kind] for kind in kinds if kind in found), None)
+
+
+def _checks_in(text: str, depth: int) -> dict[CheckKind, Check]:
+    """The last check of each kind in a text."""
+    if depth > _DEEPEST or not _CHECKING.search(text):
+        return {}
+    found: dict[CheckKind, Check] = {}
+    programs = [*_programs(text)]
+    names = [one.words[0] for one in programs]
+    for place, one in enumerate(programs):
+        inner = shell_text(one.words[1:]) if one.words[0] in SHELLS else ""
+        outer = text.replace(inner, " ") if inner else text
+        is_end = place == len(programs) - 1 and _is_chain(outer, len(programs))
+        alone = one.alone and {*names[:place]} <= _PREPARING
+        for check in _checks_in(inner, depth + 1).values() if inner else _check_of(one.words):
+            exits = check.exits and is_end
+            found[check.kind] = Check(check.kind, check.program, exits, check.alone and alone)
+    return found
 
 
 def network_program(text: str) -> str:
@@ -257,26 +291,24 @@ def network_program(text: str) -> str:
 def _reaching(text: str, depth: int) -> str:
     if depth > _DEEPEST or not _REACHING.search(text):
         return ""
-    for words in _programs(text):
-        name, operand = words[0], _operand(words)
+    for one in _programs(text):
+        name, operand = one.words[0], "".join(_operands(one.words)[:1])
         if name in _NETWORK:
             return name
         if operand in _NETWORK_OF.get(name, ()):
             return f"{name} {operand}"
-        if name in _SHELLS:  # bash -lc TEXT
-            inner = next((n for n, word in enumerate(words) if _TEXT_FOLLOWS.fullmatch(word)), None)
-            if inner and (found := _reaching(" ".join(words[inner + 1 : inner + 2]), depth + 1)):
-                return found
+        if name in SHELLS and (found := _reaching(shell_text(one.words[1:]), depth + 1)):
+            return found
     return ""
 
 
-def _programs(text: str) -> Iterator[list[str]]:
-    """The words of each command of a text, with the program's name first."""
+def _programs(text: str) -> Iterator[_Program]:
+    """The commands of a text, each with the program's name first."""
     script = parse(text[:_LONGEST].translate(CLEAN), Budget(8 * _LONGEST))
     for command in script.commands:
         asks = command.words[:1] == ["command"] and command.words[1:2] in (["-v"], ["-V"])
-        if words := _inner([] if asks else unwrapped(command.words)):
-            yield [word.translate(LITERAL) for word in words]
+        if (found := _inner([] if asks else command.words)).words:
+            yield _Program([word.translate(LITERAL) for word in found.words], found.alone)
 
 
 def _may_end_well(words: list[str]) -> bool:
@@ -284,51 +316,75 @@ def _may_end_well(words: list[str]) -> bool:
     return not _FORGIVING.isdisjoint(words) or (words[0] == "make" and "-i" in words)
 
 
-def _inner(words: list[str]) -> list[str]:
+def _inner(words: list[str]) -> _Program:
     """A command without what runs it: `uv run pytest` is `pytest`, `python -m pytest` too."""
+    alone = True
     for _ in range(8):
-        if not words:
-            break
+        inner = unwrapped(words)
+        before = words[: len(words) - len(inner)]
+        alone &= _REFUSING.isdisjoint(posixpath.basename(word) for word in before)
+        if not inner:
+            return _Program([], alone)
+        words = inner
         name, rest = words[0], words[1:]
-        if _PYTHON.fullmatch(name) and rest[:1] == ["-m"]:
-            words = rest[1:]
+        if _PYTHON.fullmatch(name) and (module := _module(rest)):
+            words = module
         elif name in _RUNNERS and tuple(rest[: len(_RUNNERS[name])]) == _RUNNERS[name]:
             rest = rest[len(_RUNNERS[name]) :]
             while rest and rest[0].startswith("-"):
                 rest = rest[2:] if rest[0] in _VALUED and rest[1:2] != ["-m"] else rest[1:]
-            words = unwrapped(rest)
+            words, alone = rest, False
         else:
             break
-    return words
+    return _Program(words, alone)
 
 
-def _kind_of(words: list[str]) -> tuple[CheckKind | None, str]:
-    """What a command checks, and its program as the table names it."""
-    name, operand = words[0], _operand(words)
+def _module(words: Sequence[str]) -> list[str]:
+    """The module that Python is told to run, with what follows it; empty for none."""
+    left = [*words]
+    while left and left[0][:1] == "-" and len(left[0]) > 1:
+        word = left.pop(0)
+        if word.startswith("--"):
+            del left[: word == "--check-hash-based-pycs"]
+        elif valued := _VALUED_OF_PYTHON.fullmatch(word):
+            value = valued[2] or "".join(left[:1])
+            del left[: not valued[2]]
+            if valued[1] in "mc":
+                return [value, *left] if valued[1] == "m" and value else []
+    return []
+
+
+def _check_of(words: list[str]) -> Iterator[Check]:
+    """The check that a command is, with its program as the table names it."""
+    name, operands = words[0], _operands(words)
     known = PROGRAMS.get(name)
     if known is None or not (_NO_RUN | _NO_RUN_OF.get(name, frozenset())).isdisjoint(words):
-        return None, ""
-    if operand in known:
-        return known[operand], f"{name} {operand}" if operand else name
-    # a script `test:unit`, a flag such as --build
-    flag = next((word for word in words[1:] if word in known), "")
-    part = operand.split(":")[0] if name in _SCRIPTS else ""
-    for one in (flag, part):
-        if one and one in known:
-            return known[one], f"{name} {one}"
-    return known.get(""), name
+        return
+    if operands and operands[0] in _NETWORK_OF.get(name, ()):
+        return
+    parts = [*operands, *(word for word in words if word.startswith("-"))]
+    if name in _NAMING and operands:
+        first = _LATER_WORDS.split(operands[0])[0]
+        parts.append("test" if first == "tests" else first)
+    part = next((one for one in parts if one and one in known), "")
+    unknown = name in _NAMING and operands and not part
+    if not unknown and (kind := known.get(part)):
+        yield Check(kind, f"{name} {part}".strip(), exits=not _may_end_well(words))
 
 
-def _operand(words: list[str]) -> str:
-    """The first operand of a command; `npm run test` has `test`."""
-    options = _VALUED_OF_GIT if words[0] == "git" else frozenset[str]()
+def _operands(words: list[str]) -> list[str]:
+    """The operands of a command; `npm run test` has `test`."""
+    name = words[0]
+    options = _VALUED_OF.get(name, frozenset())
     pairs = zip(words[1:], words, strict=False)
     operands = [
         word for word, before in pairs if not word.startswith("-") and before not in options
     ]
-    if words[0] in _SCRIPTS and operands[:1] in (["run"], ["run-script"]):
-        operands = operands[1:]
-    return operands[0] if operands else ""
+    if name == "make":
+        return [word for word in operands if "=" not in word]
+    if name in _SCRIPTS and operands[:1] in (["run"], ["run-script"]):
+        return operands[1:]
+    return operands
 
 
 def _is_chain(text: str, count: int) -> bool:

@@ -13,10 +13,9 @@ from itertools import islice
 from msgspec import Struct
 
 from loom_audit.model.shell.parse import DEEPEST, parse
-from loom_audit.model.shell.words import CLEAN, HOME, REF, Budget
+from loom_audit.model.shell.words import CLEAN, HOME, REF, SHELLS, Budget, shell_text
 
 _MARK = re.compile(f"[{HOME}-{REF}]")
-_SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh", "ksh", "mksh"))
 _PREFIXES: dict[str, tuple[str, int]] = {
     "sudo": ("ugpCDRTUrh", 0),
     "env": ("u", 0),
@@ -83,10 +82,9 @@ def _in_text(text: str, cwd: str, budget: Budget, depth: int) -> Iterator[Named]
 
 def _in_words(words: Sequence[str], cwd: str, budget: Budget, depth: int) -> Iterator[Named]:
     name, *rest = unwrapped(words) or [""]
-    if name in _SHELLS:
-        found = _sorted_out(rest, "cO")
-        if found.has("c") and not _MARK.search(found.value("c")):
-            yield from _in_text(found.value("c"), cwd, budget, depth + 1)
+    if name in SHELLS:
+        if not _MARK.search(text := shell_text(rest)):
+            yield from _in_text(text, cwd, budget, depth + 1)
     elif name in _PROGRAMS:
         values, names = _PROGRAMS[name]
         yield from _at(cwd, names(_sorted_out(rest, values)))

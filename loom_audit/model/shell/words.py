@@ -6,6 +6,7 @@ where an expansion falls apart, and `REF`, which names the output of a substitut
 """
 
 import re
+from collections.abc import Sequence
 
 from msgspec import Struct, field
 
@@ -23,6 +24,8 @@ REFERENCE = re.compile(f"{REF}(q?)([0-9]+){REF}")
 """The output of a substitution by number; one that was quoted stays one word."""
 PIPE_FILE = "/dev/fd/"
 """What stands before the output of a process substitution."""
+SHELLS = frozenset(("sh", "bash", "dash", "ash", "zsh", "ksh", "mksh"))
+"""Shells that read texts as `parse` does."""
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 
 _ANSI_ESCAPE = re.compile(
@@ -176,3 +179,19 @@ def _unescaped(escape: re.Match[str]) -> str:
     if escape[4] is not None:
         return {"n": "\n", "t": "\t", "r": "\r", "e": "\x1b"}.get(escape[4], escape[4])
     return chr(int(escape[1] or escape[2] or escape[3], 8 if escape[3] else 16))
+
+
+def shell_text(words: Sequence[str]) -> str:
+    """Return the text that a shell is given by `-c`, from the words after its name; "" for none."""
+    given = False
+    left = [*words]
+    while left and left[0][:1] in ("-", "+") and len(left[0]) > 1:
+        word = left.pop(0)
+        if word == "--":
+            break
+        if word.startswith("--"):
+            del left[: word in ("--rcfile", "--init-file")]
+            continue
+        given |= word[0] == "-" and "c" in word
+        del left[: word[-1] in "oO"]
+    return left[0] if given and left else ""

@@ -29,6 +29,7 @@ from loom_audit.model.shell.words import (
     REF,
     REFERENCE,
     SET,
+    SHELLS,
     STAR,
     UNKNOWN,
     Budget,
@@ -54,20 +55,7 @@ from loom_audit.tools.guard.unread import (
     unread_in,
 )
 
-_SHELLS = {
-    "sh",
-    "bash",
-    "dash",
-    "ash",
-    "zsh",
-    "ksh",
-    "mksh",
-    "yash",
-    "fish",
-    "rbash",
-    "csh",
-    "tcsh",
-}
+_SHELLS = SHELLS | {"yash", "fish", "rbash", "csh", "tcsh"}
 _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|nodejs|php|lua|tclsh|deno|bun)[0-9.]*")
 _DANGEROUS = sorted(REMOVERS | MAKERS | FETCHERS | _SHELLS | {"dd", "chmod", "find", "sudo"})
 _STDIN = {"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}
