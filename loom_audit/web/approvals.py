@@ -4,35 +4,31 @@ import json
 from typing import Any
 
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
-from loom_audit.api.control.approvals import check_arguments, has_rules, read_arguments
+from loom_audit.api.control.approvals import check_arguments, read_arguments
 from loom_audit.api.face import ApprovalRequest, AuditedWorkspace
 from loom_audit.errors import ApprovalDenied, AuditError, Conflict, InvalidArguments
 from loom_audit.model.text.display import visible
 from loom_audit.model.text.textdiff import marked_lines
-from loom_audit.web.overview.needs import questions_of
+from loom_audit.web.overview.needs import subject_and_others
 from loom_audit.web.shared.admission import Visitor
 from loom_audit.web.shared.dependencies import Form, Query, Render, SignedIn, Workspace
-from loom_audit.web.shared.pages import STATUS, Pages, redirect, wants_fragment
-from loom_audit.web.shared.texts import Value, as_text
+from loom_audit.web.shared.pages import STATUS, Pages, redirect
+from loom_audit.web.shared.texts import as_text
 from loom_audit.web.shared.urls import address, first
 
 router = APIRouter()
-LISTS = ("needs", "approvals", "")
+LISTS = ("needs", "")
 """Pages that list questions, and show the next one after an answer; "" is the overview."""
 MAX_TYPED = 200_000
 """Characters of arguments that are offered to be changed: a form holds 1 MiB."""
 
 
 @router.get("/w/{workspace}/approvals")
-def waiting(request: Request, workspace: Workspace, pages: Render) -> Response:
-    """Show all calls that wait for an answer."""
-    values: dict[str, Any] = {"listed": questions_of(workspace.questions.pending())}
-    if wants_fragment(request):
-        return pages.fragment(request, "approvals.html", "waiting", **values)
-    values["asking"] = has_rules(workspace)
-    return pages.page(request, "approvals.html", **values, section="needs")
+def waiting(workspace: Workspace) -> Response:
+    """Lead to the queue, in which the calls that wait for an answer are."""
+    return RedirectResponse(address("w", workspace.id, "needs"), 308)
 
 
 @router.get("/w/{workspace}/approvals/{number}")
@@ -123,14 +119,15 @@ def _show(
     typed: str | None = None,
     problem: AuditError | None = None,
 ) -> Response:
-    shown: Value | None = as_text(question.arguments)
+    subject, others = subject_and_others(question.arguments)
     lines = question.preview.removesuffix("\n").split("\n") if question.preview else []
     return pages.page(
         request,
         "approval.html",
         STATUS.get(problem.code, 500) if problem else 200,
         question=question,
-        arguments=shown,
+        subject=as_text(subject or None),
+        others=as_text(others or None),
         typed=typed if typed is not None else to_type(question.arguments),
         lines=marked_lines(lines),
         person=visitor.shown,

@@ -164,7 +164,6 @@ def pages(made: Recorded) -> dict[str, str]:
         "a file of wide lines": f"{url}/at/head/wide.txt",
         "a file of many versions": f"{url}/history/often.txt",
         "the history of all": f"{url}/history/",
-        "approvals": f"{url}/approvals",
         "status": f"{url}/status",
         "proof": f"{url}/proof",
         "needs": f"{url}/needs",

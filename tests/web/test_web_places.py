@@ -23,7 +23,12 @@ ASKED_BY_PAGES = {
 }
 """What pages ask for by themselves, or offer to save."""
 
-SEEN_OTHERWISE = {"/sign-in", "/w/{workspace}/approvals/{number}", "/w/{workspace}/verify"}
+SEEN_OTHERWISE = {
+    "/sign-in",
+    "/w/{workspace}/approvals",
+    "/w/{workspace}/approvals/{number}",
+    "/w/{workspace}/verify",
+}
 """Pages that a signed-in person does not see, that need a waiting call, or that have moved."""
 
 

@@ -49,7 +49,6 @@ def pages(recorded: Any) -> dict[str, str]:
         "plan": f"{url}/plan?verb=revert&target={numbers['notes']}",
         "blocked plan": f"{url}/plan?verb=revert&target={numbers['first']}",
         "rollback plan": f"{url}/plan?verb=rollback&target={numbers['read']}",
-        "approvals": f"{url}/approvals",
         "status": f"{url}/status",
         "needs": f"{url}/needs",
         "proof": f"{url}/proof",

@@ -8,13 +8,14 @@ from fastapi import APIRouter, Request
 from msgspec import Struct
 from starlette.responses import Response
 
+from loom_audit.api.control.approvals import has_rules
 from loom_audit.api.control.needs import Needs, needs_of
 from loom_audit.api.face import ApprovalRequest, AuditedWorkspace
 from loom_audit.api.review.marks import unread_sessions
 from loom_audit.tools.approvals.policy import call_subject
 from loom_audit.web.shared.admission import Visitor
 from loom_audit.web.shared.dependencies import Render, SignedIn, Workspace
-from loom_audit.web.shared.pages import Place
+from loom_audit.web.shared.pages import Place, wants_fragment
 
 router = APIRouter()
 PLACES = (Place("needs", "Needs you", ("needs",)),)
@@ -42,7 +43,14 @@ class Question(Struct, frozen=True):
 
 @router.get("/w/{workspace}/needs")
 def page(request: Request, workspace: Workspace, pages: Render, visitor: SignedIn) -> Response:
-    """Show all that waits for a person, and how the disk differs from the log, looked at now."""
+    """Show all that waits for a person, and how the disk differs from the log, looked at now.
+
+    A fragment has the calls that wait alone, for which the disk is not looked at.
+    """
+    if wants_fragment(request):
+        questions = questions_of(pending := workspace.questions.pending())
+        more = len(pending) - len(questions)
+        return pages.fragment(request, "needs.html", "waiting", questions=questions, more=more)
     head = workspace.log.head()
     needs = needs_of(workspace)
     on_disk = not workspace.root.startswith("import:")
@@ -52,7 +60,9 @@ def page(request: Request, workspace: Workspace, pages: Render, visitor: SignedI
         request,
         "needs.html",
         section="needs",
-        questions=questions_of(needs.questions),
+        questions=(questions := questions_of(needs.questions)),
+        more=len(needs.questions) - len(questions),
+        asking=has_rules(workspace),
         needs=needs,
         unread=unread_sessions(workspace, most=MOST_OTHERS + 1, actor=visitor.actor),
         most=MOST_OTHERS,
@@ -80,11 +90,7 @@ def questions_of(requests: Sequence[ApprovalRequest]) -> list[Question]:
 
 def question_of(request: ApprovalRequest) -> Question:
     """A question as lists show it."""
-    arguments = request.arguments
-    subject = call_subject(arguments)
-    others = arguments
-    if isinstance(arguments, dict) and subject:
-        others = {name: value for name, value in arguments.items() if value != subject}
+    subject, others = subject_and_others(request.arguments)
     text = "" if not others else json.dumps(others, indent=2, ensure_ascii=False)
     first = subject or text
     rest = text if subject else ""
@@ -95,3 +101,12 @@ def question_of(request: ApprovalRequest) -> Question:
         preview=request.preview[:PREVIEW] if len(first) + len(rest) <= WHOLE else "",
         whole=len(first) <= WHOLE and len(rest) <= WHOLE,
     )
+
+
+def subject_and_others(arguments: Any) -> tuple[str, Any]:
+    """The command or the paths of a call, "" for none, and the arguments that say more than it."""
+    subject = call_subject(arguments)
+    if isinstance(arguments, dict) and subject:
+        own = next((name for name, value in arguments.items() if value == subject), None)
+        return subject, {name: value for name, value in arguments.items() if name != own}
+    return subject, arguments

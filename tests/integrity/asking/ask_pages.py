@@ -41,7 +41,6 @@ def pages(made: Made) -> Readers:
         "timeline": f"{url}/calls",
         "session": f"{url}/s/{made.sessions[0]}",
         "history": f"{url}/history/src",
-        "approvals": f"{url}/approvals",
         "status": f"{url}/status",
     }
     return Readers(

@@ -71,3 +71,15 @@ def test_its_buttons_are_on_the_first_screen_however_much_would_change(
         assert not waiting.result().success
         assert "too long" in page.inner_text("main")
     context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [340, 320])
+def test_no_page_with_a_call_that_waits_is_wider_than_a_narrow_window(
+    recorded: Recorded, live: Live, browser: Browser, width: int
+) -> None:
+    page = live.visit(browser, viewport={"width": width, "height": 800}).new_page()
+    with waiting_for(recorded) as waiting:
+        for where in (f"{recorded.url}/", f"{recorded.url}/needs", waiting.url):
+            page.goto(live.address + where)
+            assert page.locator("html").evaluate("one => one.scrollWidth") == width, where

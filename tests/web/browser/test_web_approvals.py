@@ -96,21 +96,45 @@ def test_where_there_are_no_rules_the_page_says_that_nothing_is_asked(
     recorded: Recorded, client: TestClient
 ) -> None:
     told = "Nothing is asked: there is no"
-    assert told in client.get(f"{recorded.url}/approvals").text
+    assert told in client.get(f"{recorded.url}/needs").text
     write_recommended(recorded.workspace.adapters.settings)
-    assert told not in client.get(f"{recorded.url}/approvals").text
+    assert told not in client.get(f"{recorded.url}/needs").text
 
 
 def test_what_waits_is_listed_and_counted_on_every_page(
     recorded: Recorded, client: TestClient
 ) -> None:
-    assert "No call waits" in client.get(f"{recorded.url}/approvals").text
+    assert "No call waits" in client.get(f"{recorded.url}/needs").text
     assert 'class="count"' not in client.get(f"{recorded.url}/").text
     with waiting_for(recorded) as waiting:
-        text = client.get(f"{recorded.url}/approvals").text
+        text = client.get(f"{recorded.url}/needs").text
         assert "overwrites notes.txt" in text and waiting.url in text
         assert "Nothing is asked" not in text
         assert re.search(r'class="count">1<', client.get(f"{recorded.url}/status").text)
+
+
+def test_the_old_address_of_the_list_leads_to_the_queue_which_asks_again_while_it_is_empty(
+    recorded: Recorded, client: TestClient
+) -> None:
+    answer = client.get(f"{recorded.url}/approvals")
+    assert (answer.status_code, answer.headers["location"]) == (308, f"{recorded.url}/needs")
+    asks = {"hx-request": "true"}
+    empty = client.get(f"{recorded.url}/needs", headers=asks).text
+    assert "No call waits" in empty and 'hx-trigger="every 5s"' in empty and "<h1>" not in empty
+    with waiting_for(recorded) as waiting:
+        listed = client.get(f"{recorded.url}/needs", headers=asks).text
+        assert waiting.url in listed and "every 5s" not in listed
+
+
+def test_the_page_of_one_shows_what_it_is_about_first_and_the_other_arguments_last(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with waiting_for(recorded) as waiting:
+        main = client.get(waiting.url).text.partition("<main")[2]
+        places = [main.index(one) for one in (">notes.txt</pre>", "Because", "Other arguments")]
+        assert places == sorted(places)
+        others = main.partition("Other arguments")[2].partition("</pre>")[0]
+        assert "changed" in others and "notes.txt" not in others
 
 
 def test_the_page_of_one_shows_what_would_change_and_nothing_changes(
@@ -261,15 +285,15 @@ def test_a_question_outlives_the_dashboard_and_not_the_process_that_asked(
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait(30)
-    assert "its process is gone" in client.get(f"{recorded.url}/approvals").text
+    assert "its process is gone" in client.get(f"{recorded.url}/needs").text
     page = client.get(url).text
     assert "The process that asked is gone" in page and "<form" not in page
     recorded.workspace.recover()
-    assert "No call waits" in client.get(f"{recorded.url}/approvals").text
+    assert "No call waits" in client.get(f"{recorded.url}/needs").text
     assert client.get(url).status_code == 404
 
 
-@pytest.mark.parametrize("page", ["needs", "approvals", ""], ids=["needs", "approvals", "overview"])
+@pytest.mark.parametrize("page", ["needs", ""], ids=["needs", "overview"])
 def test_what_is_shown_whole_is_answered_in_the_list_which_shows_the_next(
     recorded: Recorded, client: TestClient, page: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Every kind of page that links lead to, at three widths and in both themes: accessible, silent.
+"""Every kind of page that links lead to, at four widths and in both themes: accessible, silent.
 
 In a thread of its own: the driver of the browser keeps an event loop there.
 """
@@ -23,7 +23,7 @@ from tests.web.conftest import CHROMIUM, FLAGS, Live, Recorded, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.deep, pytest.mark.timeout(1200)]
 
-WIDTHS = (1440, 768, 390)
+WIDTHS = (1440, 768, 390, 320)
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 OF_A_KIND = 2
 """So many pages of each kind are looked at."""
