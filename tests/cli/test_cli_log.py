@@ -4,6 +4,7 @@ import pytest
 
 from loom_audit import open_store
 from loom_audit.api.upkeep.drift import accept_drift
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from tests.cli.shells import Shell
 from tests.given.traced import traced as traced
 
@@ -154,3 +155,19 @@ def test_a_log_without_calls_says_so_and_counts_what_came_from_outside(audited: 
     assert "no calls are on record" in said.errors
     assert "1 change from outside: `loom-audit history PATH`" in said.errors
     assert "no calls match" in audited("log", "--tool", "bash").errors
+
+
+def test_the_list_of_events_says_what_was_asked_and_said(audited: Shell) -> None:
+    with (
+        open_store(str(audited.database)) as store,
+        store.workspace(audited.workspace).session("talker") as session,
+    ):
+        for fact in (
+            PromptSubmitted("Add a test."),
+            MessageReceived("assistant", "It is there."),
+            MessageReceived("system", "The task ended."),
+        ):
+            session.writer.record(fact)
+    lines = audited("log", "--events", "-n", "4").text
+    assert "prompt.submitted" in lines and "Add a test." in lines
+    assert "It is there." in lines and "system: The task ended." in lines

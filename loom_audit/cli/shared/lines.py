@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from loom_audit.cli.shared.output import Line, Style
 from loom_audit.model.backgrounds import BackgroundFinished, BackgroundStarted
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import (
     ApprovalRequested,
     BaselineFinished,
@@ -259,6 +260,10 @@ def fact_text(event: Event) -> str:
             return f"{agent} {title}".strip()
         case SessionEnded(status=status):
             return status
+        case PromptSubmitted(text=text):
+            return text
+        case MessageReceived(role=role, text=text):
+            return text if role == "assistant" else f"{role}: {text}"
         case SessionHeld(by=by, reason=reason) | SessionReleased(by=by, reason=reason):
             return f"by {by} {reason}".strip()
         case CallRequested(tool=tool, arguments=arguments):
