@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from loom_audit.api.face import AuditedWorkspace
-from loom_audit.api.lines import NetFile, Writer, joined, lines_of
-from loom_audit.errors import InvalidArguments
-from loom_audit.model.text.display import one_line, visible, visible_bytes
+from loom_audit.api.lines import NetFile, Writer, everyone, joined, lines_of
+from loom_audit.errors import InvalidArguments, TooLarge
+from loom_audit.model.text.display import one_line, size_text, visible, visible_bytes
 
 MOST_LINES = 300
 """Lines of one answer about a file."""
@@ -23,6 +23,9 @@ MOST_FILES = 200
 
 MOST_CHARACTERS = 64 * 1024
 """Of the lines of one answer; a longer line is cut."""
+
+MOST_PATCH = 1024 * 1024
+"""Bytes of a patch; of a longer one a part would be no patch."""
 
 _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 
@@ -111,6 +114,26 @@ def own_change(workspace: AuditedWorkspace, session: str) -> str:
         named = ", ".join(map(visible, net.cancelled[:20]))
         parts.append(f"changed and changed back ({len(net.cancelled)}): {named}\n")
     return "".join(parts)
+
+
+def session_patch(workspace: AuditedWorkspace, session: str, *, everyones: bool = False) -> bytes:
+    """How the files that a session changed differ from before it, as `git apply` takes it; of
+    `everyones` all files that differ.
+
+    TooLarge over MOST_PATCH bytes; Conflict where others changed one of them too. NotFound,
+    Corrupt.
+    """
+    lines = lines_of(workspace)
+    calls = lines.of_session(session)
+    found = bytearray()
+    for part in lines.patch(everyone(calls) if everyones else calls):
+        found += part
+        if len(found) > MOST_PATCH:
+            raise TooLarge(
+                f"the patch of session {one_line(session, 80)} has over {size_text(MOST_PATCH)}",
+                hint="`loom-audit diff --session ID --patch` writes all of it.",
+            )
+    return bytes(found)
 
 
 def _of_file(file: NetFile) -> Iterator[str]:

@@ -10,7 +10,7 @@ import mcp_types as types
 
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import InvalidArguments, NotFound
-from loom_audit.mcp_server.lines import own_change, who_wrote
+from loom_audit.mcp_server.lines import own_change, session_patch, who_wrote
 from loom_audit.model.git import GitChanged, git_words
 from loom_audit.model.text.display import one_line, visible
 from loom_audit.model.text.textdiff import unified
@@ -36,6 +36,16 @@ TEMPLATES = (
     (
         "own/{session}",
         "What the calls of one session changed on balance, each line with its call",
+        "text/plain",
+    ),
+    (
+        "patch/{session}",
+        "How the files that one session changed differ from before it, for `git apply`",
+        "text/plain",
+    ),
+    (
+        "patch/{session}/all",
+        "The same of all files, whoever changed them meanwhile",
         "text/plain",
     ),
     ("file/{point}/{+path}", "A file as it was at a point", "application/octet-stream"),
@@ -74,6 +84,10 @@ def read_resource(
             return _text(uri, json.dumps(told), "application/json")
         case "own", [session]:
             return _text(uri, own_change(workspace, session), "text/plain")
+        case "patch", [session]:
+            return _bytes(uri, session_patch(workspace, session), "text/plain")
+        case "patch", [session, "all"]:
+            return _bytes(uri, session_patch(workspace, session, everyones=True), "text/plain")
         case "file", [point, *path] if path:
             return _file(workspace, uri, point, "/".join(path))
     raise InvalidArguments(
@@ -92,14 +106,7 @@ def _file(
         raise NotFound(f"it is not known what was at {path} at {point}: {why}")
     if state is None or state.kind == "directory":
         raise NotFound(f"{path} was not a file at {point}")
-    content = timeline.content(state)
-    try:
-        return _text(uri, content.decode(), "text/plain")
-    except UnicodeDecodeError:
-        encoded = base64.b64encode(content).decode("ascii")
-        return types.BlobResourceContents(
-            uri=uri, blob=encoded, mime_type="application/octet-stream"
-        )
+    return _bytes(uri, timeline.content(state), "application/octet-stream")
 
 
 def _difference(workspace: AuditedWorkspace, old: str, new: str) -> str:
@@ -152,3 +159,14 @@ def _git(facts: Sequence[GitChanged]) -> dict[str, list[str]]:
 def _text(uri: str, text: str, kind: str) -> types.TextResourceContents:
     harmless = text.encode("utf-8", "backslashreplace").decode()
     return types.TextResourceContents(uri=uri, text=harmless, mime_type=kind)
+
+
+def _bytes(
+    uri: str, content: bytes, kind: str
+) -> types.TextResourceContents | types.BlobResourceContents:
+    """A text as such; what is not one as bytes of this kind."""
+    try:
+        return _text(uri, content.decode(), "text/plain")
+    except UnicodeDecodeError:
+        encoded = base64.b64encode(content).decode("ascii")
+        return types.BlobResourceContents(uri=uri, blob=encoded, mime_type=kind)

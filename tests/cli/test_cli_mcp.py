@@ -157,7 +157,7 @@ def test_what_is_on_record_can_be_read_as_resources(audited: Shell) -> None:
             assert (await read(asked, f"file/{first}/a%20b.txt")).text == "one\n"
             assert (await read(asked, "file/head/raw")).blob == "/wA="
             templates = await asked.list_resource_templates()
-            assert len(templates.resource_templates) == 5
+            assert len(templates.resource_templates) == 7
             for name in ("file/head/none", "event/999999", "file/@none/a", "nothing", "event/x"):
                 with pytest.raises(MCPError) as refused:
                     await read(asked, name)
@@ -195,7 +195,11 @@ def test_who_wrote_lines_and_the_own_change_of_a_session_can_be_read(audited: Sh
             assert f"+#{second['seq']}: two\\r\n" in own and "+1 -1" in own
             many = await read(f"own/{first['session']}")
             assert "+700 -0" in many and len(many) < 70_000
-            for name in ("own/none", "blame/head/x/a%20b.txt", "blame/head/1-2/none"):
+            for name, words in (("", ("--own",)), ("/all", ())):
+                patch = await read(f"patch/{second['session']}{name}")
+                words = ("diff", "--session", second["session"], *words, "--patch")
+                assert patch.encode() == audited(*words).stdout and "+two" in patch
+            for name in ("own/none", "patch/none", "blame/head/x/a%20b.txt", "blame/head/1-2/none"):
                 with pytest.raises(MCPError) as refused:
                     await read(name)
                 assert refused.value.error.data["code"] in ("NOT_FOUND", "INVALID_ARGUMENTS")
