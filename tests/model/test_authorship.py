@@ -60,10 +60,21 @@ class Compared:
             self.lines += 1
             if writer != author:
                 # the text stood before and after in another order, or several lines are equal
-                crossed = any(text == one for one, _ in self.steps[writer - 1].lines or ())
                 equal = text in self.repeated or len(self.authors[text]) > 1
-                assert crossed or (equal and writer in self.authors[text]), (number, text)
+                known_one = equal and writer in self.authors[text]
+                assert known_one or self.crossed(text, writer), (number, text)
                 self.ambiguous += 1
+
+    def crossed(self, text: bytes, writer: int) -> bool:
+        """Whether a line stood before a step and after it, and on another side of some other."""
+        before, after = (
+            [one for one, _ in self.steps[n].lines or ()] for n in (writer - 1, writer)
+        )
+        if text not in before or text not in after:
+            return False
+        old, new = before.index(text), after.index(text)
+        sides = ((before[:old], after[new + 1 :]), (before[old + 1 :], after[:new]))
+        return any(not {*was}.isdisjoint(now) for was, now in sides)
 
 
 def compare_history(seed: int, count: int, *, woven: bool) -> Compared:
