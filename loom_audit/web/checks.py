@@ -19,7 +19,7 @@ from loom_audit.web.shared.pages import Place, redirect, wants_fragment
 from loom_audit.web.shared.urls import address, first
 
 router = APIRouter()
-PLACES = (Place("status", "Status", ("status",)),)
+PLACES = (Place("status", "Status", ("status",), on_disk=True),)
 UNTRACKED = 50
 BEGUN = 20
 TAKING_BACK = get_args(Verb)

@@ -147,3 +147,14 @@ def test_the_page_counts_the_folders_among_what_changes(
     text = plan(client, recorded, f"verb=revert&target={recorded.numbers['deep']}")
     assert "<b>4</b> will change, 3 folders among them" in text
     assert "change 4 paths" in text
+
+
+def test_a_reason_names_its_call_once_and_as_a_link(clashing: Recorded, client: TestClient) -> None:
+    text = plan(client, clashing, query(clashing))
+    since = clashing.numbers["since"]
+    [*reasons] = {
+        " ".join(re.sub("<[^>]*>", "", found).split())
+        for found in re.findall(r"</legend>\s*<p>(.*?)</p>", text, re.DOTALL)
+    }
+    assert f"same lines changed later by #{since}" in reasons
+    assert f"by call {since}" not in text

@@ -25,6 +25,7 @@ from loom_audit.api.control.approvals import is_waiting
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import AuditError
 from loom_audit.model.git import runs_code
+from loom_audit.model.plans.lineage import by_calls_text
 from loom_audit.model.text.display import (
     count_text,
     duration_text,
@@ -60,13 +61,15 @@ _UNSEEN = re.compile("^ +| +$| {2,}")
 class Place(Struct, frozen=True):
     """A link of the navigation, to `/w/WORKSPACE/segment/…/path`.
 
-    `section` marks the link of the page that is shown.
+    `section` marks the link of the page that is shown. A page that looks `on_disk` is not there in
+    an imported log.
     """
 
     section: str
     title: str
     segments: tuple[str, ...]
     path: str | None = None
+    on_disk: bool = False
 
 
 class Pages:
@@ -94,6 +97,7 @@ class Pages:
             waiting=waiting,
             is_waiting=is_waiting,
             runs_code=runs_code,
+            by_calls=by_calls_text,
         )
         self._environment.filters.update(
             when=when,

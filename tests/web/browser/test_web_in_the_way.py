@@ -60,6 +60,7 @@ def test_a_call_that_waits_for_an_answer_leads_to_its_question(
         text = plan(client, recorded, query(recorded))
         assert REFUSED in text and OFFERED not in text
         assert f'<a href="{waiting.url}">Answer call #{waiting.request.requested}</a>' in text
+        assert text.index("Answer call #") < text.index("loom-audit approve")
         number = str(recorded.numbers["notes"])
         form = {"verb": "revert", "target": number, "quick": "1", "row": number}
         pressed = client.post(f"{recorded.url}/carry-out", data=form, headers=HX)
