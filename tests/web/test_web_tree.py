@@ -22,7 +22,7 @@ def show(paths: list[str], most: int = 8_000, *, fragment: bool = False, **query
 
 
 def sums_of(folder: Folder) -> Sums:
-    return Sums(2 * folder.files, folder.files)
+    return Sums(2 * folder.paths, folder.paths)
 
 
 def drawn(tree: Tree) -> list[str]:
@@ -42,8 +42,8 @@ def test_folders_that_hold_one_folder_are_one_row() -> None:
         "    only.py",
         "  top.py",
     ]
-    assert all(row.above + row.name == row.path + "/" * bool(row.files) for row in tree.rows)
-    assert [(row.files, row.sums.added) for row in tree.rows if row.files] == [
+    assert all(row.above + row.name == row.path + "/" * bool(row.paths) for row in tree.rows)
+    assert [(row.paths, row.sums.added) for row in tree.rows if row.paths] == [
         (3, 6),
         (2, 4),
         (1, 2),
@@ -61,7 +61,7 @@ def test_folders_that_do_not_fit_are_closed_and_lead_to_what_is_in_them() -> Non
     assert drawn(tree) == ["  big/…", "  huge/…", "  small/", "    one.txt"]
     first = show(paths, of="files", in_="big")
     assert drawn(first)[:2] == ["  big/", "    file_000.txt"] and first.remaining
-    seen = [row.path for row in first.rows if not row.files]
+    seen = [row.path for row in first.rows if not row.paths]
     while tree.remaining or first.remaining:
         start = dict(first.fields)["from"]
         tree = first = show(paths, of="files", in_="big", from_=start)
@@ -94,7 +94,7 @@ def test_a_folder_that_is_not_there_is_refused() -> None:
 def test_a_path_of_a_thousand_folders_is_one_row() -> None:
     root = grown(["/".join("d" * 1_000) + "/file", "other"])
     deep = root.children[0]
-    assert isinstance(deep, Folder) and (deep.depth, deep.files, len(deep.children)) == (1, 1, 1)
+    assert isinstance(deep, Folder) and (deep.depth, deep.paths, len(deep.children)) == (1, 1, 1)
 
 
 # --- on pages -----------------------------------------------------------------------------
@@ -133,12 +133,12 @@ def test_the_review_and_two_points_have_the_same_tree(
     for page in (f"s/{session}", f"compare/{start}..head"):
         text = client.get(f"{recorded.url}/{page}").text
         assert rows_of(text) == [
-            "lib/ 4 files" + (" +3 −0" if page.startswith("s/") else ""),
-            "a/b/ 3 files +3 −0",
+            "lib/ 4 paths" + (" +3 −0" if page.startswith("s/") else ""),
+            "a/b/ 3 paths +3 −0",
             *(f"lib/a/b/{n}.txt +1 −0" for n in (1, 2, 3)),
             "lib/z",
             "notes.txt",
-            "st <b>range/in/ 1 file +1 −0",
+            "st <b>range/in/ 1 path +1 −0",
             "st <b>range/in/%41 #?.txt +1 −0",
         ], page
         assert "mode 0644 → 0755" in text
@@ -157,7 +157,7 @@ def test_a_row_leads_to_the_difference_on_its_page(recorded: Recorded, client: T
 def test_a_folder_is_asked_for_by_its_path(recorded: Recorded, client: TestClient) -> None:
     session, _ = made(recorded)
     where = f"{recorded.url}/s/{session}?of=files&in.q=lib/a/b"
-    assert rows_of(client.get(where).text)[0] == "a/b/ 3 files +3 −0"
+    assert rows_of(client.get(where).text)[0] == "a/b/ 3 paths +3 −0"
     part = client.get(where, headers={"hx-request": "true"}).text
     assert part.lstrip().startswith('<li class="d2"><b class="folder"') and part.count("<li") == 4
     assert client.get(f"{recorded.url}/s/{session}?of=files&in=none").status_code == 400
@@ -196,3 +196,13 @@ def test_permission_bits_that_others_changed_are_not_a_sessions(
     text = client.get(f"{recorded.url}/s/{session.id}").text
     section = text[text.index('id="f-notes.txt"') :].partition("</h3>")[0]
     assert "mode 0" not in section and "also changed by" in section
+
+
+def test_a_folder_that_was_made_in_another_counts_as_a_path_and_not_as_a_file(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with recorded.workspace.session("folders") as made:
+        made_here = "mkdir -p build/lib; touch 1 2 3 4 5 6"
+        in_thread(lambda: asyncio.run(made.call("shell_execute", {"command": made_here})))
+    page = client.get(f"{recorded.url}/s/{made.id}").text
+    assert any(row.startswith("build/ 1 path") for row in rows_of(page)) and "1 file" not in page

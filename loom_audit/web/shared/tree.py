@@ -36,7 +36,7 @@ class Leaf(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """A row of the tree: a file, or a folder with so many changed `files` in it.
+    """A row of the tree: a file, or a folder with so many changed `paths` in it.
 
     Its path is `above` and `name` together. Where a folder is `closed`, what is in it is not shown.
     """
@@ -47,7 +47,7 @@ class Row(Struct, frozen=True):
     depth: int
     sums: Sums
     action: str = ""
-    files: int = 0
+    paths: int = 0
     closed: bool = False
 
 
@@ -57,7 +57,7 @@ class Folder(Struct):
     path: str
     name: str
     children: "list[Folder | str]" = field(default_factory=list)
-    files: int = 0
+    paths: int = 0
     depth: int = 0
 
     @property
@@ -157,7 +157,7 @@ def grown(paths: Iterable[str]) -> Folder:
     for path in paths:
         _folder(path.rpartition("/")[0], known).children.append(path)
     for one in reversed([*_folders(root)]):
-        one.files = sum(1 if isinstance(child, str) else child.files for child in one.children)
+        one.paths = sum(1 if isinstance(child, str) else child.paths for child in one.children)
     for one in _folders(root):
         for child in one.children:
             if isinstance(child, Folder):
@@ -246,6 +246,6 @@ def _folder_row(folder: Folder, sums: Callable[[Folder], Sums], *, closed: bool)
         name=folder.name,
         depth=folder.depth,
         sums=sums(folder),
-        files=folder.files,
+        paths=folder.paths,
         closed=closed,
     )
