@@ -21,8 +21,8 @@ def test_later_changes_are_told_of_the_files_that_were_changed(
                 text = {"path": path, "content": f"{workspace.log.head()}"}
                 assert asyncio.run(session.call("write_file", text)).success
         first, *_ = reversed(workspace.timeline.history("c"))
-        again = workspace.timeline.history("a")[1]
+        last, again, _ = workspace.timeline.history("a")
         found = changed_later(workspace, ["a", "b", "no such"], first.seq)
-        assert found.get("a") == again and found.get("b") is None
+        assert found.get("a") == (again, last) and found.get("b") is None
         assert found.get("c") is None, "nobody asked for it"
-        assert dict(found) == {"a": again} and len(found) == 1
+        assert dict(found) == {"a": (again, last)} and len(found) == 1

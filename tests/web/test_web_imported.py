@@ -6,6 +6,7 @@ from pathlib import Path
 
 from loom_audit import AuditStore, open_store
 from loom_audit.api.agents.importing import import_file
+from loom_audit.model.text.display import duration_text
 from tests.web.conftest import asking
 
 CLAUDE = Path(__file__).parent.parent / "data" / "clients" / "claude-code" / "session.jsonl"
@@ -42,7 +43,7 @@ def test_every_page_of_an_imported_log_is_there() -> None:
         # what would change files, or look at them, says that there are none; so does the page of
         # a file at a point at which it was not there, and of a point before the first listing
         missing = {page for page, code in found.items() if code == 404}
-        known = re.compile(r"/(plan\?|status|at/|compare/[01]\.\.)")
+        known = re.compile(r"/(plan\?|at/|compare/[01]\.\.)")
         assert not [page for page in missing if not known.search(page)]
         assert set(found.values()) <= {200, 303, 404}
         assert f"/w/{done.workspace}/" in found and found[f"/w/{done.workspace}/"] == 200
@@ -75,3 +76,18 @@ def test_every_list_shows_when_it_was_by_the_clients_clock_beside_the_time_of_th
                 text = client.get(page).text
                 assert at is not None and f"told {at:%Y-%m-%d %H:%M}" in text, page
                 assert f"{call.at:%m-%d}" in text, f"{page}: the time of the import too"
+
+
+def test_how_long_an_imported_session_took_is_said_by_its_client_s_clock_or_not_at_all() -> None:
+    with open_store() as store:
+        workspace = store.workspace(import_file(store, CLAUDE).workspace)
+        [session] = workspace.timeline.sessions()
+        told = workspace.timeline.told_at
+        assert session.ended is not None and session.ended_at is not None
+        began, ended = told(session.started), told(session.ended)
+        assert began is not None and began != session.started_at
+        with asking(store) as client:
+            page = client.get(f"/w/{workspace.id}/s/{session.id}").text
+        [span] = re.findall(r'<p class="faint"><time.*?calls?', page, re.DOTALL)
+        took = [] if ended is None else [duration_text(int((ended - began).total_seconds() * 1e6))]
+        assert re.findall(r"UTC, (.*?) ·", span) == took

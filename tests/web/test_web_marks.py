@@ -190,7 +190,7 @@ def test_read_up_to_leaves_what_came_since(recorded: Recorded, client: TestClien
         assert f"Since #{read}" in text and "Since I read" not in text
         assert last_read(recorded.workspace, made.id) is None
     text = text_of(client, f"{where}?since=99999999")
-    assert "No file is otherwise by it since" in text
+    assert "it changed nothing that still differs" in text
     assert client.get(f"{where}?since=<b>").status_code == 400
 
 

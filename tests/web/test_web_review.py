@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from loom_audit.api.agents.connect import record_as_it_is
 from loom_audit.api.face import Session
+from loom_audit.api.upkeep.drift import accept_drift
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import Draft, SessionStarted
 from loom_audit.tools.calls.gate import Decision
@@ -46,7 +47,7 @@ def text_of(client: TestClient, address: str) -> str:
 
 def strip_of(text: str) -> dict[str, int]:
     """What stands out, by its words."""
-    found = re.findall(r'<li><a[^>]* href="[^"]+/only/\w+"><b>([\d,]+)</b> ([^<]+)</a>', text)
+    found = re.findall(r'<li><a[^>]* href="[^"]+/only/\w+[^"]*"><b>([\d,]+)</b> ([^<]+)</a>', text)
     return {words: int(number) for number, words in found}
 
 
@@ -125,6 +126,31 @@ def test_any_event_of_a_call_leads_to_it(recorded: Recorded, client: TestClient)
 
 
 # --- the steps ----------------------------------------------------------------------------
+
+
+def test_an_event_that_is_not_a_call_s_has_a_page_that_leads_to_what_it_is(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with session(recorded) as made:
+        said = say(recorded.workspace, made.id, PromptSubmitted("Do it."))
+    (recorded.root / "by-hand.txt").write_text("by hand\n")
+    accept_drift(recorded.workspace)
+    [outside, *_] = recorded.workspace.timeline.outside(limit=1)
+    own = f"{recorded.url}/s/{made.id}"
+    beyond = recorded.workspace.log.head() + 9
+    for number, ways in (
+        (said, [f"{recorded.url}/said/{said}", own]),
+        (outside.seq, [f"{recorded.url}/compare/{outside.seq - 1}..{outside.seq}"]),
+        (recorded.workspace.timeline.session(made.id).started, [own]),
+        (beyond, []),
+    ):
+        answer = client.get(f"{recorded.url}/c/{number}")
+        assert answer.status_code == 404
+        found = re.findall(r'<p class="actions">(.*?)</p>', answer.text)[0]
+        links = re.findall(r'href="([^"]+)"', found)
+        assert links == [*ways, f"{recorded.url}/calls"]
+        assert all(client.get(one).status_code == 200 for one in links)
+        assert answer.text.index(found) < answer.text.index("loom-audit log")
 
 
 def test_the_steps_are_one_conversation_oldest_first(
@@ -269,17 +295,62 @@ def test_each_line_of_the_changes_names_its_call_and_others_lines_are_none(
         later = call(other, "write_file", path="own.txt", content="new\n")
     text = text_of(client, f"{recorded.url}/s/{made.id}")
     assert re.search(rf"changed later</span> by <a[^>]+>#{later}<", text)
+    gone = recorded.call("gone", "delete_file", {"path": "own.txt"})
+    text = text_of(client, f"{recorded.url}/s/{made.id}")
+    assert re.search(
+        rf"changed later</span> by <a[^>]+>#{later}<.*, deleted by <a[^>]+>#{gone}<", text
+    )
 
 
-@pytest.mark.parametrize(("prompts", "more"), [(30, False), (31, True)])
-def test_that_there_are_more_turns_than_are_listed_is_said(
-    prompts: int, more: bool, recorded: Recorded, client: TestClient
+def test_every_turn_of_a_long_session_can_be_reached(
+    recorded: Recorded, client: TestClient
 ) -> None:
     with session(recorded) as made:
-        for n in range(prompts):
-            say(recorded.workspace, made.id, PromptSubmitted(f"prompt {n}"))
-    text = text_of(client, f"{recorded.url}/s/{made.id}")
-    assert text.count("?turn=") == 30 and ("later ones among the steps" in text) == more
+        prompts = [
+            say(recorded.workspace, made.id, PromptSubmitted(f"prompt {n}")) for n in range(65)
+        ]
+    page = f"{recorded.url}/s/{made.id}"
+    reached, where = list[int](), page
+    while where:
+        scopes = text_of(client, where).partition('aria-label="Scope"')[2].partition("</nav>")[0]
+        reached += map(int, re.findall(r'turn=(\d+)" title', scopes))
+        after = re.search(r'rel="next" href="([^"]+)"', scopes)
+        where = after[1] if after else ""
+    assert reached == prompts
+    last = text_of(client, f"{page}?turn={prompts[-1]}")
+    assert "prompt 64" in last and f'rel="prev" href="{page}?turn={prompts[59]}"' in last
+    assert client.get(f"{page}?turn={prompts[-1] + 1}").status_code == 400
+
+
+def test_a_turn_shows_what_was_asked_said_and_stood_out_in_it_alone(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with session(recorded) as made:
+        early = run(made, "false")
+        turns, tests = list[int](), list[int]()
+        for n in (1, 2):
+            turns.append(say(recorded.workspace, made.id, PromptSubmitted(f"Ask {n}.")))
+            call(made, "write_file", path=f"{n}.txt", content="x\n")
+            tests.append(run(made, f"python3 -m unittest no_such_test_{n}"))
+            (recorded.root / f"by-hand-{n}").write_text("by hand\n")
+            accept_drift(recorded.workspace)
+            say(recorded.workspace, made.id, MessageReceived("assistant", f"Done {n}."))
+    page = f"{recorded.url}/s/{made.id}"
+    assert strip_of(text_of(client, page))["failed"] == 3
+    for n, (turn, test) in enumerate(zip(turns, tests, strict=True), 1):
+        text = text_of(client, f"{page}?turn={turn}")
+        assert f"Ask {n}." in text and f"Done {n}." in text and f"Done {3 - n}." not in text
+        assert f"no_such_test_{n}" in text and f"no_such_test_{3 - n}" not in text
+        strip = strip_of(text)
+        assert (strip["failed"], strip["change from outside"]) == (1, 1)
+        for name in ("failed", "outside"):
+            [listed] = re.findall(rf'href="([^"]+/only/{name}[^"]*)"', text)
+            rows = text_of(client, listed)
+            assert (f"by-hand-{n}" if name == "outside" else f"#{test}<") in rows
+            assert f"by-hand-{3 - n}" not in rows and f"#{tests[2 - n]}<" not in rows
+    before = text_of(client, f"{page}?turn={recorded.workspace.timeline.session(made.id).started}")
+    assert strip_of(before) == {"failed": 1} and f"/c/{early}" not in before
+    assert "Ask 1." not in before.partition('aria-label="Scope"')[0]
 
 
 def test_a_long_change_comes_in_parts(recorded: Recorded, client: TestClient) -> None:
@@ -445,7 +516,7 @@ def test_two_points_show_only_what_one_session_changed_between_them(
     text = text_of(client, f"{recorded.url}/compare/{middle}..head?by={other.id}&diff=both.txt")
     assert re.search(rf'href="[^"]+by={other.id}">All 2 paths', text), "the way back keeps it"
     text = text_of(client, f"{recorded.url}/compare/{start}..{start + 1}?by={made.id}")
-    assert "Nothing is otherwise by it" in text
+    assert "It changed nothing that differs" in text
 
 
 def test_two_points_of_a_session_are_chosen_by_a_form_and_refused_backwards(

@@ -19,8 +19,8 @@ def aftermath_of(workspace: AuditedWorkspace, detail: CallDetail) -> list[Afterm
     return aftermath(workspace.timeline.projections, detail.changes[:MOST], detail.recorded)
 
 
-class LaterChanges(Mapping[str, RecordedChange]):
-    """The first change of each of some paths after an event, of those that were changed.
+class LaterChanges(Mapping[str, tuple[RecordedChange, RecordedChange]]):
+    """The first and the last change after an event of each of some paths, where there are any.
 
     Each is looked up when it is asked for: of hundreds of files a page shows a few.
     """
@@ -30,10 +30,10 @@ class LaterChanges(Mapping[str, RecordedChange]):
         self._paths = dict.fromkeys(paths)
         self._after = after
 
-    def __getitem__(self, path: str) -> RecordedChange:
+    def __getitem__(self, path: str) -> tuple[RecordedChange, RecordedChange]:
         if path not in self._paths:
             raise KeyError(path)
-        return self._projections.ends([path], self._after)[path][0]
+        return self._projections.ends([path], self._after)[path]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._projections.ends([*self._paths], self._after))
@@ -43,5 +43,5 @@ class LaterChanges(Mapping[str, RecordedChange]):
 
 
 def changed_later(workspace: AuditedWorkspace, paths: Sequence[str], after: int) -> LaterChanges:
-    """The first change of each of these paths after an event, of those that were changed."""
+    """The first and the last change of each of these paths after an event, of those changed."""
     return LaterChanges(workspace.timeline.projections, paths, after)

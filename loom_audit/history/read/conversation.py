@@ -48,10 +48,6 @@ class Conversation(Struct, frozen=True):
         """The first prompt of a session. Corrupt."""
         return self._one(session, self.projections.spoken(session, roles=("prompt",), limit=1))
 
-    def prompts(self, session: str, *, limit: int) -> Sequence[Said]:
-        """The first prompts of a session, oldest first. Corrupt."""
-        return self._read(session, self.projections.spoken(session, roles=("prompt",), limit=limit))
-
     def asked(self, session: str, *, before: int | None = None) -> Said | None:
         """The last prompt of a session before an event, or its last of all. Corrupt."""
         return self._one(

@@ -34,7 +34,6 @@ MOST_CALLS = 10_000
 
 MOST_OUTSIDE = 500
 """So many changes from outside are counted; one more is given where there are more."""
-MOST_PROMPTS = 31
 _MOST_SESSIONS = 200
 _NEWEST = 50
 _TOGETHER = 200
@@ -61,15 +60,15 @@ class SessionReview(Struct, frozen=True):
 
     `until` is the last event of the session, or of the log while it is open. `flagged` has the
     requests of the calls by what stands out; `commands` the texts of shell commands by request.
-    Without `whole` there were too many calls, and nothing of them is here. `prompts` are the first
-    MOST_PROMPTS, `last` is the last of all, or what the session around it was asked before it where
-    it was asked nothing; `words` are what the agent said last.
+    Without `whole` there were too many calls, and nothing of them is here. `asked` is the first
+    prompt and `last` the last, or what the session around it was asked before it where it was asked
+    nothing; `words` are what the agent said last.
     """
 
     session: Session
     subagents: tuple[Session, ...]
     until: int
-    prompts: tuple[Said, ...] = ()
+    asked: Said | None = None
     last: Said | None = None
     words: Said | None = None
     whole: bool = True
@@ -87,12 +86,13 @@ def review_session(log: EventLog, projections: Projections, id: str) -> SessionR
     session = projections.session(id)
     subagents = tuple(sessions_in(projections, id))
     talk = Conversation(log, projections)
+    asked = talk.first_asked(id) or talk.prompt_before(id, session.started)
     heard = SessionReview(
         session=session,
         subagents=subagents,
         until=session.ended or log.head(),
-        prompts=tuple(talk.prompts(id, limit=MOST_PROMPTS)),
-        last=talk.asked(id) or talk.prompt_before(id, session.started),
+        asked=asked,
+        last=talk.asked(id) or asked,
         words=talk.last_words(id),
     )
     sessions = (session, *subagents)

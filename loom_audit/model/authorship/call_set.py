@@ -32,7 +32,8 @@ class CallSet(Struct, frozen=True):
 class Turn(Struct, frozen=True):
     """What an agent did from one prompt to the next: the events after `seq`, up to `until`.
 
-    `seq` is the event of the prompt; of what came before the first one it is the session's start.
+    `seq` is the event of the prompt; of what came before the first one it is the session's start,
+    with the `number` 0.
     """
 
     session: str
@@ -40,6 +41,11 @@ class Turn(Struct, frozen=True):
     until: int
     at: datetime
     prompt: str
+    number: int
+
+    def has(self, seq: int) -> bool:
+        """Whether an event came in it."""
+        return self.seq < seq <= self.until
 
 
 def everyone(calls: CallSet) -> CallSet:

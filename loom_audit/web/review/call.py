@@ -8,14 +8,16 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from loom_audit.api.control.holding import left_open_by
-from loom_audit.api.face import CallDetail, Timeline
+from loom_audit.api.face import AuditedWorkspace, CallDetail, Timeline
 from loom_audit.api.review.aftermath import Aftermath, aftermath_of
 from loom_audit.api.review.conversation import conversation_of
-from loom_audit.model.events import ApprovalRequested
+from loom_audit.errors import NotFound
+from loom_audit.model.conversation import MessageReceived, PromptSubmitted
+from loom_audit.model.events import ApprovalRequested, FilesChanged
 from loom_audit.model.kinds import without_encoded
 from loom_audit.model.plans.request import Verb
 from loom_audit.model.records import Call
-from loom_audit.ports import CallFilter
+from loom_audit.ports import CallFilter, EventFilter
 from loom_audit.web.review.said import quote
 from loom_audit.web.shared.budget import Budget, Part, row_weight, weight
 from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
@@ -48,7 +50,11 @@ class Aftermaths(Struct, frozen=True):
 @router.get("/w/{workspace}/c/{seq}")
 def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: Render) -> Response:
     """Show the call that an event belongs to, with its own diff, and how to take it back."""
-    detail = workspace.timeline.call(seq)
+    try:
+        detail = workspace.timeline.call(seq)
+    except NotFound as error:
+        links = ways_to(workspace, seq)
+        return pages.refusal(request, 404, error.code, error.message, error.hint, links=links)
     call = detail.call
     base = address("w", workspace.id, "c", call.seq or call.requested)
     lists = (*TEXTS, "events", "aftermath", *LISTS)
@@ -103,6 +109,20 @@ def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: 
         newer=newer,
         section="calls",
     )
+
+
+def ways_to(workspace: AuditedWorkspace, seq: int) -> tuple[tuple[str, str], ...]:
+    """What there is to see of an event that is not a call's, and all calls."""
+    event = next(iter(workspace.timeline.events(EventFilter.only(seq))), None)
+    ways = [("All calls", address("w", workspace.id, "calls"))]
+    if event and event.session:
+        ways.insert(0, ("Its session", address("w", workspace.id, "s", event.session)))
+    if event and isinstance(event.fact, PromptSubmitted | MessageReceived):
+        ways.insert(0, ("What was said", address("w", workspace.id, "said", seq)))
+    if event and isinstance(event.fact, FilesChanged):
+        where = address("w", workspace.id, "compare", f"{seq - 1}..{seq}")
+        ways.insert(0, ("What changed", where))
+    return (*ways,)
 
 
 def neighbours(timeline: Timeline, call: Call) -> tuple[int | None, int | None]:

@@ -117,7 +117,7 @@ def _shown(
     """What the page showed, as of the event up to which it did."""
     reviews = reviews_of(request)
     reviewed = reviews.of(workspace, id)
-    scope = scope_of(turns_of(reviewed), form)
+    scope = scope_of(turns_of(reviews, workspace, id), form)
     until = number(form, "until")
     if until is not None and not reviewed.session.started <= until <= workspace.log.head():
         raise InvalidArguments(f"no page of this session shows it up to {until}")

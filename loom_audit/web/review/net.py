@@ -95,7 +95,7 @@ def net_of(
         lines = lines_of(workspace)
         id, turn = reviewed.session.id, scope.turn
         if turn is not None:
-            last = min(turn.before - 1, end)
+            last = min(turn.until, end)
             calls = lines.between(min(turn.seq, last), last, session=id)
         elif scope.since is not None:
             calls = calls_since(workspace, id, scope.since, end)
@@ -113,11 +113,11 @@ def show_net(
     query: Fields,
     budget: Budget,
     base: str,
-    later: Mapping[str, RecordedChange],
+    later: Mapping[str, tuple[RecordedChange, RecordedChange]],
     marking: Marking | None = None,
 ) -> Changes:
     """Show as much of a net change as fits the budget, from where the query says; `later` has what
-    changed files since, `marking` what the reader can mark of it.
+    changed files since, first and last, `marking` what the reader can mark of it.
 
     InvalidArguments for a path that is not in it.
     """

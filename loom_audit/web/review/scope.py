@@ -4,24 +4,17 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from loom_audit.api.review.sessions import SessionReview
+from loom_audit.api.face import AuditedWorkspace
+from loom_audit.api.lines import Turn, lines_of
+from loom_audit.api.review.sessions import Reviews
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.records import Call
 from loom_audit.web.shared.dependencies import number
 from loom_audit.web.shared.urls import Fields, encoded
 
 TURNS = 30
+"""So many turns a page has links to."""
 
 Pairs = tuple[tuple[str, str], ...]
-
-
-class Turn(Struct, frozen=True):
-    """What was done from one prompt to the next: events `after < seq < before`."""
-
-    number: int
-    seq: int
-    before: int
-    title: str
 
 
 class Scope(Struct, frozen=True):
@@ -44,11 +37,11 @@ class Scope(Struct, frozen=True):
         """An address of the session, for this scope."""
         return f"{base}?{encoded(self.fields)}" if self.fields else base
 
-    def has(self, call: Call) -> bool:
-        """Whether a call was requested in it."""
+    def has(self, seq: int) -> bool:
+        """Whether an event of the session came in it; of a call its request counts."""
         if self.turn is not None:
-            return self.turn.seq < call.requested < self.turn.before
-        return self.since is None or call.requested > self.since
+            return self.turn.has(seq)
+        return self.since is None or seq > self.since
 
 
 def scope_of(turns: Sequence[Turn], query: Fields) -> Scope:
@@ -64,15 +57,18 @@ def fields_in(query: Fields) -> Pairs:
     return tuple((name, str(value)) for name, value in named if value is not None)[:1]
 
 
-def turns_of(reviewed: SessionReview) -> list[Turn]:
-    """The first turns of a session that was prompted more than once, oldest first."""
-    if len(reviewed.prompts) < 2:
-        return []
-    ends = [*(said.seq for said in reviewed.prompts[1:]), reviewed.until + 1]
-    return [
-        Turn(n, said.seq, end, said.text.strip()[:200])
-        for n, (said, end) in enumerate(zip(reviewed.prompts, ends, strict=True), 1)
-    ][:TURNS]
+def turns_of(reviews: Reviews, workspace: AuditedWorkspace, session: str) -> tuple[Turn, ...]:
+    """The turns of a session, oldest first, that before its first prompt among them. Corrupt."""
+    return reviews.once(workspace, ("turns", session), lambda: lines_of(workspace).turns(session))
+
+
+def shown_turns(turns: Sequence[Turn], chosen: Turn | None) -> tuple[Turn, ...]:
+    """The TURNS with a prompt among which the chosen one is, or the first; none of a single one."""
+    prompted = [turn for turn in turns if turn.number]
+    if len(prompted) < 2:
+        return ()
+    start = (max(chosen.number - 1, 0) if chosen else 0) // TURNS * TURNS
+    return (*prompted[start : start + TURNS],)
 
 
 def chosen_turn(turns: Sequence[Turn], query: Fields) -> Turn | None:
@@ -83,7 +79,7 @@ def chosen_turn(turns: Sequence[Turn], query: Fields) -> Turn | None:
     found = next((turn for turn in turns if turn.seq == wanted), None)
     if found is None:
         raise InvalidArguments(
-            f"no turn that is shown begins at {wanted}",
-            hint=f"A turn begins with a prompt of the session; the first {TURNS} are shown.",
+            f"no turn of this session begins at {wanted}",
+            hint="A turn begins with a prompt of the session; its steps show them all.",
         )
     return found

@@ -11,6 +11,7 @@ from loom_audit.api.control.approvals import decisions
 from loom_audit.api.control.holding import still_running
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.review.aftermath import changed_later
+from loom_audit.api.review.conversation import conversation_of
 from loom_audit.api.review.sessions import (
     MOST_OUTSIDE,
     Evidence,
@@ -22,7 +23,7 @@ from loom_audit.model.records import Call, OutsideChange, Session
 from loom_audit.web.review.marks import marking_of
 from loom_audit.web.review.net import net_of, reviews_of, show_net
 from loom_audit.web.review.said import Quote, quote
-from loom_audit.web.review.scope import Scope, scope_of, turns_of
+from loom_audit.web.review.scope import Scope, scope_of, shown_turns, turns_of
 from loom_audit.web.shared.budget import Budget, Part, weight
 from loom_audit.web.shared.changes import LISTS, Changes, around_of, fragment_of
 from loom_audit.web.shared.dependencies import Query, Render, SignedIn, Workspace
@@ -55,10 +56,12 @@ def review(
     if kept := listing_fields(query):
         return RedirectResponse(address("w", workspace.id, "s", id, "calls", query=kept), 307)
     reviewed = reviews_of(request).of(workspace, id)
-    turns = turns_of(reviewed)
+    turns = turns_of(reviews_of(request), workspace, id)
     scope = scope_of(turns, query)
     budget = Budget(query, LISTS, fragment=wants_fragment(request))
-    quotes = {} if budget.wanted and wants_fragment(request) else quotes_of(reviewed)
+    quotes = (
+        {} if budget.wanted and wants_fragment(request) else quotes_of(workspace, reviewed, scope)
+    )
     budget.remaining -= HEADING + sum(
         one.weight for one in quotes.values() if isinstance(one, Quote)
     )
@@ -81,15 +84,23 @@ def review(
         **heading(workspace, reviewed, scope),
         **quotes,
         strip=strip_of(
-            counts_of(reviewed), {"outside": MOST_OUTSIDE}, lambda name: f"{base}/only/{name}"
+            counts_of(reviewed, scope),
+            {"outside": MOST_OUTSIDE},
+            lambda name: scope.of(f"{base}/only/{name}"),
         ),
-        open_calls=[call for call in reviewed.calls if call.seq is None],
-        evidence=reviewed.evidence[:EVIDENCE],
+        open_calls=[one for one in reviewed.calls if one.seq is None and scope.has(one.requested)],
+        evidence=(evidence := [e for e in reviewed.evidence if scope.has(e.call.requested)])[
+            :EVIDENCE
+        ],
+        more_evidence=max(0, len(evidence) - EVIDENCE),
+        touched=0 if scope.fields else len({one.change.path for one in reviewed.changes}),
         changes=changes,
         ticks=_files_ticked(query, changes) if changes else None,
         calls_of_files=sorted({n for file in net.files for n in file.calls}) if net else (),
         net=net,
-        turns=turns,
+        turns=shown_turns(turns, scope.turn),
+        last_turn=turns[-1].number,
+        first_of=lambda number: turns[number].seq,
         base=base,
         head=workspace.log.head(),
         tab="",
@@ -168,39 +179,47 @@ def listing_fields(query: Fields) -> list[tuple[str, str]]:
 def heading(workspace: AuditedWorkspace, reviewed: SessionReview, scope: Scope) -> dict[str, Any]:
     """What the heading of a session's pages needs."""
     session = reviewed.session
-    ends = session.ended_at
     return {
         "session": session,
         "reviewed": reviewed,
         "scope": scope,
-        "duration": None if ends is None else micros(session),
+        "duration": duration_of(workspace, session),
         "held": workspace.timeline.hold(session.id),
         "running": dict(still_running(workspace)) if session.ended is None else {},
         "section": "overview",
     }
 
 
-def micros(session: Session) -> int:
-    """How long a session that has ended took, in microseconds."""
-    assert session.ended_at is not None
-    return int((session.ended_at - session.started_at).total_seconds() * 1_000_000)
+def duration_of(workspace: AuditedWorkspace, session: Session) -> int | None:
+    """How long a session that has ended took, in microseconds; None where nobody measured it.
+
+    Of an imported one only its client's clock tells.
+    """
+    began, ended = session.started_at, session.ended_at
+    if workspace.timeline.imported and session.ended is not None:
+        told = workspace.timeline.told_at
+        began, ended = told(session.started) or began, told(session.ended)
+    return None if ended is None else int((ended - began).total_seconds() * 1_000_000)
 
 
-def quotes_of(reviewed: SessionReview) -> dict[str, Any]:
-    """What a session was asked first and last, and what its agent said last."""
-    first_prompt = next(iter(reviewed.prompts), reviewed.last)
-    again = reviewed.last if reviewed.last != first_prompt else None
+def quotes_of(workspace: AuditedWorkspace, reviewed: SessionReview, scope: Scope) -> dict[str, Any]:
+    """What a session, or its agent in one turn, was asked first and last, and said last."""
+    asked, last, words = reviewed.asked, reviewed.last, reviewed.words
+    if (turn := scope.turn) is not None:
+        talk = conversation_of(workspace)
+        asked = last = talk.at(turn.seq) if turn.number else None
+        words = talk.last_words(turn.session, after=turn.seq, before=turn.until + 1)
     return {
-        "asked": quote(first_prompt),
-        "again": quote(again),
-        "words": quote(reviewed.words, 900),
+        "asked": quote(asked),
+        "again": quote(last if last != asked else None),
+        "words": quote(words, 900),
     }
 
 
-def counts_of(reviewed: SessionReview) -> dict[str, int]:
-    """How much stands out in a session, by what."""
-    counts = {name: len(requests) for name, requests in reviewed.flagged.items()}
-    return {**counts, "outside": len(_from_outside(reviewed))}
+def counts_of(reviewed: SessionReview, scope: Scope) -> dict[str, int]:
+    """How much stands out in a session, or in a part of it, by what."""
+    counts = {name: sum(map(scope.has, found)) for name, found in reviewed.flagged.items()}
+    return {**counts, "outside": sum(scope.has(one.seq) for one in _from_outside(reviewed))}
 
 
 def _from_outside(reviewed: SessionReview) -> list[OutsideChange]:
@@ -219,10 +238,10 @@ def _listed(
     tab: str,
 ) -> Response:
     budget = Budget(query, ("rows",), fragment=wants_fragment(request))
-    scope = scope_of(turns_of(reviewed), query)
-    rows = [row for row in rows if isinstance(row, OutsideChange) or scope.has(row)]
+    scope = scope_of(turns_of(reviews_of(request), workspace, reviewed.session.id), query)
+    rows = [row for row in rows if scope.has(_begin(row))]
     evidence: Sequence[Evidence] = reviewed.evidence if tab == "commands" else ()
-    evidence = [one for one in evidence if scope.has(one.call)]
+    evidence = [one for one in evidence if scope.has(one.call.requested)]
     tests = budget.part("evidence", evidence, _evidence, most=8_000)
     part: Part[Call | OutsideChange] = budget.part("rows", rows, _row)
     calls = [row for row in part.items if isinstance(row, Call)]
@@ -251,10 +270,15 @@ def _listed(
         **heading(workspace, reviewed, scope),
         **values,
         evidence=tests.items,
+        more_evidence=tests.remaining,
         title=title,
         tab=tab,
         first=first(query, "from"),
     )
+
+
+def _begin(row: Call | OutsideChange) -> int:
+    return row.seq if isinstance(row, OutsideChange) else row.requested
 
 
 def _row(row: Call | OutsideChange) -> tuple[Call | OutsideChange, int]:

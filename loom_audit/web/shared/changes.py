@@ -52,8 +52,8 @@ class Changes(Struct, frozen=True):
     So many are `folded` into others: folders of which a path is listed, and where a move came from.
     Files can be downloaded as of the points `old` and `new`, where there are such. `unrecorded`
     ones are on disk only, and can be taken back or put on record. `calls` are the numbers of those
-    that changed a file, where the page is about several; `later` has the first change of a file
-    after what is shown; `marking` is there where the reader can mark what they have viewed. With
+    that changed a file, where the page is about several; `later` has the first and last change of a
+    file after what is shown; `marking` is there where the reader can mark what was viewed. With
     `ticking` files are ticked to be undone together. `around` says what stands around changes.
     """
 
@@ -67,7 +67,7 @@ class Changes(Struct, frozen=True):
     unrecorded: bool = False
     folded: int = 0
     calls: Mapping[str, tuple[int, ...]] = {}
-    later: Mapping[str, RecordedChange] = {}
+    later: Mapping[str, tuple[RecordedChange, RecordedChange]] = {}
     ticking: bool = False
     marking: Marking | None = None
     around: Around = Around()

@@ -143,14 +143,14 @@ class Lines(Struct, frozen=True):
         end = listed.ended or self._head()
         kinds = EventFilter(kinds=(PromptSubmitted.kind,), session=session)
         found = [
-            Turn(session, event.seq, end, event.at, event.fact.text)
+            Turn(session, event.seq, end, event.at, event.fact.text, 0)
             for event in self.timeline.events(kinds)
             if isinstance(event.fact, PromptSubmitted) and event.seq <= end
         ]
-        began = Turn(session, listed.started, end, listed.started_at, "")
+        began = Turn(session, listed.started, end, listed.started_at, "", 0)
         turns = [began, *found]
         return tuple(
-            replace(turn, until=turns[n + 1].seq - 1 if n + 1 < len(turns) else end)
+            replace(turn, number=n, until=turns[n + 1].seq - 1 if n + 1 < len(turns) else end)
             for n, turn in enumerate(turns)
         )
 
