@@ -52,7 +52,7 @@ LISTS = (
     *("log", "log --events", "history a.txt", "session", "checkpoint", "approvals"),
     *("workspaces", "status", "log --path a.txt"),
 )
-PAGES = ("", "calls", "history/a.txt", "approvals", "verify")
+PAGES = ("", "calls", "history/a.txt", "needs", "verify")
 
 
 @pytest.fixture

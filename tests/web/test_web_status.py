@@ -133,7 +133,7 @@ def test_a_press_of_another_site_accepts_nothing(recorded: Recorded, client: Tes
 def test_every_page_says_first_that_the_end_of_the_log_is_gone(
     recorded: Recorded, client: TestClient
 ) -> None:
-    pages = ("/", *(f"{recorded.url}/{page}" for page in ("", "calls", "approvals", "proof")))
+    pages = ("/", *(f"{recorded.url}/{page}" for page in ("", "calls", "needs", "proof")))
     for page in pages:
         assert "its end is gone" not in client.get(page).text
     cut_off(recorded.workspace, 1)
