@@ -15,6 +15,7 @@ from loom_audit.model.shell.words import (
     GLOBS,
     HOME,
     LITERAL,
+    LONGEST_VALUE,
     MOST_ALTERNATIVES,
     PIPE_FILE,
     REF,
@@ -354,6 +355,7 @@ class _Reader:
         elif words and words[0] in ("cd", "pushd"):
             places = [word for word in words[1:] if not word.startswith("-")] or [HOME]
             cwd = places[0] if places[0][:1] in ("/", HOME) else f"{cwd}/{places[0]}" if cwd else ""
+            cwd = cwd if len(cwd) <= LONGEST_VALUE else ""
         if words or command.writes or command.inner is not None or command.outs:
             self.script.commands.append(command)
         frame.command = Command(command.output if piped else frame.stdin, cwd)

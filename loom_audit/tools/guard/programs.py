@@ -1,11 +1,12 @@
 """What the command blocklist refuses of one program and its arguments (see `rules`)."""
 
 import re
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from itertools import dropwhile, takewhile
 
 from loom_audit.model.shell.words import ANY, HOME, LITERAL, SET, STAR
-from loom_audit.tools.guard.unread import outputs_of
+from loom_audit.tools.guard.unread import COPIERS, outputs_of, target_folders
 
 _SYSTEM = frozenset(
     {
@@ -56,6 +57,17 @@ _BEFORE_STARTS = re.compile(r"-[HLP]|-O\d*")
 _DEVICES = re.compile(r"/dev/(null|stdout|stderr|tty|fd/.*)", re.DOTALL)
 REMOVERS = {"rm", "grm", "srm"}
 MAKERS = {"mkfs", "mke2fs", "mkdosfs", "mkntfs", "newfs"}
+_EDITORS: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(("tee", "shred", "wipefs", "sponge"), ("", "")),
+    **dict.fromkeys(("touch", "gtouch"), ("", r"-[a-z]*[rdt]|--reference|--date")),
+    **dict.fromkeys(("truncate", "gtruncate"), ("", r"-[a-z]*[rs]|--reference|--size")),
+    **dict.fromkeys(
+        ("sed", "gsed", "perl", "ruby"),
+        (r"-[a-zA-Z]*i.*|--in-place.*", r"-[a-zA-Z]*[ef]|--expression|--file"),
+    ),
+}
+"""Programs that write every file they name: the option without which they only read, and the
+options whose value is the next word."""
 _ALL_MODES = re.compile(r"0*[0-7]?[0-7]{2}[267]|(.*,)?([ugo]*[ao][ugoa]*)?[+=][rxXst]*w.*")
 
 
@@ -65,22 +77,36 @@ def destroys(name: str, args: list[str], cwd: str) -> str | None:
         return _removes(args, cwd)
     if name.split(".")[0] in MAKERS and not {*args} <= {"--help", "-V", "--version", "-h"}:
         return "makes a file system"
-    if name == "dd":
-        if any(word.startswith("if=") for word in args):
-            return "copies with dd if="
-        if any(word.startswith("of=") and is_device(word[3:]) for word in args):
-            return "writes to a device"
-    if name in ("tee", "shred", "wipefs", "sponge", "truncate") and any(
-        is_device(word) for word in args
-    ):
-        return "writes to a device"
-    if name in ("cp", "gcp", "mv", "gmv", "ln", "install") and args and is_device(args[-1]):
-        return "writes to a device"
-    if any(is_device(word) for word in outputs_of(name, args)):
+    if name == "dd" and any(word.startswith("if=") for word in args):
+        return "copies with dd if="
+    if any(is_device(word, cwd) for word in _written(name, args)):
         return "writes to a device"
     if name in ("chmod", "gchmod"):
         return _opens(args, cwd)
     return None
+
+
+def _written(name: str, args: list[str]) -> Iterator[str]:
+    """The paths that a program writes; of a directory it writes into, also what is in there."""
+    yield from outputs_of(name, args)
+    if name == "dd":
+        yield from (word[3:] for word in args if word.startswith("of="))
+    places = target_folders(name, args)
+    if name in COPIERS:
+        places += _sorted_out(args)[1][-1:]
+    for place in places:
+        yield from (place, f"{place}/{ANY}")
+    if name in _EDITORS:
+        option, valued = _EDITORS[name]
+        edits = not option or any(re.fullmatch(option, word) for word in args)
+        named = [valued and re.fullmatch(valued, word) for word in ("", *args)]
+        paths = [
+            word
+            for word, before in zip(args, named, strict=False)
+            if word[:1] != "-" and not before
+        ]
+        # the first is the program where no option gives one
+        yield from paths[bool(option) and not any(named) :] if edits else ()
 
 
 def _sorted_out(args: list[str]) -> tuple[list[str], list[str]]:
@@ -133,14 +159,17 @@ def find_start(args: list[str], cwd: str) -> str:
     return next((start for start in starts or ["."] if _protected(start, cwd)), "")
 
 
-def is_device(path: str) -> bool:
+def is_device(path: str, cwd: str) -> bool:
     """Return whether a path is below /dev, and none of null, tty, stdout, stderr and fd/*."""
-    names = _names_in(path)
-    return len(names) > 1 and names[:2] == ["", "dev"] and _device(names)
+    names = _names_from(path, cwd)
+    while names[1:2] == ["proc"] and names[3:4] == ["root"]:
+        names[1:4] = []
+    return names[:2] == ["", "dev"] and len(names) > 2 and not _DEVICES.fullmatch("/".join(names))
 
 
-def _device(names: list[str]) -> bool:
-    return len(names) > 2 and not _DEVICES.fullmatch("/".join(names))
+def _names_from(path: str, cwd: str) -> list[str]:
+    """As `_names_in`, of a path that may be relative to a directory; empty for an empty one."""
+    return _names_in(path if path[:1] in ("/", HOME) or not (cwd and path) else f"{cwd}/{path}")
 
 
 def _names_in(path: str) -> list[str]:
@@ -160,7 +189,7 @@ def _names_in(path: str) -> list[str]:
 
 def _protected(path: str, cwd: str) -> str:
     """Which protected place the path names or holds everything of: `/`, a directory or `~`."""
-    names = _names_in(path if path[:1] in ("/", HOME) or not cwd else f"{cwd}/{path}")
+    names = _names_from(path, cwd)
     if not names:
         return ""
     while len(names) > 1 and _is_everything(names[-1]):

@@ -24,6 +24,7 @@ from loom_audit.model.shell.words import (
     ANY,
     ASSIGNMENT,
     CLEAN,
+    HOME,
     LITERAL,
     PIPE_FILE,
     REF,
@@ -96,6 +97,7 @@ _JOINING = {"ssh", "watch"}
 _EVALUATORS = {"eval", "trap", "alias"}
 _SCRIPT_OPTION = {"su", "runuser", "script", "flock"}
 Env = dict[str, tuple[str, ...]]
+_ENV: Env = {"PWD": (".",)}
 
 
 def blocked(command: str) -> str | None:
@@ -104,7 +106,7 @@ def blocked(command: str) -> str | None:
     Never raises; linear in length.
     """
     cleaned = command.translate(CLEAN)
-    return _Judge(Budget(8 * len(cleaned) + 200_000)).script(cleaned, Flow())
+    return _Judge(Budget(8 * len(cleaned) + 200_000)).script(cleaned, Flow(), ".", _ENV)
 
 
 def check_command(command: str) -> None:
@@ -142,7 +144,7 @@ class _Judge:
     def _command(self, command: Command, script: Script) -> str | None:
         for target in command.writes:
             for each in _resolved([target], script):
-                if is_device(each):
+                if is_device(each, command.cwd):
                     return f"writes to a device: > {shown([each])}"
         words = _resolved(command.words, script)
         unread, texts = self._input(command, script)
@@ -177,6 +179,8 @@ class _Judge:
             said = [find_start(args, command.cwd)]
         elif name == "ls":
             said = [word for word in args if not word.startswith("-")] or [command.cwd]
+        elif name == "pwd":
+            said = [command.cwd if command.cwd[:1] in ("/", HOME) else "."]
         elif name == "which" or words[:1] == ["command"]:
             said = words[-1:]
         for flow in (command.output, *command.outs):
