@@ -63,24 +63,32 @@ def answer_to(error: Exception) -> SessionMessage | None:
     flaws = getattr(error, "errors", None)
     if flaws is None:
         return None
-    [first, *_] = flaws()
+    [first, *others] = flaws()
     given, why = first["input"], first["msg"]
     code = types.INVALID_REQUEST
     if first["type"] == "json_invalid":
         try:
-            given = json.loads(given)
+            given = _read(given)
         except RecursionError:
             given = _without_depth(given)
         except ValueError:
             given, code = None, types.PARSE_ERROR
     else:
         why = "not a message of JSON-RPC 2.0"
+        # a flaw of a field shows the field; that another kind of message lacks one shows the whole
+        lacking = [one for one in (first, *others) if one["type"] == "missing"]
+        given = next((one["input"] for one in lacking if len(one["loc"]) == 2), given)
     id = given.get("id") if isinstance(given, dict) else None
     known = id if isinstance(id, str | int) and not isinstance(id, bool) else None
     told = types.ErrorData(code=code, message=f"The message cannot be read: {why}")
     if isinstance(known, str) and not known.isprintable():
         known = None
     return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=known, error=told))
+
+
+def _read(line: str) -> Any:
+    """A line of JSON, with None for numbers that are too long for Python. ValueError."""
+    return json.loads(line, parse_int=lambda digits: int(digits) if len(digits) < 100 else None)
 
 
 def _without_depth(line: str) -> Any:
@@ -102,6 +110,6 @@ def _without_depth(line: str) -> Any:
         else:
             escaped = quoted and sign == "\\"
     try:
-        return json.loads("".join(kept))
+        return _read("".join(kept))
     except (ValueError, RecursionError):
         return None

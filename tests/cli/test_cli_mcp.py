@@ -474,6 +474,11 @@ def test_what_cannot_be_read_is_answered_with_an_error_and_the_next_request_with
         (call(8, "[" * 3_000), None, -32600),
         ("[]", None, -32600),
         ('{"id": 9, "method": "ping"}', 9, -32600),
+        ('{"jsonrpc": "2.0", "id": 16, "method": "tools/call", "params": [1]}', 16, -32600),
+        ('{"jsonrpc": "2.0", "id": 17, "method": 3}', 17, -32600),
+        (call(18, "1" * 5_000), 18, -32600),
+        (call(19, f"[{'1' * 5_000}, {nested}]"), 19, -32600),
+        (call("1" * 5_000, "2"), None, -32600),
     ]
     ping = '{"jsonrpc": "2.0", "id": 10, "method": "ping"}'
     lines = "".join(line + "\n" for line in [*(line for line, _, _ in sent), ping])
