@@ -11,8 +11,9 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, open_store
 from loom_audit.api.upkeep.forgetting import forget_workspace
-from loom_audit.api.upkeep.moving import move_workspace
+from loom_audit.api.upkeep.moving import BY_LISTING
 from loom_audit.disk.machine.heads import parse_heads
+from loom_audit.history.ground.writer import Writer
 from loom_audit.model.events import WorkspaceAttached, WorkspaceForgotten
 from loom_audit.ports import CallFilter, EventFilter
 from loom_audit.verify_alone import main as verify_alone
@@ -87,11 +88,18 @@ def test_an_older_release_s_store_is_listed(golden: SimpleNamespace) -> None:
 def test_an_older_release_s_store_is_moved_appended_to_and_rolled_back(
     golden: SimpleNamespace, tmp_path: Path
 ) -> None:
-    # moved, since the folder that the stores name would be one for all runs and accounts
     place = tmp_path / "workspace"
     golden.workspace.replay(golden.head.size, place)
     before = tree(place)
-    workspace = move_workspace(golden.store, WORKSPACE, place, same=True)
+    # what a move puts on record; a move looks at the folder that the stores name, which is one for
+    # all runs and accounts, and may be there
+    attachment = golden.store.adapters.attachment(golden.head.log)
+    rules = attachment.scope
+    moved = WorkspaceAttached(
+        str(place), rules.ignore, rules.max_file_bytes, str(WORKSPACE), BY_LISTING
+    )
+    Writer(attachment, session="", actor="person:ada").record(moved)
+    workspace = golden.store.workspace(golden.head.log)
     with workspace.session("later") as session:
         written = asyncio.run(session.call("write_file", {"path": "later.txt", "content": "x"}))
         asyncio.run(session.call("shell_execute", {"command": "rm -r src; echo y > later.txt"}))
