@@ -43,7 +43,7 @@ from loom_audit.model.records import (
     Session,
     SessionHold,
 )
-from loom_audit.model.text.times import check_year, leap_text
+from loom_audit.model.text.times import check_year, time_flaw
 from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Projections
 
 _NUMBER = re.compile(r"[0-9]{1,100}")
@@ -485,7 +485,7 @@ def _time(text: str) -> datetime:
         at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     except (ValueError, OverflowError):
         raise InvalidArguments(
-            f"{text[:100]!r} is not a point{leap_text(text)}",
+            f"{text[:100]!r} is not a point{time_flaw(text)}",
             hint="A point is 42, head, head~3, @checkpoint, session:ID, or a time: 10:32, "
             "yesterday 17:00, 10 minutes ago, RFC 3339.",
         ) from None

@@ -12,7 +12,8 @@ _AGE = re.compile(rf"(\d{{1,9}}|an?(?=\s))\s*({_UNIT})(\s+ago)?", re.ASCII)
 _CLOCK = r"([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d)?"
 _OF_DAY = re.compile(_CLOCK, re.ASCII)
 _DAY = re.compile(rf"(today|yesterday)(\s+(at\s+)?(?P<clock>{_CLOCK}))?", re.ASCII)
-_DATED = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?", re.ASCII)
+_DATED = re.compile(r"\d{4,9}-\d{2}-\d{2}([T ].*)?", re.ASCII)
+_FAR = re.compile(r"[1-9]\d{4,}-\d{2}-\d{2}([Tt ].*)?", re.ASCII | re.DOTALL)
 _LEAP = re.compile(r".*:\d\d:6\d.*", re.DOTALL)
 LAST_YEAR = 2300
 """After which no time is taken: filesystems and databases end soon behind it."""
@@ -41,7 +42,7 @@ def read_time(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
         found = _read(typed.lower(), now, zone)
         at = _zoned(datetime.fromisoformat(typed) if found is None else found, zone)
     except (ValueError, OverflowError):
-        why = leap_text(typed)
+        why = time_flaw(typed)
         raise InvalidArguments(
             f"not a time: {one_line(text, 80) or 'an empty text'}{why}",
             hint="Write 2026-01-31, 2026-01-31T14:05:00Z, 14:05, yesterday 17:00, or an age: "
@@ -51,8 +52,13 @@ def read_time(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
     return at
 
 
-def leap_text(text: str) -> str:
-    """Return why a text is not a time that has the second 60; empty for any other text."""
+def time_flaw(text: str) -> str:
+    """Return why a text is not a time: it has the second 60 or a year of more than four digits.
+
+    Empty for any other text.
+    """
+    if _FAR.fullmatch(text):
+        return f"; times go to the year {LAST_YEAR}"
     return "; a minute has the seconds 00 to 59" if _LEAP.fullmatch(text) else ""
 
 

@@ -150,6 +150,8 @@ def test_what_is_not_a_time_is_refused_with_a_hint(text: str) -> None:
         ("10:32:60", "a minute has the seconds 00 to 59"),
         ("2301-01-01", "times go to the year 2300"),
         ("9999-12-31T23:59:59Z", "times go to the year 2300"),
+        ("12026-01-01T00:00:00Z", "times go to the year 2300"),
+        ("12026-01-01", "times go to the year 2300"),
     ],
 )
 def test_a_leap_second_and_a_year_behind_all_calendars_are_refused_with_a_word(

@@ -36,7 +36,11 @@ def test_what_no_clock_or_count_can_mean_is_not_a_point(
 
 @pytest.mark.parametrize(
     ("point", "why"),
-    [("2016-12-31T23:59:60Z", "seconds 00 to 59"), ("2301-01-01T00:00:00Z", "to the year 2300")],
+    [
+        ("2016-12-31T23:59:60Z", "seconds 00 to 59"),
+        ("2301-01-01T00:00:00Z", "to the year 2300"),
+        ("12026-01-01T00:00:00Z", "to the year 2300"),
+    ],
 )
 def test_a_point_that_is_nearly_a_time_is_refused_with_a_word(
     workspace: AuditedWorkspace, point: str, why: str
