@@ -51,6 +51,8 @@ class Preview(Struct, frozen=True):
     states: Mapping[str, FileState | None] | None = None
 
 
+LIMIT_NAMES = MappingProxyType(dict.fromkeys(("max_results", "max_count", "head_limit"), "limit"))
+"""What models call a limit of an answer, too: `other_names` of a tool with `limit`."""
 _NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 

@@ -346,7 +346,10 @@ def test_history_names_who_changed_a_path_and_goes_on_by_pages(
     assert by_hand == "outside outside" and rest[:3] == ["agent:tester write_file"] * 3
     assert len(seen) > 4  # and the baseline's
     call("history", path="../x", fails="INVALID_PATH")
-    assert "never changed" in call("history", path="nothing").output
+    (root / "src" / "never.txt").write_text("not looked at yet")
+    assert "never changed" in call("history", path="src/never.txt").output
+    missed = call("history", path="never.txt", fails="FILE_NOT_FOUND")
+    assert "Did you mean src/never.txt?" in missed.output
 
 
 def test_an_undo_of_the_newest_call_does_not_pass_over_one_that_was_interrupted(

@@ -12,7 +12,7 @@ from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.fields import Fields, Output
 from loom_audit.tools.calls.past import Past
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Tool, one_thread
+from loom_audit.tools.calls.tool import LIMIT_NAMES, Tool, one_thread
 
 _MAX_SUMMARY = 120
 """Characters of what a call was about."""
@@ -67,6 +67,7 @@ class History(Tool):
     input = HistoryInput
     output = HistoryOutput
     timeout_seconds = 10
+    other_names = LIMIT_NAMES
 
     @one_thread
     async def execute(self, args: HistoryInput, ctx: ToolContext) -> ToolResult:
@@ -87,6 +88,8 @@ class History(Tool):
             return [_of_call(one) for one in calls[: args.limit]], more
 
         entries, more = await recall(ctx, read)
+        if args.path and not (entries or args.before or ctx.exists(args.path)):
+            raise await ctx.missing(args.path)
         lines = [_line(one) for one in entries]
         lines += [f"Older ones: before={more}"] if more else []
         nothing = f"{visible(args.path)} was never changed" if args.path else "No calls yet"
