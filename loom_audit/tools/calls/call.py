@@ -212,7 +212,7 @@ async def _attempt(
     try:
         tool = request.tool
         if tool is None:
-            raise _unknown_tool_error(request.name, registry)
+            raise _unknown_tool_error(request.name, registry, ctx.settings)
         if request.flaw is not None:
             raise request.flaw
         if tool.needs_workspace and ctx.writer is None:
@@ -397,8 +397,8 @@ def _bug_error(name: str, error: BaseException) -> AuditError:
     )
 
 
-def _unknown_tool_error(name: str, registry: Tools) -> AuditError:
-    names = [tool.name for tool in registry.list()]
+def _unknown_tool_error(name: str, registry: Tools, settings: ToolSettings) -> AuditError:
+    names = [tool.name for tool in registry.list() if not tool.lacks(settings)]
     near = difflib.get_close_matches(name, names, n=2, cutoff=0.75)
     return UnknownTool(
         f"Unknown tool: {name}",

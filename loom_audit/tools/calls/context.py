@@ -440,14 +440,15 @@ class ToolContext:
         return await in_thread(lambda: step(stop.is_set), stop=stop)
 
     @property
-    def _writer(self) -> Writer:
+    def open_writer(self) -> Writer:
+        """What writes the workspace and its log. NoWorkspace, AuditUnavailable."""
         if self.writer is None:
             raise self.no_call_error()
         return self.writer
 
     @property
     def _workspace(self) -> Workspace:
-        return self._writer.workspace
+        return self.open_writer.workspace
 
     @property
     def open_call(self) -> OpenCall:

@@ -144,7 +144,7 @@ def choose_tools(
         if name not in known:
             raise UnknownTool(
                 f"The subtask needs {name}, which is not registered",
-                hint=f"There are: {', '.join(sorted(known))}.",
+                hint=f"There are: {', '.join(sorted(known.difference(left_out)))}.",
             )
     for need in needs or ():
         if need not in EFFECTS:

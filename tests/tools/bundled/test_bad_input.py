@@ -209,6 +209,10 @@ def test_messages_say_what_and_what_to_do(bench: Bench) -> None:
     assert str(missing.error) == "File not found: missing.txt"
     unknown = bench.call("read_fiel", {})
     assert unknown.output == "Error: Unknown tool: read_fiel\nDid you mean read_file?"
+    listed = [tool.name for tool in bench.registry.usable(bench.session.settings)]
+    assert len(listed) < len(bench.registry.list())
+    said = bench.call("nothing like it", {}).error.hint
+    assert said == f"There are: {', '.join(listed)}."
     extra = bench.call("read_file", {"path": "notes.txt", "mode": 1, "line_range": "x"})
     assert "'mode' was unexpected" in extra.output and "line_range: 'x'" in extra.output
     assert (

@@ -63,6 +63,23 @@ def test_the_longest_time_is_named(bench: Bench) -> None:
 
 
 def test_how_many_are_wanted_is_asked_by_any_name(bench: Bench) -> None:
-    for name in ("limit", "max_results", "max_count"):
-        found = bench.call("search_code", {"query": "print", name: 1})
-        assert found.success and len(found.data["matches"]) == 1
+    asked: dict[str, tuple[dict[str, object], str]] = {
+        "search_code": ({"query": "print"}, "matches"),
+        "search_files": ({"pattern": "."}, "matches"),
+        "list_files": ({"recursive": True}, "files"),
+        "list_directory": ({"recursive": True}, "entries"),
+        "history": ({}, "entries"),
+    }
+    for tool, (arguments, listed) in asked.items():
+        for name in ("limit", "max_results", "max_count", "head_limit"):
+            found = bench.call(tool, {**arguments, name: "1"})
+            assert found.success and len(found.data[listed]) == 1
+
+
+def test_a_listing_and_a_search_that_a_limit_cuts_say_so(bench: Bench) -> None:
+    listed = bench.call("list_files", {"recursive": True, "limit": 2})
+    assert listed.data["truncated"] and "[more than 2 entries" in listed.output
+    found = bench.call("search_files", {"pattern": ".", "limit": 2})
+    assert found.data["truncated"] and "[more than 2 matches" in found.output
+    files = bench.call("search_files", {"pattern": ".", "limit": 1, "files_only": True})
+    assert files.data["truncated"] and len(files.data["matching_files"]) == 1

@@ -133,12 +133,34 @@ def test_a_context_made_by_hand_says_that_it_has_no_call_and_not_that_it_has_no_
             await found.execute(arguments, ToolContext(tmp_path))
         assert "registry.execute" in refused.value.hint
 
-    for name, arguments in (
-        ("read_file", {"path": "notes.txt"}),
+    given = {
+        "from": "notes.txt",
+        "to": "moved.txt",
+        "path": "notes.txt",
+        "content": "second",
+        "command": "touch made",
+        "url": "http://127.0.0.1:1/",
+        "packages": ["six"],
+        "language": "python",
+        "manager": "pip",
+        "code": "open('made', 'w')",
+    }
+    alone = {"edit_file": {"old_str": "first", "new_str": "second"}}
+    tools = [one for one in registry.list() if one.needs_workspace]
+    assert len(tools) > 15
+    of_each: list[tuple[str, dict[str, Any]]] = [
+        (one.name, {name: given.get(name, "bg1") for name in one.parameters.get("required", ())})
+        for one in tools
+    ]
+    of_each = [(name, {**arguments, **alone.get(name, {})}) for name, arguments in of_each]
+    of_each += [
+        ("list_files", {"path": "."}),
+        ("git_diff", {"paths": ["notes.txt"]}),
         ("write_file", {"path": "notes.txt", "content": "second"}),
         ("bash", {"command": "touch made"}),
         ("read_file", {"path": "scratch://notes.txt"}),
-    ):
+    ]
+    for name, arguments in of_each:
         anyio.run(run, name, arguments)
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [
         ("notes.txt", "first")

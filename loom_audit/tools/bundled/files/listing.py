@@ -12,7 +12,7 @@ from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.places.area import SCRATCH, Entry, EntryType
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Tool, one_thread
+from loom_audit.tools.calls.tool import LIMIT_NAMES, Tool, one_thread
 
 MAX_ENTRIES = 5_000
 MAX_WALKED = 100_000
@@ -51,6 +51,9 @@ class ListInput(Arguments):
     ] = None
     glob: Glob = None
     all_folders: All = False
+    limit: Annotated[int, Field(ge=1, le=MAX_ENTRIES, description="Entries to give at most")] = (
+        MAX_ENTRIES
+    )
 
 
 class EntryOutput(Output):
@@ -81,6 +84,7 @@ class ListDirectory(Tool):
     input = ListInput
     output = ListOutput
     timeout_seconds = 10
+    other_names = LIMIT_NAMES
 
     @one_thread
     async def execute(self, args: ListInput, ctx: ToolContext) -> ToolResult:
@@ -135,8 +139,7 @@ async def _listed(
     shown: Callable[[Entry], bool] = lambda entry: True,
 ) -> _Listed:
     """The entries that are shown, down to a depth."""
-    assert ctx.writer is not None
-    heavy = frozenset() if args.all_folders else ctx.writer.attachment.scope.heavy
+    heavy = frozenset() if args.all_folders else ctx.open_writer.attachment.scope.heavy
 
     def is_heavy(entry: Entry) -> bool:
         return entry.type == "directory" and entry.name in heavy
@@ -155,8 +158,8 @@ async def _listed(
     if args.glob:
         fits, below = matcher(args.glob), _length(top)
         entries = [one for one in entries if fits(one.path) or fits(one.path[below:])]
-    is_cut = len(found) > most or len(entries) > MAX_ENTRIES
-    return _Listed(top, entries[:MAX_ENTRIES], left_out, is_cut, args.glob)
+    is_cut = len(found) > most or len(entries) > args.limit
+    return _Listed(top, entries[: args.limit], left_out, is_cut, args.glob)
 
 
 def _length(top: str) -> int:
@@ -184,6 +187,9 @@ class FilesInput(Arguments):
     ] = MAX_DEPTH
     glob: Glob = None
     all_folders: All = False
+    limit: Annotated[int, Field(ge=1, le=MAX_ENTRIES, description="Entries to give at most")] = (
+        MAX_ENTRIES
+    )
 
 
 class FileOutput(Output):
@@ -212,6 +218,7 @@ class ListFiles(Tool):
     input = FilesInput
     output = FilesOutput
     timeout_seconds = 10
+    other_names = LIMIT_NAMES
 
     @one_thread
     async def execute(self, args: FilesInput, ctx: ToolContext) -> ToolResult:

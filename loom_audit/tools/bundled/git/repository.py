@@ -292,8 +292,7 @@ def check_name(name: str, what: str) -> None:
 
 def paths_of(ctx: ToolContext, paths: Sequence[str] | None) -> list[str]:
     """Return the paths relative to the workspace. InvalidPath outside of the workspace."""
-    assert ctx.writer is not None
-    return [ctx.writer.workspace.relative(path) or "." for path in paths or ()]
+    return [ctx.open_writer.workspace.relative(path) or "." for path in paths or ()]
 
 
 def git_error(done: CommandResult) -> ExecutionFailed:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile, zip_longest
 from time import monotonic
-from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from msgspec.structs import asdict
@@ -18,7 +17,7 @@ from loom_audit.tools.bundled.text import encode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, Output
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Tool
+from loom_audit.tools.calls.tool import LIMIT_NAMES, Tool
 
 SECONDS = 25.0
 MAX_WORDS = 20
@@ -73,11 +72,11 @@ class SearchCode(Tool):
     input = CodeSearchInput
     output = CodeSearchOutput
     timeout_seconds = 30
-    other_names = MappingProxyType({"max_results": "limit", "max_count": "limit"})
+    other_names = LIMIT_NAMES
 
     async def execute(self, args: CodeSearchInput, ctx: ToolContext) -> ToolResult:
-        assert ctx.writer is not None
-        attachment, index = ctx.writer.attachment, ctx.writer.attachment.on_disk.code
+        attachment = ctx.open_writer.attachment
+        index = attachment.on_disk.code
         if index is None:
             raise ExecutionFailed("there is no code index here", hint="Use search_files.")
         encode(args.query, "query")

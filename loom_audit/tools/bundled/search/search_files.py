@@ -17,7 +17,7 @@ from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.places.area import SCRATCH, Entry
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.tool import Tool
+from loom_audit.tools.calls.tool import LIMIT_NAMES, Tool
 
 MAX_MATCHES = 1_000
 MAX_TEXT = 300
@@ -47,6 +47,9 @@ class SearchInput(Arguments):
     count: Annotated[
         bool, Field(description="Give how many lines of each file match, no lines")
     ] = False
+    limit: Annotated[
+        int, Field(ge=1, le=MAX_MATCHES, description="Matches, or files, to give at most")
+    ] = MAX_MATCHES
 
     @model_validator(mode="after")
     def _one_form(self) -> "SearchInput":
@@ -101,6 +104,7 @@ class SearchFiles(Tool):
     input = SearchInput
     output = SearchOutput
     timeout_seconds = 30
+    other_names = LIMIT_NAMES
 
     async def execute(self, args: SearchInput, ctx: ToolContext) -> ToolResult:
         encode(args.pattern, "pattern")
@@ -155,7 +159,7 @@ def _request(args: SearchInput, top: Entry) -> dict[str, Any]:
         "context": args.context,
         "show": args.shows,
         "skip": sorted(HEAVY | {".git"}),
-        "max_matches": MAX_MATCHES,
+        "max_matches": args.limit,
         "max_text": MAX_TEXT,
         "max_file": MAX_FILE,
         "space": MAX_PRINTED * 3 // 4,
