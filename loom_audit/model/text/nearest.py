@@ -11,6 +11,8 @@ MAX_BYTES = 1024 * 1024
 """Of a file, that are looked at."""
 MAX_COMPARED = 5_000
 """Lines that are compared one by one where no way of writing leads to the text."""
+MAX_MEASURED = 20
+"""Of them, those that are measured: the work grows with the square of a line."""
 MAX_LINES, MAX_WIDTH = 12, 200
 """Lines and characters of each that are shown."""
 
@@ -58,29 +60,37 @@ def nearest(content: bytes, wanted: bytes) -> Nearest | None:
     if not text.strip():
         return None
     within = text.strip("\r\n").split("\n")
-    return (
-        _written_otherwise(lines, text.split("\n"))
-        or _written_otherwise(lines, within)
-        or _most_alike(lines, within)
-    )
+    return _written_otherwise(lines, [text.split("\n"), within]) or _most_alike(lines, within)
 
 
-def _written_otherwise(lines: Sequence[str], asked: Sequence[str]) -> Nearest | None:
-    ways = [*_WAYS]
-    for count in range(len(ways) + 1):
-        used = ways[:count]
-        at = _find(lines, asked, used)
-        if at is None:
-            continue
-        found = lines[at : at + len(asked) - (not asked[-1])]
-        rest = lines[at : at + len(asked) + 1]
-        needed = [
-            f"{way}{_detail(way, found, asked)}"
-            for way in used
-            if _find(rest, asked, [one for one in used if one != way]) is None
-        ]
-        return Nearest(at + 1, found, tuple(needed) or ("the white space around it",))
+def _written_otherwise(lines: Sequence[str], texts: Sequence[Sequence[str]]) -> Nearest | None:
+    """The first of the texts that is there, in as few ways otherwise as it can be."""
+    whole, written = lines, texts
+    used: list[str] = []
+    for way in (None, *_WAYS):
+        if way is not None:
+            used.append(way)
+            whole = [*map(_WAYS[way], whole)]
+            written = [[*map(_WAYS[way], text)] for text in written]
+        for asked, text in zip(texts, written, strict=True):
+            at = _line_of(whole, text)
+            if at is not None:
+                return _written_at(lines, asked, at, used)
     return None
+
+
+def _written_at(
+    lines: Sequence[str], asked: Sequence[str], at: int, used: Sequence[str]
+) -> Nearest:
+    """What stands at a line, and which of the ways it takes to find it there."""
+    found = lines[at : at + len(asked) - (not asked[-1])]
+    rest = lines[at : at + len(asked) + 1]
+    needed = [
+        f"{way}{_detail(way, found, asked)}"
+        for way in used
+        if _find(rest, asked, [one for one in used if one != way]) is None
+    ]
+    return Nearest(at + 1, found, tuple(needed) or ("the white space around it",))
 
 
 def _detail(way: str, lines: Sequence[str], asked: Sequence[str]) -> str:
@@ -110,15 +120,15 @@ def _indentation(line: str) -> str:
 
 def _find(lines: Sequence[str], asked: Sequence[str], ways: Sequence[str]) -> int | None:
     """The line where the text begins, both written without what these ways say."""
-    whole, part = (_without(side, ways) for side in (lines, asked))
-    at = whole.find(part)
-    return None if at < 0 else whole.count("\n", 0, at)
-
-
-def _without(lines: Sequence[str], ways: Sequence[str]) -> str:
     for way in ways:
-        lines = [*map(_WAYS[way], lines)]
-    return "\n".join(lines)
+        lines, asked = ([*map(_WAYS[way], side)] for side in (lines, asked))
+    return _line_of(lines, asked)
+
+
+def _line_of(lines: Sequence[str], asked: Sequence[str]) -> int | None:
+    whole = "\n".join(lines)
+    at = whole.find("\n".join(asked))
+    return None if at < 0 else whole.count("\n", 0, at)
 
 
 def _most_alike(lines: Sequence[str], asked: Sequence[str]) -> Nearest | None:
@@ -126,13 +136,19 @@ def _most_alike(lines: Sequence[str], asked: Sequence[str]) -> Nearest | None:
     place, longest = max(enumerate(asked), key=lambda one: len(one[1].strip()))
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(longest.strip()[:MAX_WIDTH])
-    best, at = _LEAST_ALIKE, None
+    likely: list[tuple[float, int]] = []
     for number, line in enumerate(lines[:MAX_COMPARED]):
         matcher.set_seq1(line.strip()[:MAX_WIDTH])
-        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
-            ratio = matcher.ratio()
-            if ratio > best:
-                best, at = ratio, number
+        if matcher.real_quick_ratio() > _LEAST_ALIKE:
+            likely.append((-matcher.quick_ratio(), number))
+    best, at = _LEAST_ALIKE, None
+    for most, number in sorted(likely)[:MAX_MEASURED]:
+        if -most <= best:
+            break
+        matcher.set_seq1(lines[number].strip()[:MAX_WIDTH])
+        ratio = matcher.ratio()
+        if ratio > best:
+            best, at = ratio, number
     if at is None:
         return None
     first = max(0, at - place)

@@ -3,16 +3,22 @@
 import base64
 import binascii
 import codecs
-from typing import BinaryIO
+from collections.abc import Iterable, Iterator
+from typing import AnyStr, BinaryIO
+from unicodedata import category, normalize
 
 from msgspec import Struct
 
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.text.textdiff import Diff, Hunk, diff_lines, hunks_text
+from loom_audit.model.text.textdiff import Diff, diff_lines, hunks_text, marked_lines
 
 _CHUNK = 64 * 1024
 _CONTEXT = 3
 _MAX_DIFFED = 1024 * 1024
+_MAX_ALIKE, _MAX_SAID, _MAX_CODE_POINTS = 8, 8, 4
+"""Lines that look alike which are compared with one, what is said of a hunk, and of two lines."""
+_VARIANTS = dict.fromkeys([*range(0xFE00, 0xFE10), 0x34F, 0x115F, 0x1160, 0x3164, 0xFFA0])
+"""Characters of other categories than Cc and Cf that are not seen."""
 
 
 def decode(raw: bytes, *, whole: bool = True) -> str:
@@ -123,33 +129,80 @@ def diff_text(old: bytes, new: bytes) -> str:
         return "[binary content is not shown]"
     number = old.count(b"\n", 0, above)
     shown = [
-        decode(hunks_text(Diff((hunk,), 0, 0), above=number)) + _unseen(hunk) for hunk in diff.hunks
+        decode(hunks_text(Diff((hunk,), 0, 0), above=number))
+        + _unseen(*([line.content for line in hunk.lines if line.kind == kind] for kind in "-+"))
+        for hunk in diff.hunks
     ]
     return "".join(shown)
 
 
-def _unseen(hunk: Hunk) -> str:
-    """What lines differ in that look alike: their ends, or bytes that are not UTF-8."""
-    come: dict[str, list[bytes]] = {}
-    for line in hunk.lines:
-        if line.kind == "+":
-            come.setdefault(_looks(line.content), []).append(line.content)
-    gone = [line.content for line in hunk.lines if line.kind == "-"]
-    alike = [(old, new) for old in gone for new in come.get(_looks(old), ()) if old != new]
+def patch_text(patch: bytes) -> str:
+    """Return a patch in git's format as text, with what lines of a hunk differ in that look alike.
+
+    What differs stands in a line behind the hunk.
+    """
+    shown: list[str] = []
+    sides: dict[str, list[bytes]] = {"del": [], "ins": []}
+    last: list[bytes] = []
+    *lines, rest = patch.decode("utf-8", "surrogateescape").split("\n")
+    for text, mark in (*marked_lines(lines), ("", "head")):
+        if mark in ("at", "head"):
+            shown.append(_unseen(sides["del"], sides["ins"]))
+            sides = {"del": [], "ins": []}
+        elif text.startswith("\\") and last:
+            last[-1] = last[-1].removesuffix(b"\n")
+        line = text.encode("utf-8", "surrogateescape") + b"\n"
+        last = sides.get(mark, [])
+        last.append(line[1:])
+        shown.append(decode(line))
+    return "".join(shown[:-1]) + decode(rest.encode("utf-8", "surrogateescape"))
+
+
+def _unseen(gone: Iterable[bytes], come: Iterable[bytes]) -> str:
+    """What lines differ in that look alike: their ends, bytes that are not UTF-8, characters."""
+    now: dict[str, dict[bytes, None]] = {}
+    for line in come:
+        alike = now.setdefault(_looks(line), {})
+        if len(alike) < _MAX_ALIKE:
+            alike[line] = None
+    said: dict[str, None] = {}
+    for old in dict.fromkeys(gone):
+        for new in now.get(_looks(old), ()):
+            if old != new and len(said) < _MAX_SAID:
+                said |= dict.fromkeys(_differences(old, new))
+    return "".join(f"[lines that look alike {what}]\n" for what in said)
+
+
+def _differences(old: bytes, new: bytes) -> Iterator[str]:
+    ends = _end_name(old), _end_name(new)
     # that there is no end is said at the line itself
-    ends = {(_end_name(a), _end_name(b)) for a, b in alike if _end_name(a) and _end_name(b)}
-    said = [
-        f"[lines that look alike end with {a} before, with {b} now]\n"
-        for a, b in sorted(ends)
-        if a != b
-    ]
-    if any(old.rstrip(b"\r\n") != new.rstrip(b"\r\n") for old, new in alike):
-        said.append("[lines that look alike differ in bytes that are not UTF-8]\n")
-    return "".join(said)
+    if all(ends) and ends[0] != ends[1]:
+        yield f"end with {ends[0]} before, with {ends[1]} now"
+    bodies = old.rstrip(b"\r\n"), new.rstrip(b"\r\n")
+    before, after = map(decode, bodies)
+    if before != after:
+        start = _common_length(before, after)
+        before, after = before[start:], after[start:]
+        end = _common_length(before, after, from_end=True)
+        sides = (_code_points(side[: len(side) - end]) for side in (before, after))
+        yield "have {} before, {} now".format(*sides)
+    elif bodies[0] != bodies[1]:
+        yield "differ in bytes that are not UTF-8"
+
+
+def _code_points(text: str) -> str:
+    few = " ".join(f"U+{ord(char):04X}" for char in text[:_MAX_CODE_POINTS])
+    return f"{few} …" if len(text) > _MAX_CODE_POINTS else few or "nothing"
 
 
 def _looks(line: bytes) -> str:
-    return decode(line.rstrip(b"\r\n"))
+    """A line as a reader sees it: without what is not seen, letters composed, spaces alike."""
+    text = decode(line.rstrip(b"\r\n"))
+    if not text.isascii() or not text.isprintable():
+        shown = (char for char in text if char == "\t" or category(char) not in ("Cc", "Cf"))
+        text = "".join(" " if category(char) == "Zs" else char for char in shown)
+        text = normalize("NFC", text.translate(_VARIANTS))
+    return text.rstrip()
 
 
 def _end_name(line: bytes) -> str:
@@ -157,8 +210,8 @@ def _end_name(line: bytes) -> str:
     return {b"\r\n": "CRLF", b"\n": "LF", b"": ""}.get(end, "CR")
 
 
-def _common_length(a: bytes, b: bytes, *, from_end: bool = False) -> int:
-    """How many bytes at their beginning, or their end, two contents have in common."""
+def _common_length(a: AnyStr, b: AnyStr, *, from_end: bool = False) -> int:
+    """How many bytes or characters two contents have in common at their beginning or end."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2

@@ -244,6 +244,25 @@ def test_a_difference_of_line_ends_alone_is_named(bench: Bench) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("caf\u00e9", "cafe\u0301", "U+00E9 before, U+0065 U+0301 now"),
+        ("one", "one\u200b", "nothing before, U+200B now"),
+        ("a b", "a\u00a0b", "U+0020 before, U+00A0 now"),
+        ("one ", "one", "U+0020 before, nothing now"),
+        ("on\u202ee", "one", "U+202E before, nothing now"),
+        ("x" + "\u200b" * 9, "x", "U+200B U+200B U+200B U+200B … before, nothing now"),
+    ],
+)
+def test_a_difference_of_characters_that_are_not_seen_is_named(
+    bench: Bench, old: str, new: str, named: str
+) -> None:
+    (bench.root / "e").write_text(f"{old}\n", "utf-8")
+    result = bench.call("edit_file", {"path": "e", "old_str": old, "new_str": new})
+    assert result.output.endswith(f"[lines that look alike have {named}]\n")
+
+
 def test_an_edit_of_a_file_with_crlf_shows_what_changed_and_nothing_else(bench: Bench) -> None:
     (bench.root / "e").write_bytes(b"one\r\ntwo\r\nthree\r\n")
     asked = {"path": "e", "old_str": "one\ntwo\n", "new_str": "one\n2\n"}
@@ -255,7 +274,10 @@ def test_an_edit_of_a_file_with_crlf_shows_what_changed_and_nothing_else(bench: 
 
 @pytest.mark.parametrize(
     "old",
-    ["     1\tone\n     2\ttwo\n", "1\tone", "e:1: one", "     1 | one\n     2 | two", "  7→seven"],
+    [
+        *("     1\tone\n     2\ttwo\n", "1\tone", "e:1: one", "     1 | one\n     2 | two"),
+        *("  7→seven", "1:one", "1:one\n2:two\n", "e:1:one", "1: one", "1-one\n2:two"),
+    ],
 )
 def test_an_old_str_with_line_numbers_is_told_so_and_nothing_is_stripped(
     bench: Bench, old: str
@@ -271,6 +293,10 @@ def test_a_file_whose_lines_begin_with_numbers_can_be_edited(bench: Bench) -> No
     (bench.root / "e").write_text("1\tone\n2\ttwo\n")
     missed = bench.call("edit_file", {"path": "e", "old_str": "1\tuno", "new_str": "x"})
     assert "line numbers" not in missed.output
+    (bench.root / "times").write_text("12:30 tea\n2026-01-01 rest\n")
+    for old in ("12:31 tea", "2026-01-02 rest", "7:", "8:wine"):
+        missed = bench.call("edit_file", {"path": "times", "old_str": old, "new_str": "x"})
+        assert "line numbers" not in missed.output
     asked = {"path": "e", "old_str": "1\tone\n2\ttwo\n", "new_str": "1\teins\n"}
     assert bench.call("edit_file", asked).success
     assert (bench.root / "e").read_text() == "1\teins\n"
