@@ -18,7 +18,7 @@ from loom_audit.tools.bundled.git.output import (
     status_of,
 )
 from loom_audit.tools.bundled.git.repository import Repository, git_error, paths_of, repository
-from loom_audit.tools.bundled.text import decode
+from loom_audit.tools.bundled.text import decode, patch_text
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
@@ -165,7 +165,9 @@ class GitDiff(Tool):
             said = f"{len(files)} files, a patch of {done.stdout_bytes} bytes"
             lines.append(f"[cut: {said}; name paths to see them in parts]")
         return ToolResult(
-            True, "\n".join([*lines, "", patch]) if files else "[no difference]", data
+            True,
+            "\n".join([*lines, "", patch_text(done.stdout)]) if files else "[no difference]",
+            data,
         )
 
 
@@ -226,7 +228,9 @@ class GitLog(Tool):
     description = "The commits that lead to a revision, newest first, or those that changed paths."
     input = LogInput
     output = LogOutput
-    other_names = MappingProxyType({"limit": "max_count", "max_results": "max_count"})
+    other_names = MappingProxyType(
+        dict.fromkeys(("limit", "max_results", "head_limit"), "max_count")
+    )
     confinement = "preferred"
 
     async def execute(self, args: LogInput, ctx: ToolContext) -> ToolResult:

@@ -90,6 +90,23 @@ def test_reading_changes_nothing_in_the_repository(bench: Bench, repo: Path) -> 
     assert (repo / ".git/index").read_bytes() == before
 
 
+def test_a_difference_that_is_not_seen_is_named_and_the_patch_is_as_git_gives_it(
+    bench: Bench, repo: Path
+) -> None:
+    (repo / "notes.txt").write_bytes(b"one\ntwo\n" + b"same\n" * 9 + "caf\u00e9".encode())
+    git(repo, "commit", "--quiet", "--all", "--message=lines")
+    (repo / "notes.txt").write_bytes(b"one\r\ntwo\n" + b"same\n" * 9 + "cafe\u0301".encode())
+    result = bench.call("git_diff", {})
+    said = result.output.split("\n")
+    ends = "[lines that look alike end with LF before, with CRLF now]"
+    letters = "[lines that look alike have U+00E9 before, U+0065 U+0301 now]"
+    first, second = (n for n, line in enumerate(said) if line.startswith("@@"))
+    assert first < said.index(ends) == second - 1
+    assert said.index(letters) > second and "look alike" not in result.data["patch"]
+    shown = "\n".join(line for line in said if line not in (ends, letters))
+    assert shown.endswith("\n" + result.data["patch"])
+
+
 def test_a_difference_is_given_as_files_and_patch(bench: Bench, repo: Path) -> None:
     (repo / "notes.txt").write_bytes(b"first\r\nsecond\r\nfourth\n")
     (repo / "bin").write_bytes(b"\0\1")
