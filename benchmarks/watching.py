@@ -68,11 +68,26 @@ def _idle(folder: Path, folders: int) -> Iterator[Figure]:
             seen[name] = _resident(process), _seconds(process) - before
     (idle, _), (ours, spent) = seen["small"], seen["large"]
     shown = f"watching {folders * 10:,} files in {folders:,} folders"
-    note = f"above {idle:.0f} MiB of a watcher of one file"
+    alone = _interpreter()
+    note = f"above {idle:.0f} MiB of a watcher of one file; {ours - alone:.0f} above an idle Python"
     yield Figure("watching", shown, ours - idle, "MiB", most=MOST_MEMORY, note=note)
     note = f"of {_IDLE:.0f} s in which nothing happens"
     yield Figure("watching", "… processor", spent * 1000, "ms", most=10, note=note)
     shutil.rmtree(folder)
+
+
+def _interpreter() -> float:
+    """The memory of a Python that does nothing, in MiB."""
+    waits = "import sys; print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", waits], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        resident = _resident(process.pid)
+        process.stdin.close()
+    return resident
 
 
 def _resident(process: int) -> float:
