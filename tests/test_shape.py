@@ -160,7 +160,6 @@ NAMED_TWICE = {
     "Facet",
     "Place",
     "Scope",
-    "Turn",
     # several pages have rows, and parts, and questions of their own
     "Part",
     "Question",
@@ -233,6 +232,7 @@ PASSES_ON = {
     "clients/fields.py answer",
     "disk/looking/inotify.py remove",
     "model/authorship/line_map.py encoded_map",
+    "model/authorship/net_sums.py encoded_sums",
     # what its own object keeps is not for others to change
     "history/record/call_record.py CallRecord.add",
     # a tool that is made of a function is called as the function was

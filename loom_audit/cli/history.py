@@ -29,7 +29,10 @@ def history(
     below: Annotated[bool, option("--below", help="Of everything in this folder, too.")] = False,
     limit: Annotated[int, option("--limit", "-n", min=0, metavar="N", help="0 means all.")] = 50,
 ) -> None:
-    """List every change of one path, newest first; `.git` or a branch's name lists git's."""
+    """List every change of one path, newest first.
+
+    `.git`, or the name of a branch, lists what changed of git.
+    """
     output = invocation.output
     with invocation.workspace() as workspace:
         name = workspace_path(workspace.root, path)

@@ -11,7 +11,7 @@ import mcp_types as types
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.mcp_server.lines import own_change, session_patch, who_wrote
-from loom_audit.model.git import GitChanged, git_words
+from loom_audit.model.git import GitChanged, words_of
 from loom_audit.model.text.display import one_line, visible
 from loom_audit.model.text.textdiff import unified
 from loom_audit.model.values import nearest_json
@@ -152,7 +152,7 @@ def _shown(call: Any) -> dict[str, Any]:
 
 def _git(facts: Sequence[GitChanged]) -> dict[str, list[str]]:
     """What a call changed of git, in git's words; nothing where it changed none."""
-    words = [text for fact in facts for text in git_words(fact)]
+    words = words_of(facts)
     return {"git_changed": words} if words else {}
 
 

@@ -132,6 +132,11 @@ def changed_files(
     )
 
 
+def words_of(facts: Iterable[GitChanged]) -> list[str]:
+    """What several events say that changed, in git's words, each line once."""
+    return list(dict.fromkeys(text for fact in facts for text in git_words(fact)))
+
+
 def git_words(fact: GitChanged) -> Iterator[str]:
     """What changed, a line each, in git's words."""
     names = {one.name: one for one in fact.names}

@@ -44,17 +44,17 @@ def patch(id: str, tool: str, text: str) -> Told:
 def claude_code(content: str) -> Iterator[Told | str]:
     for line in content.splitlines():
         record = json.loads(line)
-        machine = record.get("isMeta") or record.get("promptSource") == "system"
-        if machine or record.get("isSidechain") or "message" not in record:
+        if record.get("isMeta") or record.get("isSidechain") or "message" not in record:
             continue
+        machine = record.get("promptSource") == "system"
         blocks = record["message"]["content"]
         if isinstance(blocks, str):
             blocks = [{"type": "text", "text": blocks}]
         for block in blocks:
             match block["type"]:
-                case "text":
+                case "text" if not machine or block["text"].startswith("<task-notification>"):
                     kind = "prompt" if record["type"] == "user" else "assistant"
-                    yield Told(kind, block["text"])
+                    yield Told("system" if machine else kind, block["text"])
                 case "tool_use":
                     yield call(block["id"], block["name"], block["input"])
                 case "tool_result" if block.get("is_error"):

@@ -145,10 +145,13 @@ def test_a_folder_that_is_a_link_is_named_and_not_read_through(root: Path, name:
         ProgramGit(str(root)).seen()
 
 
-def test_a_git_folder_that_is_a_link_is_no_repository_of_the_workspace(root: Path) -> None:
+def test_a_git_folder_that_is_a_link_is_named_and_not_read_through(root: Path) -> None:
     (root / ".git").rename(root.parent / "elsewhere")
     os.symlink(root.parent / "elsewhere", root / ".git")
-    assert ProgramGit(str(root)).stamps().text == ""
+    git = ProgramGit(str(root))
+    assert git.stamps().text
+    with pytest.raises(ExecutionFailed, match="symbolic link, which is not read through"):
+        git.seen()
 
 
 def test_a_repository_above_the_workspace_is_not_looked_at(root: Path) -> None:

@@ -31,7 +31,7 @@ from loom_audit.model.events import (
     WorkspaceForgotten,
 )
 from loom_audit.model.files import FileChange, FileState, Move, is_opaque, shown_moves
-from loom_audit.model.git import GitChanged, git_words, runs_code
+from loom_audit.model.git import GitChanged, git_words, runs_code, words_of
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import (
     count_text,
@@ -163,7 +163,7 @@ def call_line(
     what = call.summary or ", ".join(visible(path) for path in call.paths)
     if call.error:
         what = f"{what}: {call.error}" if what else call.error
-    words = [one_line(text, 100) for fact in git for text in git_words(fact)]
+    words = [one_line(text, 100) for text in words_of(git)]
     notes = _notes(call, question, heard, told, by_agent, owner, words)
     head = f"{number}  {at}  {status}{tool}"
     room = 10_000 if width is None else width - len(head) - len(notes)

@@ -62,9 +62,9 @@ FOLDERS = ("sha1", "sha256")
 class MirrorLimits(Struct, frozen=True):
     """What a mirror may cost: bytes of its copies, bytes that stay free, seconds of a take."""
 
-    copied: int = 8 << 30
+    copied: int = 2 << 30
     free: int = 1 << 30
-    seconds: float = 120.0
+    seconds: float = 60.0
 
 
 class Taken(Struct):

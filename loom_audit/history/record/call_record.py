@@ -29,7 +29,7 @@ from loom_audit.model.events import (
     Untracked,
 )
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.git import GitChanged, git_words
+from loom_audit.model.git import GitChanged, words_of
 from loom_audit.ports import Displaced, IndexEntry
 
 LOOKED_AT_LATE = "looked at late"
@@ -79,7 +79,7 @@ class CallRecord:
     @property
     def git_changed(self) -> Sequence[str]:
         """What the call changed of git until now, or may have, in git's words."""
-        return [text for fact in self.git for text in git_words(fact)]
+        return words_of(self.git)
 
     @property
     def has_facts(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from loom_audit.history.ground.attachment import StoredLog
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.read.call_detail import git_of
-from loom_audit.model.git import NOT_TAKEN_BACK, GitChanged, git_words
+from loom_audit.model.git import NOT_TAKEN_BACK, GitChanged, words_of
 from loom_audit.model.plans.planning import TAKEN_BACK, Note
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.text.display import duration_text, first_few, one_line
@@ -54,7 +54,7 @@ def git_notes(log: EventLog, calls: Sequence[Call]) -> tuple[Note, ...]:
 
 
 def _git_text(told: Sequence[GitChanged]) -> str:
-    words = [one_line(text, 100) for fact in told for text in git_words(fact)]
+    words = [one_line(text, 100) for text in words_of(told)]
     return f": {first_few(words, 5, str)}" if words else ", or another one at that time did"
 
 

@@ -472,13 +472,12 @@ class ToolContext:
         """Where a path leads, and the path there."""
         if not path.startswith(SCRATCH):
             return Area(self._workspace), path
-        if self.writer is None:
-            raise self.no_call_error()
-        if self.writer.scratch is None:
+        folder = self.open_writer.scratch
+        if folder is None:
             raise InvalidPath(
                 "This call has no scratch directory", hint="Name a path in the workspace."
             )
-        return Area(self.writer.scratch, SCRATCH), path.removeprefix(SCRATCH).lstrip("/")
+        return Area(folder, SCRATCH), path.removeprefix(SCRATCH).lstrip("/")
 
     def _announce_scratch(self) -> None:
         """Put the call on record before it changes what is not of the workspace."""

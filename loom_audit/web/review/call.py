@@ -22,7 +22,7 @@ from loom_audit.web.review.said import quote
 from loom_audit.web.shared.budget import Budget, Part, row_weight, weight
 from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Query, Render, Workspace
-from loom_audit.web.shared.listing import words_of
+from loom_audit.web.shared.listing import words_shown
 from loom_audit.web.shared.pages import wants_fragment
 from loom_audit.web.shared.texts import TextPart, full_text, text_part
 from loom_audit.web.shared.urls import address
@@ -68,7 +68,7 @@ def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: 
     if wants_fragment(request) and budget.wanted == "events":
         return pages.fragment(request, "call.html", "events", **values)
     why = conversation_of(workspace).why(call)
-    git = [*words_of(detail.git)]
+    git = [*words_shown(detail.git)]
     prompt, words = quote(why.prompt), quote(why.words)
     budget.remaining -= sum(weight(2, text) for text in git[:GIT])
     budget.remaining -= sum(one.weight for one in (prompt, words) if one)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from loom_audit.api.control.needs import allowed_by_people
 from loom_audit.api.face import Timeline
 from loom_audit.model.coverage import FAILED
-from loom_audit.model.git import GitChanged, git_words
+from loom_audit.model.git import GitChanged, words_of
 from loom_audit.model.records import Call, OutsideChange
 from loom_audit.model.text.display import one_line
 from loom_audit.ports import CallFilter
@@ -124,12 +124,12 @@ def taken_back_by_agents(timeline: Timeline, calls: Sequence[Call]) -> frozenset
 def git_on_page(timeline: Timeline, calls: Sequence[Call]) -> Mapping[int, Sequence[str]]:
     """What these calls changed of git, in git's words, by their requests; the first few of each."""
     told = timeline.git_of(calls)
-    return {one: (*islice(words_of(facts), GIT_LINES),) for one, facts in told.items()}
+    return {one: (*islice(words_shown(facts), GIT_LINES),) for one, facts in told.items()}
 
 
-def words_of(facts: Iterable[GitChanged]) -> Iterator[str]:
+def words_shown(facts: Iterable[GitChanged]) -> Iterator[str]:
     """What facts say of git, a line each."""
-    return (one_line(text, 120) for fact in facts for text in git_words(fact))
+    return (one_line(text, 120) for text in words_of(facts))
 
 
 def page_of_calls(timeline: Timeline, query: Fields, session: str | None = None) -> Listing:

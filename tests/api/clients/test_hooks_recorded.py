@@ -97,8 +97,9 @@ def test_claude_code(replayed: Callable[..., list[Call]], workspace: AuditedWork
     assert calls[3].coverage.reasons == (), "it was refused before it ran"
     facts = [event.fact for event in workspace.log.read()]
     assert [fact.text for fact in facts if isinstance(fact, PromptSubmitted)] == ["please edit"]
-    said = [fact.text for fact in facts if isinstance(fact, MessageReceived)]
-    assert said == ["done", "done"]
+    said = [(fact.role, fact.text[:19]) for fact in facts if isinstance(fact, MessageReceived)]
+    notice = ("system", "<task-notification>")
+    assert said == [("assistant", "done"), notice, ("assistant", "done")]
 
 
 def test_codex(replayed: Callable[..., list[Call]], workspace: AuditedWorkspace) -> None:

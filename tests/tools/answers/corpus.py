@@ -49,6 +49,7 @@ WORDS = [
     (r"(?<=in )\d+\.\d+ ?s", "SECONDS"),
     (r"(?<=taken back by #)\d+|(?<=Took back call )\d+|(?m:^)#\d+(?= TIME)", "NUMBER"),
     (r"(?<=Older ones: before=)\d+", "NUMBER"),
+    (r"(?<=HEAD main )[0-9a-f]{7} → [0-9a-f]{7}\b", "COMMIT → COMMIT"),
     (r"(?<=127\.0\.0\.1:)\d+", "PORT"),
 ]
 MOST_LINES, MOST_SIGNS = 14, 300

@@ -217,7 +217,7 @@ def test_a_function_that_goes_on_cannot_write_by_its_finished_call(bench: Bench)
         """Waits for the test."""
         go_on.wait(60)
         try:
-            ctx.call.write("late", b"1")
+            ctx.call.edit("late", b"1")
         except Conflict as error:
             said.append(error)
         finally:

@@ -358,7 +358,7 @@ def test_approval_is_asked_for_overwriting_and_always_for_deleting(bench: Bench)
     ):
         assert bench.call(tool, arguments, gate=Ask()).success
     assert reasons == ["", "overwrites new", "", "overwrites notes.txt", "deletes notes.txt", ""]
-    assert len(bench.events("call.decided")) == 3
+    assert len(bench.events("call.decided")) == 6, "a person's yes, asked or not"
 
 
 def test_results_of_a_whole_session_undo_to_the_start(bench: Bench) -> None:
