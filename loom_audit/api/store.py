@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.config import Settings, read_settings
 from loom_audit.errors import AuditError, Corrupt
+from loom_audit.model.actors import PERSON
 from loom_audit.model.events import TreeHead, WorkspaceAttached
 from loom_audit.model.scope import MAX_FILE_BYTES
 from loom_audit.model.text.display import count_text
@@ -39,9 +40,9 @@ def open_store(
 def person() -> str:
     """The actor name of whoever runs this process."""
     try:
-        return f"person:{getpass.getuser()}"
+        return PERSON + getpass.getuser()
     except (KeyError, OSError):
-        return "person:unknown"
+        return f"{PERSON}unknown"
 
 
 def check_root(path: str | Path, url: str | None = None) -> None:

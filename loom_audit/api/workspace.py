@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.api.ground.timelines import checked, timeline_of, undo_of
-from loom_audit.errors import AuditError, InvalidArguments, NotFound, TooLarge
+from loom_audit.errors import AuditError, InvalidArguments, TooLarge
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.free_space import space_shortage
 from loom_audit.history.ground.questions import Questions
@@ -76,8 +76,7 @@ class Status(Struct, frozen=True):
 class AuditedWorkspace:
     """One directory under audit: its timeline, and everything that takes back.
 
-    What is done outside of sessions goes on record as done by `actor`, unless the call names
-    another.
+    What is done outside of sessions is on record as of `actor`, unless a call names another.
     """
 
     def __init__(self, adapters: Adapters, entry: WorkspaceEntry, actor: str) -> None:
@@ -122,15 +121,10 @@ class AuditedWorkspace:
         return Questions(self.attachment, self.actor)
 
     def kept_git(self, point: int) -> "KeptGit":
-        """The git repository as it was at a point, its objects as they were kept. NotFound where
-        none is on record then.
-        """
+        """The git repository at a point, its objects as kept. NotFound where none is on record."""
         from loom_audit.history.read.kept_git import kept_git
 
-        on_disk = self.attachment.on_disk
-        if on_disk.mirror is None or on_disk.mirrored_git is None:
-            raise NotFound("of an imported log no repository is kept")
-        return kept_git(self.timeline, on_disk.mirror, on_disk.mirrored_git, point)
+        return kept_git(self.timeline, self.attachment.on_disk, point)
 
     def lacks_room(self) -> str:
         """A sentence that says that the store's disk is nearly full; mostly empty."""

@@ -23,9 +23,9 @@ from loom_audit.cli.shared.parameters import most_rows, option
 from loom_audit.cli.shared.points import read_point, session_id, typed_time
 from loom_audit.cli.shared.records import event_record, time_text
 from loom_audit.errors import InvalidArguments
+from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.coverage import FAILED, NOT_FAILED, STATUS_FILTERS
 from loom_audit.model.events import (
-    OUTSIDE,
     CallFinished,
     Event,
     Fact,

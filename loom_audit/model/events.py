@@ -10,20 +10,13 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, field
 
+from loom_audit.model.actors import is_person
 from loom_audit.model.backgrounds import BackgroundFinished, BackgroundStarted
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import FULL, Coverage, Effect, Inferred, Origin, Status
 from loom_audit.model.files import FileChange, FileState, Move
 from loom_audit.model.git import GitChanged
 from loom_audit.model.scope import LeftOut
-
-OUTSIDE = "outside"
-"""The actor of what nobody who is known did."""
-
-
-def is_person(actor: str) -> bool:
-    """Whether an actor, or who decided something, is a person."""
-    return actor.startswith("person:")
 
 
 class Untracked(Struct, frozen=True):

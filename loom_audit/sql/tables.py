@@ -328,7 +328,7 @@ class CandidateRow(SQLModel, table=True):
 
 
 class FileChangeRow(SQLModel, table=True):
-    """One path before and after; a mode is as in `projections.states`, null when absent."""
+    """One path before and after; a mode is as in `projections.paths.states`, null when absent."""
 
     __tablename__ = "file_change"
     __table_args__ = (Index("file_change_path", "log", "path", "seq"), _CLUSTERED)
@@ -357,7 +357,7 @@ class TreeEntryRow(SQLModel, table=True):
 
 
 class TreeStepRow(SQLModel, table=True):
-    """How the event `seq` changes the tree after its changes: see `projections.steps`."""
+    """How the event `seq` changes the tree after its changes: see `projections.paths.steps`."""
 
     __tablename__ = "tree_step"
     __table_args__ = (Index("tree_step_path", "log", "path", "seq"), _CLUSTERED)

@@ -10,7 +10,7 @@ from loom_audit.api.agents.failed_hooks import waiting_in
 from loom_audit.api.ground.held import agree
 from loom_audit.api.upkeep.drift import accept_drift, content_of_drift
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.events import OUTSIDE
+from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.plans.request import Verb
 from loom_audit.web.shared.budget import Budget
 from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes

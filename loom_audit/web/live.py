@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
-from loom_audit.model.events import OUTSIDE, CallRequested, FilesChanged
+from loom_audit.model.actors import OUTSIDE
+from loom_audit.model.events import CallRequested, FilesChanged
 from loom_audit.model.text.display import count_text, one_line
 from loom_audit.ports import OnProgress, Progress
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number

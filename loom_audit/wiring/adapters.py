@@ -37,14 +37,8 @@ from loom_audit.history.ground.log_end import check_end, last_kept
 from loom_audit.history.ground.proven_listings import ProvenListings
 from loom_audit.history.ground.read_only_log import read_only
 from loom_audit.history.ground.roots import accepted_scope, is_attached_to, not_named, root_of
-from loom_audit.model.events import (
-    OUTSIDE,
-    BaselineFinished,
-    Draft,
-    Event,
-    TreeHead,
-    WorkspaceAttached,
-)
+from loom_audit.model.actors import OUTSIDE
+from loom_audit.model.events import BaselineFinished, Draft, Event, TreeHead, WorkspaceAttached
 from loom_audit.model.imported import is_imported, only_read
 from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules
 from loom_audit.ports import (

@@ -21,7 +21,7 @@ from loom_audit.disk.looking.observer import DiskObserver
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.observed.noticed import record_noticed
-from loom_audit.model.events import OUTSIDE
+from loom_audit.model.actors import OUTSIDE
 from tests.given.watched import Watched, changes
 from tests.given.watched import watched as watched
 from tests.oracles.changes import check_each_change_once

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from loom_audit.disk.machine.locks import DiskLock
+from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import (
-    OUTSIDE,
     CallFinished,
     CallRequested,
     Draft,

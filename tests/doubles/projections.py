@@ -8,10 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from loom_audit.errors import NotFound
+from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted, Role
 from loom_audit.model.coverage import FULL, NOT_FAILED
 from loom_audit.model.events import (
-    OUTSIDE,
     CallFinished,
     CallReported,
     CallRequested,

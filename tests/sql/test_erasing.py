@@ -10,8 +10,8 @@ import pytest
 from loom_audit.disk.machine.locks import DiskLock
 from loom_audit.errors import AuditUnavailable, Corrupt
 from loom_audit.history.check.verification import verify
+from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import (
-    OUTSIDE,
     BaselineFinished,
     CallRequested,
     Draft,

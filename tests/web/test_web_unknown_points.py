@@ -2,7 +2,8 @@
 
 from fastapi.testclient import TestClient
 
-from loom_audit.model.events import OUTSIDE, Draft, FilesChanged, PathsUntracked, Untracked
+from loom_audit.model.actors import OUTSIDE
+from loom_audit.model.events import Draft, FilesChanged, PathsUntracked, Untracked
 from loom_audit.model.files import FileChange, FileState
 from tests.web.conftest import Recorded
 

@@ -18,7 +18,8 @@ from loom_audit.config import Settings
 from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import CLIENT
 from loom_audit.history.told.reported import safe_id
-from loom_audit.model.events import OUTSIDE, Draft, HookFailed
+from loom_audit.model.actors import OUTSIDE
+from loom_audit.model.events import Draft, HookFailed
 from loom_audit.model.text.display import count_text, one_line
 from loom_audit.ports import EventFilter
 from loom_audit.wiring.files import Spool

@@ -15,9 +15,9 @@ from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.ground.roots import root_of
 from loom_audit.history.ground.verified_tree import VerifiedTree
 from loom_audit.history.ground.without_gc import without_gc
+from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.continuity import TREE_FACTS, TreeFold, Violation
 from loom_audit.model.events import (
-    OUTSIDE,
     ChangeIntended,
     Draft,
     Event,

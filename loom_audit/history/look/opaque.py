@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import Attachment, OnDisk, StoredLog
 from loom_audit.history.look.change_index import catch_up, update_index
-from loom_audit.model.events import OUTSIDE, BaselineFinished, Draft, Fact, FilesChanged
+from loom_audit.model.actors import OUTSIDE
+from loom_audit.model.events import BaselineFinished, Draft, Fact, FilesChanged
 from loom_audit.model.files import FileChange, FileState, Move, is_opaque, is_other_file, parents
 from loom_audit.model.plans.left_out import is_remade
 from loom_audit.model.scope import NEVER, LeftOut

@@ -12,7 +12,8 @@ from loom_audit.history.ground.attachment import Attachment, OnDisk, StoredLog
 from loom_audit.history.look.attribution import candidates
 from loom_audit.history.look.before_lost import states_before_lost
 from loom_audit.history.look.change_index import update_index
-from loom_audit.model.events import OUTSIDE, Draft, FilesChanged, PathsUntracked, Untracked
+from loom_audit.model.actors import OUTSIDE
+from loom_audit.model.events import Draft, FilesChanged, PathsUntracked, Untracked
 from loom_audit.model.files import FileChange, FileState, is_directory
 from loom_audit.ports import EventFilter, IndexEntry, Stamp
 

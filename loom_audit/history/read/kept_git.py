@@ -7,6 +7,7 @@ from hashlib import sha1, sha256
 from msgspec import Struct
 
 from loom_audit.errors import Corrupt, InvalidArguments, NotFound
+from loom_audit.history.ground.attachment import OnDisk
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.model.git import GitChanged, GitState
 from loom_audit.ports import EventFilter, GitAnswer, GitPoint, MirroredGit, ObjectMirror
@@ -124,8 +125,11 @@ def check_words(words: Sequence[str]) -> None:
             )
 
 
-def kept_git(timeline: Timeline, mirror: ObjectMirror, git: MirroredGit, seq: int) -> KeptGit:
+def kept_git(timeline: Timeline, on_disk: OnDisk, seq: int) -> KeptGit:
     """The repository at a point. NotFound where none is on record then, Corrupt."""
+    mirror, git = on_disk.mirror, on_disk.mirrored_git
+    if mirror is None or git is None:
+        raise NotFound("of an imported log no repository is kept")
     state = GitState()
     for event in timeline.events(EventFilter(before=seq + 1, kinds=(GitChanged.kind,))):
         if isinstance(event.fact, GitChanged):

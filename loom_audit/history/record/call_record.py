@@ -15,9 +15,9 @@ from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.record.carrying_out import discard_displaced
 from loom_audit.history.record.fitted import append_batch, fitted
+from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.coverage import FULL, Coverage, Level
 from loom_audit.model.events import (
-    OUTSIDE,
     CallFinished,
     CallRequested,
     ChangeIntended,

@@ -18,7 +18,8 @@ from loom_audit.history.look.observation import observe
 from loom_audit.history.look.special_files import displaced_special_files
 from loom_audit.history.record.out_of_scope import outside_scope
 from loom_audit.history.record.preconditions import Preconditions
-from loom_audit.model.events import OPENED, OUTSIDE, ContentFound, Draft
+from loom_audit.model.actors import OUTSIDE
+from loom_audit.model.events import OPENED, ContentFound, Draft
 from loom_audit.model.files import (
     FileChange,
     FileState,

@@ -7,7 +7,8 @@ from loom_audit.errors import AuditError, NoWorkspace
 from loom_audit.history.ground.attachment import Attachment, OnDisk, StoredLog
 from loom_audit.history.look.observation import observe
 from loom_audit.history.record.interrupted import SOURCE, intentions
-from loom_audit.model.events import OUTSIDE, ChangeIntended, ContentFound, Draft, Temporary
+from loom_audit.model.actors import OUTSIDE
+from loom_audit.model.events import ChangeIntended, ContentFound, Draft, Temporary
 from loom_audit.model.files import FileState, parents
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter

@@ -35,9 +35,9 @@ from loom_audit.history.told.reported import (
     tool_name,
 )
 from loom_audit.history.told.reported_tree import ReportedChanges, ReportedTree
+from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.coverage import FULL, Coverage, Status
 from loom_audit.model.events import (
-    OUTSIDE,
     CallFinished,
     CallReported,
     Draft,

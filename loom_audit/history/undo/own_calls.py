@@ -12,7 +12,8 @@ from loom_audit.history.record.call import OpenCall
 from loom_audit.history.undo.interrupted_since import check_interrupted_since
 from loom_audit.history.undo.selection import may_have_done, newest_undoable
 from loom_audit.history.undo.undo import Undo
-from loom_audit.model.events import OUTSIDE, CallDecided
+from loom_audit.model.actors import OUTSIDE
+from loom_audit.model.events import CallDecided
 from loom_audit.model.files import FileState
 from loom_audit.model.plans.links import without_group
 from loom_audit.model.plans.planning import Plan

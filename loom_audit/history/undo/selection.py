@@ -26,7 +26,8 @@ from loom_audit.history.undo.limits import (
     paths_with_moves,
 )
 from loom_audit.history.undo.notes import git_notes
-from loom_audit.model.events import OUTSIDE, ChangesAttributed, FilesChanged
+from loom_audit.model.actors import OUTSIDE
+from loom_audit.model.events import ChangesAttributed, FilesChanged
 from loom_audit.model.files import FileChange
 from loom_audit.model.plans.planning import Note, how_to_choose
 from loom_audit.model.plans.request import PlanRequest

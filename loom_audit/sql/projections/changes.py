@@ -25,7 +25,8 @@ from loom_audit.sql.ground.packing import (
     unpack_path,
 )
 from loom_audit.sql.ground.statements import insert_into, prepare
-from loom_audit.sql.projections import numbers, sessions, states
+from loom_audit.sql.projections import sessions
+from loom_audit.sql.projections.paths import numbers, states
 from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_array
 
 TABLES = ("change_set", "file_change", "candidate")

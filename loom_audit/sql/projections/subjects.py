@@ -18,15 +18,14 @@ from loom_audit.sql.projections import (
     checkpoints,
     coverage,
     keyframes,
-    numbers,
     outcomes,
     reverts,
     sessions,
     spoken,
-    steps,
     tree,
     workspaces,
 )
+from loom_audit.sql.projections.paths import numbers, steps
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
 

@@ -1,7 +1,7 @@
 """What is counted of a stretch of a log, for people who look at it now and then."""
 
+from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.coverage import NOT_FAILED
-from loom_audit.model.events import OUTSIDE
 from loom_audit.model.records import TALLIED, Tally
 from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.statements import prepare

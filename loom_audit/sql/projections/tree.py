@@ -20,7 +20,7 @@ from loom_audit.sql.ground.packing import (
     unpack_path,
 )
 from loom_audit.sql.ground.statements import prepare
-from loom_audit.sql.projections import numbers, states, steps
+from loom_audit.sql.projections.paths import numbers, states, steps
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
 TABLES = ("tree_entry",)

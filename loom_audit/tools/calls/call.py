@@ -30,9 +30,9 @@ from loom_audit.errors import (
 from loom_audit.history.ground.attachment import TOOL
 from loom_audit.history.ground.writer import Writer, check_unused, new_id
 from loom_audit.history.record.call import OpenCall
+from loom_audit.model.actors import is_person
 from loom_audit.model.calls import takes_back
 from loom_audit.model.coverage import Effect, Status, status_of
-from loom_audit.model.events import is_person
 from loom_audit.model.results import MAX_KEPT
 from loom_audit.model.text.cutting import cut
 from loom_audit.model.text.display import count_text, first_few, one_line

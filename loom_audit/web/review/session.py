@@ -18,7 +18,7 @@ from loom_audit.api.review.sessions import (
     SessionReview,
 )
 from loom_audit.errors import NotFound
-from loom_audit.model.events import OUTSIDE
+from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.records import Call, OutsideChange, Session
 from loom_audit.web.review.marks import marking_of
 from loom_audit.web.review.net import net_of, reviews_of, show_net

@@ -12,7 +12,8 @@ from loom_audit.errors import AuditError, ExecutionFailed
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.history.look.git.kept_objects import keep_objects
-from loom_audit.model.events import OUTSIDE, Draft
+from loom_audit.model.actors import OUTSIDE
+from loom_audit.model.events import Draft
 from loom_audit.model.files import FileState
 from loom_audit.model.git import GitChanged, GitName, GitState, changed_files, changed_names
 from loom_audit.model.text.display import count_text

@@ -13,8 +13,8 @@ from loom_audit.history.look.capture import scan
 from loom_audit.history.look.change_index import untracked_entries, update_index
 from loom_audit.history.look.opaque import left_out_rows
 from loom_audit.history.record.drift import record_drift
+from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import (
-    OUTSIDE,
     BaselineFinished,
     Draft,
     Fact,

@@ -14,8 +14,9 @@ from loom_audit.history.ground.without_gc import without_gc
 from loom_audit.history.look.capture import scan_whole
 from loom_audit.history.look.change_index import untracked_entries, update_index
 from loom_audit.history.record.open_calls import calls_in_the_way, open_call_error
+from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.coverage import Coverage
-from loom_audit.model.events import OUTSIDE, CoverageLowered, Draft, Event, TreeRelisted
+from loom_audit.model.events import CoverageLowered, Draft, Event, TreeRelisted
 from loom_audit.ports import OnProgress
 
 LISTED_ANEW = "the tree was listed anew meanwhile: what it changed is not known"

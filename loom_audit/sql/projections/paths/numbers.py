@@ -8,7 +8,7 @@ from loom_audit.model.files import FileChange
 from loom_audit.sql.contents.blob_rows import INSERT_ABSENT
 from loom_audit.sql.ground.packing import pack_path
 from loom_audit.sql.ground.statements import insert_into
-from loom_audit.sql.projections import states
+from loom_audit.sql.projections.paths import states
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
 TABLES = ()

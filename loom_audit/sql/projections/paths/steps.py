@@ -14,7 +14,7 @@ from loom_audit.sql.ground.conditions import in_values
 from loom_audit.sql.ground.connection import Connection, Row
 from loom_audit.sql.ground.packing import pack_path
 from loom_audit.sql.ground.statements import insert_into, prepare
-from loom_audit.sql.projections import states
+from loom_audit.sql.projections.paths import states
 from loom_audit.sql.projections.rows import FollowedEvent, Rows
 
 TABLES = ("tree_step", "relisted")
