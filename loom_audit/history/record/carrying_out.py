@@ -476,11 +476,10 @@ def discard_displaced(
 ) -> None:
     """Delete the files that the call displaced from these paths, whose changes are on record.
 
-    Until now each kept its temporary name, which the intention has on record, so that a program
-    that still writes into it, through a descriptor from before, loses nothing. What was written
-    into it since it was looked at is put on record first. A file that cannot be read, recorded or
-    deleted keeps its temporary name and is listed as a leftover. Nothing is raised: the changes
-    are on record, so the call did what it says.
+    Each kept its temporary name, which the intention has on record, so that a program that still
+    writes into it, through a descriptor from before, loses nothing. What was written into it since
+    it was looked at is put on record first. A file that cannot be read, recorded or deleted keeps
+    its name and is listed as a leftover. Nothing is raised: the call did what it says.
     """
     for path, one in displaced:
         with suppress(AuditError):
