@@ -37,7 +37,7 @@ test: said-how-long $(TESTING)
 
 # before anything is installed; it is the first that `make test` needs
 said-how-long:
-	@echo "make test: the first time it installs for some minutes; then all tests take less than ten minutes on two cores"
+	@echo "make test: the first time it installs for some minutes; then all tests take about ten minutes on two cores"
 
 explore: $(TESTING)
 	$(BIN)/python .ci/explore.py --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
