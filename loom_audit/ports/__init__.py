@@ -9,13 +9,6 @@ from loom_audit.ports.code import CodeIndex, FoundCode, ReadCode
 from loom_audit.ports.content import BlobStore
 from loom_audit.ports.evidence import EventRow, Evidence, PayloadRow, ReferencedBlob
 from loom_audit.ports.git import Git, GitFile, GitSeen, GitStamps, Moved
-from loom_audit.ports.git_objects import (
-    GitAnswer,
-    GitPoint,
-    MirroredGit,
-    MissingObjects,
-    ObjectMirror,
-)
 from loom_audit.ports.held import HeldSessions
 from loom_audit.ports.lines import LineMaps
 from loom_audit.ports.log import (
@@ -81,9 +74,7 @@ __all__ = [
     "Evidence",
     "FoundCode",
     "Git",
-    "GitAnswer",
     "GitFile",
-    "GitPoint",
     "GitSeen",
     "GitStamps",
     "Heads",
@@ -95,12 +86,9 @@ __all__ = [
     "Lock",
     "Looks",
     "Marks",
-    "MirroredGit",
-    "MissingObjects",
     "Moments",
     "Moved",
     "Noticed",
-    "ObjectMirror",
     "Observer",
     "OnProgress",
     "PayloadRow",

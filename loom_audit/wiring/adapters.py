@@ -12,7 +12,6 @@ from msgspec import Struct, field
 
 from loom_audit.config import Settings, read_settings
 from loom_audit.disk.looking.index import DiskChangeIndex
-from loom_audit.disk.machine.git_objects import DiskObjectMirror
 from loom_audit.disk.machine.heads import (
     DiskHeads,
     LastVerified,
@@ -58,7 +57,6 @@ from loom_audit.ports import (
 )
 from loom_audit.sandbox import confining_runner
 from loom_audit.sandbox.git import ProgramGit
-from loom_audit.sandbox.mirrored_git import ProgramMirroredGit
 from loom_audit.sandbox.scratch import scratch_folder
 from loom_audit.sandbox.supervised import SUPERVISOR
 from loom_audit.sql.code_index import SqlCodeIndex
@@ -66,7 +64,7 @@ from loom_audit.sql.ground.clock import SystemClock
 from loom_audit.sql.line_maps import SqlLineMaps
 from loom_audit.sql.projections.keyframes import KEYFRAME_EVENTS
 from loom_audit.sql.store.database import Database, WorkspaceEntry, open_database
-from loom_audit.wiring.caches import FOLDER, MIRROR
+from loom_audit.wiring.caches import FOLDER
 
 if TYPE_CHECKING:
     from loom_audit.sql.erasing.forgetting import Amount as Amount
@@ -331,8 +329,6 @@ class Adapters(Struct, frozen=True):
             runner=self.runner,
             code=SqlCodeIndex(self.settings.home / FOLDER / f"{id}.code.db"),
             git=None if is_imported(entry.root) else ProgramGit(entry.root),
-            mirror=DiskObjectMirror(entry.root, self.settings.home / FOLDER / f"{id}{MIRROR}"),
-            mirrored_git=ProgramMirroredGit(entry.root),
         )
         return Attachment(stored, on_disk)
 

@@ -26,8 +26,6 @@ from loom_audit.ports import (
     HeldSessions,
     Lock,
     Looks,
-    MirroredGit,
-    ObjectMirror,
     Processes,
     Projections,
     Reading,
@@ -95,8 +93,7 @@ class OnDisk(Struct, frozen=True):
     index of another log is made anew, and so is one that is ahead of its log.
     `runner` runs the tools' commands and is None where tools cannot run any; `code` is None where
     they cannot search. `processes` are those of the machine that the workspace is on. `git` is the
-    repository at the top of the workspace, None where nobody looks at one; `mirror` holds copies of
-    its objects, in which `mirrored_git` is asked.
+    repository at the top of the workspace, None where nobody looks at one.
     """
 
     workspace: Workspace
@@ -106,8 +103,6 @@ class OnDisk(Struct, frozen=True):
     runner: Runner | None = None
     code: CodeIndex | None = None
     git: Git | None = None
-    mirror: ObjectMirror | None = None
-    mirrored_git: MirroredGit | None = None
 
 
 class Attachment(Struct, frozen=True):

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from loom_audit.errors import AuditError, ExecutionFailed
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.doers import UNKNOWN, Candidate
-from loom_audit.history.look.git.kept_objects import keep_objects
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import Draft
 from loom_audit.model.files import FileState
@@ -76,14 +75,12 @@ def look_at_git(attachment: Attachment, *, anyway: bool = False) -> GitLook:
         return GitLook(None, () if is_new else ("git: .git is not a repository any more",))
     seen.failed = ""
     change = _difference(attachment, git, identity, found)
-    # before the record names the objects
-    unkept = keep_objects(attachment, FOLDER, found) if change else ()
     if stamps.newest + SETTLED < asked:
         if change is None:
             _keep(attachment, stamps.text)
         else:
             seen.expected = stamps.text, seen.state.after(change)
-    return GitLook(change, (*found.unseen, *unkept) if change else (), is_new)
+    return GitLook(change, found.unseen if change else (), is_new)
 
 
 def _is_recorded(attachment: Attachment, stamps: str) -> bool:
