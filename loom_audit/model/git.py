@@ -1,5 +1,6 @@
 """The state of a git repository as the log has it, and what changed of it, also in git's words."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
@@ -13,6 +14,9 @@ NOT_TAKEN_BACK = "git is not taken back yet"
 
 RUNS_CODE = "it can run code as you"
 """What is said of a changed hook or setting of a repository."""
+
+LONGEST_PATH = 60
+"""So many signs of a path stand before what is said of it, which lists would cut off else."""
 
 _SHORT = 7
 """How many digits of an object id are shown."""
@@ -67,6 +71,11 @@ class GitChanged(Struct, frozen=True):
     def is_first(self) -> bool:
         """Whether it is the whole state of a repository that was not on record before."""
         return any(one.name == "HEAD" and one.before is None for one in self.names)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether there is no repository any more."""
+        return any(one.name == "HEAD" and one.after is None for one in self.names)
 
     def is_about(self, name: str) -> bool:
         """Whether something of a name changed: `.git` is all of it; a branch, a tag or a file."""
@@ -140,25 +149,27 @@ def words_of(facts: Iterable[GitChanged]) -> list[str]:
 def git_words(fact: GitChanged) -> Iterator[str]:
     """What changed, a line each, in git's words."""
     names = {one.name: one for one in fact.names}
-    if fact.is_first:
+    if fact.is_first or fact.is_gone:
         yield _whole(fact, names)
         return
+    # lists show the first lines: what runs code and what is lost stands before the rest
+    yield from (f"{_short_path(one)} changed: {RUNS_CODE}" for one in running_code(fact))
     if head := names.get("HEAD"):
         yield f"HEAD {_value(head.before)} → {_value(head.after)}{_about(head)}"
-    for one in fact.names:
+    stashes = names.get("stashes")
+    before = _lines(stashes.before) if stashes else []
+    after = _lines(stashes.after) if stashes else []
+    yield from _stash_words("dropped", (one for one in before if one not in after))
+    for one in sorted(fact.names, key=lambda one: one.after is not None):
         if one.name not in _TOLD_OTHERWISE:
             yield _moved(one, is_head=fact.head == f"ref: {one.name}")
-    if stashes := names.get("stashes"):
-        before, after = _lines(stashes.before), _lines(stashes.after)
-        yield from (f'stash dropped: "{_message(one)}"' for one in before if one not in after)
-        yield from (f'stash made: "{_message(one)}"' for one in after if one not in before)
-        if sorted(before) == sorted(after):
-            yield "stashes in another order"
+    yield from _reflogs(fact, names)
+    yield from _stash_words("made", (one for one in after if one not in before))
+    if stashes and sorted(before) == sorted(after):
+        yield "stashes in another order"
     if index := names.get("index"):
         yield f"index changed{_about(index)}"
     yield from in_progress(fact.changes)
-    yield from (f"{one} changed: {RUNS_CODE}" for one in running_code(fact))
-    yield from _reflogs(fact, names)
     known = {"index", "index entries", "logs", *_IN_PROGRESS}
     rest = sorted(
         {
@@ -169,6 +180,13 @@ def git_words(fact: GitChanged) -> Iterator[str]:
     )
     if rest:
         yield f"changed in .git: {', '.join(rest)}"
+
+
+def _stash_words(verb: str, stashes: Iterable[str]) -> Iterator[str]:
+    """What became of stashes: those of one message are counted, which is mostly git's own."""
+    for message, count in Counter(map(_message, stashes)).items():
+        what = "stash" if count == 1 else f"{count} stashes"
+        yield f'{what} {verb}: "{message}"'
 
 
 def _reflogs(fact: GitChanged, names: Mapping[str, GitName]) -> Iterator[str]:
@@ -214,18 +232,26 @@ def running_code(fact: GitChanged) -> tuple[str, ...]:
     return tuple(one.path for one in fact.changes if _runs_code(one.path))
 
 
+def _short_path(path: str) -> str:
+    return path if len(path) <= LONGEST_PATH else f"{path[:LONGEST_PATH]}…"
+
+
 def _runs_code(path: str) -> bool:
     return path.partition("/")[0] in ("hooks", "info", "config", "config.worktree")
 
 
 def _whole(fact: GitChanged, names: Mapping[str, GitName]) -> str:
     refs = sum(name.startswith("refs/") and name not in _TOLD_OTHERWISE for name in names)
-    stashes = len(_lines(names["stashes"].after)) if "stashes" in names else 0
-    counted = [f"HEAD {_value(fact.head)}", f"{refs} ref{'' if refs == 1 else 's'}"]
+    listed = names.get("stashes", GitName("stashes", None, None))
+    stashes = len(_lines(listed.before if fact.is_gone else listed.after))
+    counted = [
+        f"HEAD {_value(names['HEAD'].before if fact.is_gone else fact.head)}",
+        f"{refs} ref{'' if refs == 1 else 's'}",
+    ]
     if stashes:
         counted.append(f"{stashes} stash{'' if stashes == 1 else 'es'}")
     first = "recorded" if fact.origin == "baseline" else "new or replaced"
-    return f"git repository {first}: {', '.join(counted)}"
+    return f"git repository {'gone' if fact.is_gone else first}: {', '.join(counted)}"
 
 
 def _moved(one: GitName, *, is_head: bool) -> str:

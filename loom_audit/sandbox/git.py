@@ -7,68 +7,22 @@ that read refs, the index and commits: none of them converts, compares or checks
 
 import os
 import re
-import resource
-import signal
 import stat
-import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 
-from msgspec import Struct
-
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.text.display import count_text
 from loom_audit.ports import GitFile, GitSeen, GitStamps, Moved
+from loom_audit.sandbox.git_program import MAX_OUTPUT, GitAnswer, ask_git, check_answer, find_git
 
 SECONDS = 5.0
-MAX_OUTPUT = 64 << 20
 MAX_FILE = 16 << 20
 MAX_FILES = 1_000
 MAX_LOGS = 10_000
 MAX_DISTANCES = 20
 
-SETTINGS = (
-    ("core.hooksPath", "/dev/null"),
-    ("core.fsmonitor", "false"),
-    ("core.untrackedCache", "false"),
-    ("core.pager", "cat"),
-    ("core.askPass", ""),
-    ("core.sshCommand", "false"),
-    ("core.commitGraph", "false"),
-    ("core.multiPackIndex", "false"),
-    ("core.alternateRefsCommand", ":"),
-    ("core.attributesFile", "/dev/null"),
-    ("core.excludesFile", "/dev/null"),
-    ("log.showSignature", "false"),
-    ("gc.auto", "0"),
-    ("maintenance.auto", "false"),
-    ("submodule.recurse", "false"),
-    ("protocol.allow", "never"),
-)
-"""What a repository's configuration cannot say otherwise."""
-
-_ENVIRONMENT = {
-    "LC_ALL": "C",
-    "HOME": "/nonexistent",
-    "XDG_CONFIG_HOME": "/nonexistent",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_CEILING_DIRECTORIES": "/",
-    "GIT_LITERAL_PATHSPECS": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_GRAFT_FILE": "/dev/null",
-    "GIT_PAGER": "cat",
-    "GIT_CONFIG_COUNT": str(len(SETTINGS)),
-    **{f"GIT_CONFIG_KEY_{n}": key for n, (key, _) in enumerate(SETTINGS)},
-    **{f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(SETTINGS)},
-}
 _REFS = ("for-each-ref", "--format=%(HEAD)%(objectname) %(refname) %(symref)")
 _HEAD = ("symbolic-ref", "-q", "HEAD")
 _DETACHED = ("rev-parse", "-q", "--verify", "HEAD")
@@ -87,7 +41,6 @@ _STASHES = (
     "--",
 )
 _WORKTREES = ("worktree", "list", "--porcelain", "-z")
-_TOO_OLD = ("Expected git repo version", "unknown repository extension", "unknown ref storage")
 _BROKEN = re.compile(
     r"^warning: ignoring (?:broken ref|ref with broken name|dangling symref) (.+)$"
 )
@@ -99,7 +52,7 @@ _INTENT_TO_ADD = 1 << 29
 
 _STATE = re.compile(
     r"(?!FETCH_HEAD$)(?:HEAD|index|packed-refs|shallow|config|config\.worktree|SQUASH_MSG"
-    r"|AUTO_MERGE|commondir|[A-Z]+_HEAD|MERGE_[A-Z]+|BISECT_[A-Z_]+|sharedindex\.[0-9a-f]+)"
+    r"|AUTO_MERGE|commondir|[A-Z_]+_HEAD|MERGE_[A-Z]+|BISECT_[A-Z_]+|sharedindex\.[0-9a-f]+)"
 )
 """The names in a git folder that hold its state."""
 
@@ -108,6 +61,13 @@ _NEEDED = frozenset({"HEAD", "objects", "refs"})
 
 _ASKED = frozenset({"HEAD", "index", "packed-refs"})
 """Those of which git is asked."""
+
+_NO_LINKS = (
+    *("objects", "objects/info", "objects/info/alternates", "objects/pack"),
+    *("refs", "hooks", "info", "logs", "worktrees", "reftable"),
+    *("HEAD", "index", "packed-refs", "shallow", "config", "config.worktree"),
+)
+"""What git reads, and would read elsewhere where it is a link."""
 
 _WHOLE = ("hooks", "info", "rebase-merge", "rebase-apply", "sequencer")
 """The folders of which each file is the state."""
@@ -119,12 +79,6 @@ _TOLD_BY = ("logs/HEAD", "logs/refs/stash", "reftable/tables.list", "objects")
 """What changes with what git is asked for."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-class _Done(Struct, frozen=True):
-    code: int
-    output: bytes
-    errors: str
 
 
 class ProgramGit:
@@ -198,7 +152,7 @@ class ProgramGit:
             os.close(git)
         refs, listed, *told = self._ask(_REFS, _ENTRIES, *([_WORKTREES] if linked else []))
         for done in (refs, listed):
-            _check(done)
+            check_answer(done)
         names.update(_refs(refs))
         names["HEAD"] = _branch(refs) or _head(*self._ask(_HEAD, _DETACHED))
         for done in told:
@@ -209,16 +163,19 @@ class ProgramGit:
         names["index"] = sha256(entries).hexdigest()
         if "refs/stash" in names:
             [stashes] = self._ask(_STASHES)
-            _check(stashes)
+            check_answer(stashes)
             if lines := [*_stashes(stashes.output)]:  # the ref stays when its log was expired
                 names["stashes"] = "\n".join(lines)
         return GitSeen(names, files, entries, tuple(unseen))
 
     def _refuse_links(self, git: int) -> None:
-        for name in ("objects", "refs", "hooks", "info", "logs"):
+        """ExecutionFailed where git would follow a link to what lies outside of the folder."""
+        for name in _NO_LINKS:
             with suppress(OSError):
                 if stat.S_ISLNK(os.stat(name, dir_fd=git, follow_symlinks=False).st_mode):
                     raise ExecutionFailed(f".git/{name} is a symbolic link")
+        for path in (*_links_below(git, "refs"), *_links_below(git, "logs")):
+            raise ExecutionFailed(f".git/{path} is a symbolic link")
 
     def distances(self, moved: Sequence[Moved]) -> Sequence[str]:
         """How far names moved, in words; "" where git cannot tell."""
@@ -232,84 +189,14 @@ class ProgramGit:
 
     # --- the program ----------------------------------------------------------------------
 
-    def _ask(self, *commands: Sequence[str]) -> Sequence[_Done]:
+    def _ask(self, *commands: Sequence[str]) -> Sequence[GitAnswer]:
         """Run commands beside each other. ExecutionFailed where one does not end in time."""
-        program = _program(self._root)
-        environment = {
-            **_ENVIRONMENT,
-            "PATH": os.path.dirname(program),
+        folders = {
             "GIT_DIR": self._folder,
             "GIT_COMMON_DIR": self._folder,
             "GIT_WORK_TREE": self._root,
         }
-        running: list[tuple[subprocess.Popen[bytes], int, int]] = []
-        try:
-            for words in commands:
-                output, errors = os.memfd_create("output"), os.memfd_create("errors")
-                try:
-                    asked = subprocess.Popen(
-                        [program, "--no-pager", *words],
-                        cwd=self._root,
-                        env=environment,
-                        stdin=subprocess.DEVNULL,
-                        stdout=output,
-                        stderr=errors,
-                        start_new_session=True,
-                    )
-                except OSError as error:
-                    os.close(output)
-                    os.close(errors)
-                    raise ExecutionFailed(f"git cannot be run: {error.strerror}") from error
-                running.append((asked, output, errors))
-                with suppress(OSError):  # it has ended already
-                    resource.prlimit(asked.pid, resource.RLIMIT_FSIZE, (MAX_OUTPUT, MAX_OUTPUT))
-            limit = time.monotonic() + SECONDS
-            return [_ended(*one, limit) for one in running]
-        finally:
-            for asked, output, errors in running:
-                if asked.poll() is None:
-                    with suppress(OSError):
-                        os.killpg(asked.pid, signal.SIGKILL)
-                    asked.wait()
-                os.close(output)
-                os.close(errors)
-
-
-def _program(root: str) -> str:
-    """Where git is: in no folder of the workspace, where an agent could have put one."""
-    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        path = os.path.realpath(os.path.join(folder, "git"))
-        inside = path == root or path.startswith(root.rstrip("/") + "/")
-        if os.path.isabs(folder) and not inside and os.access(path, os.X_OK):
-            return os.path.join(folder, "git")
-    raise ExecutionFailed("git is not installed")
-
-
-def _ended(asked: "subprocess.Popen[bytes]", output: int, errors: int, limit: float) -> _Done:
-    try:
-        code = asked.wait(max(0.0, limit - time.monotonic()))
-    except subprocess.TimeoutExpired as error:
-        raise ExecutionFailed(f"git gave no answer within {SECONDS:g} seconds") from error
-    said = os.pread(errors, 1 << 20, 0).decode("utf-8", "surrogateescape")
-    return _Done(code, _whole(output), said)
-
-
-def _whole(file: int) -> bytes:
-    with open(os.dup(file), "rb") as stream:
-        stream.seek(0)
-        return stream.read()
-
-
-def _check(done: _Done) -> None:
-    """ExecutionFailed for a command that failed, with the reason."""
-    if done.code == 0:
-        return
-    if done.code == -signal.SIGXFSZ:
-        raise ExecutionFailed("git says more of the repository than is read")
-    if any(text in done.errors for text in _TOO_OLD):
-        raise ExecutionFailed("git is too old for this repository")
-    first = done.errors.strip().partition("\n")[0]
-    raise ExecutionFailed(f"git cannot read the repository: {first:.200}")
+        return ask_git(find_git(self._root), self._root, folders, *commands, seconds=SECONDS)
 
 
 def _why_no_folder(path: str, error: OSError) -> str:
@@ -325,19 +212,19 @@ def _why_no_folder(path: str, error: OSError) -> str:
 # --- what git says ------------------------------------------------------------------------
 
 
-def _head(symbolic: _Done, detached: _Done) -> str:
+def _head(symbolic: GitAnswer, detached: GitAnswer) -> str:
     if symbolic.code == 0:
         return f"ref: {_text(symbolic.output).strip()}"
     return _text(detached.output).strip() if detached.code == 0 else "broken"
 
 
-def _branch(done: _Done) -> str:
+def _branch(done: GitAnswer) -> str:
     """What HEAD names, which is marked among the refs; "" where it is none of them."""
     lines = _text(done.output).split("\n")
     return next((f"ref: {line.split(' ')[1]}" for line in lines if line.startswith("*")), "")
 
 
-def _refs(done: _Done) -> Iterator[tuple[str, str]]:
+def _refs(done: GitAnswer) -> Iterator[tuple[str, str]]:
     for line in done.errors.splitlines():
         if broken := _BROKEN.fullmatch(line):
             yield broken[1], "broken"
@@ -385,7 +272,7 @@ def _distance(old: str | None, new: str | None) -> Sequence[str]:
     return ("rev-list", "--count", old or new or "HEAD", "--not", "--all", "--")
 
 
-def _in_words(done: _Done, new: str | None) -> str:
+def _in_words(done: GitAnswer, new: str | None) -> str:
     counts = _text(done.output).split()
     if done.code != 0 or not all(one.isdecimal() for one in counts):
         return ""
@@ -422,6 +309,28 @@ def _folders_in(git: int, path: str) -> tuple[str, ...]:
             return tuple(sorted(e.name for e in entries if e.is_dir(follow_symlinks=False)))
     finally:
         os.close(folder)
+
+
+def _links_below(git: int, folder: str) -> Iterator[str]:
+    """The symbolic links in a folder and below; `folder` is none itself."""
+    waiting = [folder]
+    while waiting:
+        path = waiting.pop()
+        try:
+            opened = os.open(path, _FOLDER, dir_fd=git)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise ExecutionFailed(f".git/{path}: {error.strerror}") from error
+        try:
+            with os.scandir(opened) as entries:
+                for entry in entries:
+                    if entry.is_symlink():
+                        yield f"{path}/{entry.name}"
+                    elif entry.is_dir(follow_symlinks=False):
+                        waiting.append(f"{path}/{entry.name}")
+        finally:
+            os.close(opened)
 
 
 def _files_below(

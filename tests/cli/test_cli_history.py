@@ -53,10 +53,11 @@ def test_the_history_of_git_says_what_calls_changed_of_it(audited: Shell) -> Non
     git = "git -c user.name=ann -c user.email=ann@example.org"
     audited.sh(f"git init -q -b main; {git} commit -q --allow-empty -m c1; git branch feat")
     ran = audited("run", "--", "sh", "-c", "git branch -qD feat; git config alias.x '!sh'")
-    assert "0 paths changed; branch feat deleted (was " in ran.errors
+    assert "0 paths changed; config changed: it can run code as you" in ran.errors
+    assert "branch feat deleted (was " in ran.errors
     made, changed = (call.splitlines() for call in _by_event(audited("history", ".git").text))
-    assert changed[1].startswith("  branch feat deleted (was ")
-    assert changed[2] == "  config changed: it can run code as you"
+    assert changed[2].startswith("  branch feat deleted (was ")
+    assert changed[1] == "  config changed: it can run code as you"
     assert made[1].startswith("  git repository new or replaced: HEAD main")
     [record] = audited.records("history", ".git/config", "-n", "1")
     assert record["git"]["runs_code"] == ["config"]

@@ -137,12 +137,27 @@ def test_a_replaced_object_is_told_as_it_is(root: Path) -> None:
     assert f"refs/replace/{older}" in asked.seen().names
 
 
-@pytest.mark.parametrize("name", ["objects", "refs", "hooks", "info", "logs"])
-def test_a_folder_that_is_a_link_is_named_and_not_read_through(root: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("objects", "refs", "hooks", "info", "logs", "HEAD", "config", "index"),
+        *("packed-refs", "refs/heads", "refs/heads/main", "logs/HEAD", "objects/pack"),
+    ],
+)
+def test_what_is_a_link_is_named_and_not_read_through(root: Path, name: str) -> None:
+    git(root, "pack-refs")
+    git(root, "commit", "-q", "--allow-empty", "-m", "more")
     (root / ".git" / name).rename(root.parent / "elsewhere")
     os.symlink(root.parent / "elsewhere", root / ".git" / name)
     with pytest.raises(ExecutionFailed, match=f".git/{name} is a symbolic link"):
         ProgramGit(str(root)).seen()
+
+
+def test_what_stands_in_a_file_that_git_cannot_read_is_not_repeated(root: Path) -> None:
+    (root / ".git/packed-refs").write_text("machine x password secret\n")
+    with pytest.raises(ExecutionFailed, match="cannot read the repository") as refused:
+        ProgramGit(str(root)).seen()
+    assert "secret" not in str(refused.value)
 
 
 def test_a_git_folder_that_is_a_link_is_named_and_not_read_through(root: Path) -> None:

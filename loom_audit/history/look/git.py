@@ -54,8 +54,10 @@ def look_at_git(attachment: Attachment, *, anyway: bool = False) -> GitLook:
     """
     git, seen = attachment.on_disk.git, attachment.process.last_seen.git
     stamps = git.stamps() if git else None
-    if git is None or stamps is None or stamps.text in ("", seen.failed):
+    if git is None or stamps is None or stamps.text == seen.failed != "":
         return GitLook()
+    if not stamps.text:
+        return GitLook(_gone(_state_on_record(attachment)))
     if _is_recorded(attachment, stamps.text):
         _keep(attachment, stamps.text)
     kept = stamps.text == (seen.stamps or _kept(attachment))
@@ -81,6 +83,14 @@ def look_at_git(attachment: Attachment, *, anyway: bool = False) -> GitLook:
         else:
             seen.expected = stamps.text, seen.state.after(change)
     return GitLook(change, found.unseen if change else (), is_new)
+
+
+def _gone(known: GitState) -> GitChanged | None:
+    """What changed where a repository is on record and there is none; None without one."""
+    if not known.names:
+        return None
+    names, files = changed_names(known.names, {}), changed_files(known.files, {})
+    return GitChanged(known.identity, names, files, "outside")
 
 
 def _is_recorded(attachment: Attachment, stamps: str) -> bool:

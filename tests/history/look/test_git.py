@@ -81,6 +81,11 @@ def check_against_git(workspace: AuditedWorkspace, root: Path) -> None:
         ("git config core.pager evil", "config changed: it can run code as you"),
         ("echo true > .git/hooks/post-commit", "hooks/post-commit changed: it can run code"),
         ("git checkout -q --detach && git pack-refs --all", "HEAD main → "),
+        ("cp .git/refs/heads/main .git/CHERRY_PICK_HEAD", "cherry-pick in progress"),
+        (
+            "for n in 1 2; do echo $n > a.txt; git stash -q; done; git stash clear; git tag x",
+            'stash dropped: "WIP on main',
+        ),
     ],
 )
 def test_what_a_command_changed_of_git_is_on_record_in_git_s_words(
@@ -95,6 +100,45 @@ def test_what_a_command_changed_of_git_is_on_record_in_git_s_words(
     assert workspace.timeline.call(newest.seq or 0).git == (changed,)
     if "detach" not in command:
         check_against_git(workspace, root)
+
+
+def test_stashes_of_one_message_are_counted(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    for n in range(2):
+        (root / "a.txt").write_text(f"{n}\n")
+        git(root, "stash", "-q")
+    call("shell_execute", command="git stash clear")
+    assert any(
+        one.startswith('3 stashes dropped: "WIP on') for one in git_words(facts(workspace)[-1])
+    )
+
+
+def test_what_can_run_code_and_what_is_lost_stands_before_the_rest(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    hook = f".git/hooks/{'h' * 200}"
+    made = "; ".join(f"git branch a{n}" for n in range(9))
+    call("shell_execute", command=f"{made}; git branch -qD feat; echo true > {hook}")
+    first, second, *_ = git_words(facts(workspace)[-1])
+    assert first.endswith("h… changed: it can run code as you")
+    assert len(first) < 100 and second.startswith("branch feat deleted (was ")
+
+
+def test_a_repository_that_is_deleted_is_said_once_and_a_new_one_is_another(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("shell_execute", command="rm -rf .git")
+    _, gone = facts(workspace)
+    assert [*git_words(gone)] == ["git repository gone: HEAD main, 2 refs, 1 stash"]
+    newest, *_ = workspace.timeline.calls()
+    assert NOT_TAKEN_BACK in newest.coverage.reasons
+    call("shell_execute", command="true")
+    assert facts(workspace)[1:] == [gone]
+    call("shell_execute", command="git init -q -b main")
+    [new] = git_words(facts(workspace)[-1])
+    assert new.startswith("git repository new or replaced: HEAD main")
+    assert workspace.verify().findings == ()
 
 
 def test_the_model_reads_what_its_call_changed_of_git(root: Path, call: Call) -> None:

@@ -1,0 +1,154 @@
+"""Runs git on a repository that an agent may have written, as on hostile ground.
+
+git is told its folders and discovers nothing. It is given no settings of the user's. What a
+repository's own configuration could let it run or read is set otherwise.
+"""
+
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+
+from loom_audit.errors import ExecutionFailed
+
+MAX_OUTPUT = 64 << 20
+
+SETTINGS = (
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.untrackedCache", "false"),
+    ("core.pager", "cat"),
+    ("core.askPass", ""),
+    ("core.sshCommand", "false"),
+    ("core.commitGraph", "false"),
+    ("core.multiPackIndex", "false"),
+    ("core.alternateRefsCommand", ":"),
+    ("core.attributesFile", "/dev/null"),
+    ("core.excludesFile", "/dev/null"),
+    ("log.showSignature", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("submodule.recurse", "false"),
+    ("protocol.allow", "never"),
+)
+"""What a repository's configuration cannot say otherwise."""
+
+_ENVIRONMENT = {
+    "LC_ALL": "C",
+    "HOME": "/nonexistent",
+    "XDG_CONFIG_HOME": "/nonexistent",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_CEILING_DIRECTORIES": "/",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": "/dev/null",
+    "GIT_PAGER": "cat",
+    "GIT_CONFIG_COUNT": str(len(SETTINGS)),
+    **{f"GIT_CONFIG_KEY_{n}": key for n, (key, _) in enumerate(SETTINGS)},
+    **{f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(SETTINGS)},
+}
+_TOO_OLD = ("Expected git repo version", "unknown repository extension", "unknown ref storage")
+
+
+class GitAnswer(Struct, frozen=True):
+    """How a git command ended, and what it said."""
+
+    code: int
+    output: bytes
+    errors: str
+
+
+def ask_git(
+    program: str,
+    at: str,
+    folders: Mapping[str, str],
+    *commands: Sequence[str],
+    seconds: float,
+) -> Sequence[GitAnswer]:
+    """Run git commands beside each other in the folder `at`; the variables name git's folders.
+
+    ExecutionFailed where one cannot be run, or does not end in time.
+    """
+    environment = {**_ENVIRONMENT, "PATH": os.path.dirname(program), **folders}
+    running: list[tuple[subprocess.Popen[bytes], int, int]] = []
+    limit = time.monotonic() + seconds
+    try:
+        for words in commands:
+            output, errors = os.memfd_create("output"), os.memfd_create("errors")
+            try:
+                asked = subprocess.Popen(
+                    [program, "--no-pager", *words],
+                    cwd=at,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=errors,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                os.close(output)
+                os.close(errors)
+                raise ExecutionFailed(f"git cannot be run: {error.strerror}") from error
+            running.append((asked, output, errors))
+            with suppress(OSError):  # it has ended already
+                resource.prlimit(asked.pid, resource.RLIMIT_FSIZE, (MAX_OUTPUT, MAX_OUTPUT))
+        return [_ended(*one, limit) for one in running]
+    finally:
+        for asked, output, errors in running:
+            if asked.poll() is None:
+                with suppress(OSError):
+                    os.killpg(asked.pid, signal.SIGKILL)
+                asked.wait()
+            os.close(output)
+            os.close(errors)
+
+
+def find_git(root: str) -> str:
+    """Where git is: in no folder of the workspace, where an agent could have put one.
+
+    ExecutionFailed where there is none.
+    """
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.realpath(os.path.join(folder, "git"))
+        inside = path == root or path.startswith(root.rstrip("/") + "/")
+        if os.path.isabs(folder) and not inside and os.access(path, os.X_OK):
+            return os.path.join(folder, "git")
+    raise ExecutionFailed("git is not installed")
+
+
+def _ended(asked: "subprocess.Popen[bytes]", output: int, errors: int, limit: float) -> GitAnswer:
+    try:
+        code = asked.wait(max(0.0, limit - time.monotonic()))
+    except subprocess.TimeoutExpired as error:
+        raise ExecutionFailed("git gave no answer in time") from error
+    said = os.pread(errors, 1 << 20, 0).decode("utf-8", "surrogateescape")
+    return GitAnswer(code, _whole(output), said)
+
+
+def _whole(file: int) -> bytes:
+    with open(os.dup(file), "rb") as stream:
+        stream.seek(0)
+        return stream.read()
+
+
+def check_answer(done: GitAnswer) -> None:
+    """ExecutionFailed for a command that failed, with the reason."""
+    if done.code == 0:
+        return
+    if done.code == -signal.SIGXFSZ:
+        raise ExecutionFailed("git says more of the repository than is read")
+    if any(text in done.errors for text in _TOO_OLD):
+        raise ExecutionFailed("git is too old for this repository")
+    # what git says of it can be what stands in a file
+    raise ExecutionFailed(f"git cannot read the repository (exit {done.code})")
