@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Collection, Mapping
+from contextlib import closing
 from html import unescape
+from sqlite3 import connect
 
 import pytest
 from fastapi.testclient import TestClient
+from msgspec.structs import replace
 
 from loom_audit.api.lines import NetFile, lines_of
 from loom_audit.api.review.marks import (
@@ -17,10 +20,12 @@ from loom_audit.api.review.marks import (
     viewed_among,
 )
 from loom_audit.errors import InvalidArguments, NotFound
+from loom_audit.model.authorship.net_sums import decoded_sums, encoded_sums
 from loom_audit.model.conversation import PromptSubmitted
 from loom_audit.model.events import CallRequested, Draft, SessionStarted
 from loom_audit.sql.store.marks import SqlMarks
 from loom_audit.web.shared.urls import quoted, unquoted
+from loom_audit.wiring.caches import FOLDER
 from tests.web.conftest import Recorded, say
 from tests.web.test_web_review import call, run, session, text_of
 from tests.web.web_pages import HOSTILE
@@ -109,6 +114,31 @@ def test_a_file_is_viewed_as_a_whole_also_one_of_odd_name(
     assert progress(text) == (count - len(named["notes.txt"].named), count)
     wrong = client.post(f"{where}/marks", data={"view-file": "nowhere"}, headers=OURS)
     assert wrong.status_code == 404
+
+
+def test_a_file_is_viewed_by_its_lines_whatever_kept_sums_say(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with session(recorded) as made:
+        for n in range(40):  # more than a page shows with its lines
+            content = "".join(f"{n} {line}\n" for line in range(60))
+            call(made, "write_file", path=f"f{n:02}", content=content)
+    lines = lines_of(recorded.workspace)
+    lines.net(lines.of_session(made.id), max_lines=0, by_sums=True)
+    named = {path: file.named for path, file in files(recorded, made.id).items()}
+    kept = recorded.store.adapters.settings.home / FOLDER / f"{recorded.workspace.id}.lines.db"
+    with closing(connect(kept)) as raw, raw:
+        for name, content in raw.execute("SELECT name, content FROM map").fetchall():
+            sums = decoded_sums(content)
+            if sums and sums.named == named["f39"]:
+                forged = encoded_sums(replace(sums, named=named["f38"]))
+                raw.execute("UPDATE map SET content = ? WHERE name = ?", (forged, name))
+        assert raw.total_changes == 1
+    where = f"{recorded.url}/s/{made.id}"
+    form = {**hidden_fields(text_of(client, where)), "view-file": "f39"}
+    post(client, f"{where}/marks", form)
+    assert viewed_among(recorded.workspace, named["f38"]) == frozenset()
+    assert viewed_among(recorded.workspace, named["f39"]) == {*named["f39"]}
 
 
 def test_a_mark_holds_in_every_scope_where_the_part_is_the_same(

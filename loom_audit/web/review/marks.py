@@ -127,8 +127,11 @@ def _shown(
 def _file(
     request: Request, workspace: AuditedWorkspace, id: str, form: Fields, *, path: str
 ) -> NetFile:
-    """The file at a path, or with a part of a name, as the page showed it. NotFound."""
-    net = _shown(request, workspace, id, form)[1]
+    """The file at a path, with its lines, as the page showed it. NotFound.
+
+    The names of its parts are of these lines: kept sums are not evidence.
+    """
+    net = _shown(request, workspace, id, form, path)[1]
     for file in net.files:
         if file.path == path:
             return file

@@ -206,8 +206,8 @@ class Mix:
             for file in one.paths if one.number in self.lines else ():
                 there = f"call {self.lines[one.number]}\n" in tree[self.path(file)]
                 assert there == self.account.stands(one.number, file), (one.number, file)
-            self._check_said(one, listed[one.number].undone_by)
-            by = {*self._gone(one).values()} if self.account.is_in_effect(one) else set()
+            whole = self._check_said(one, listed[one.number].undone_by)
+            by = set() if whole else {*self._gone(one).values()}
             assert {*listed[one.number].undone_in_part_by} == by, (one.number, "listed")
         for session in (None, self.sessions[0].id):
             for verb in ("undo", "redo"):
@@ -224,7 +224,8 @@ class Mix:
             if (by := self.account.by(one.number, file)) is not None
         }
 
-    def _check_said(self, one: Done, listed: int | None) -> None:
+    def _check_said(self, one: Done, listed: int | None) -> bool:
+        """Whether a call is taken back as a whole, which its details and the list say alike."""
         gone, detail = self._gone(one), self.workspace.timeline.call(one.number)
         changed = {path for paths in one.paths.values() for path in paths}
         whole = gone.keys() == changed if changed else not self.account.is_in_effect(one)
@@ -234,6 +235,7 @@ class Mix:
         if whole and gone:
             assert listed == detail.call.undone_by, one.number
             assert self.moves or listed == max(gone.values()), (one.number, gone)
+        return whole
 
     STEPS = (edit, edit, undo, redo, revert, revert, revert_session, rollback)
 
