@@ -21,7 +21,6 @@ from loom_audit.history.record.interrupted import (
     SOURCE,
     PathOutcome,
     half_moves,
-    intentions,
     record_interrupted,
 )
 from loom_audit.history.record.looks import look_after_interrupted
@@ -86,10 +85,9 @@ def recover(
         closed = close_calls(attachment, ended)
         kept = {call.session for call in waiting}
         gone = [one for one in sessions if one.id not in kept]
-        # an undo without an intention may have left temporaries that none names. Sessions end last:
-        # should recovery be killed before that, the next one finds them and searches everywhere
-        begun = all(any(True for _ in intentions(attachment.stored, call)) for call in waiting)
-        remove_temporaries(attachment, calls, everywhere=bool(ended or gone or not begun))
+        # before the intention of a step there may be temporaries of it, which none names. Sessions
+        # end last: should recovery be killed before that, the next one finds them and searches, too
+        remove_temporaries(attachment, calls, everywhere=bool(calls or gone))
         _end_sessions(attachment.stored, gone)
         undecided = [
             RecoveredCall(call, waiting=True, halves=half_moves(attachment, call))
