@@ -22,7 +22,8 @@ class LastGit(Struct):
     `state` is that on record after event `seq`. `stamps` are those at which git was asked and said
     nothing else than that; `expected` are those at which it said what was to be recorded, and the
     state then; `failed` are those at which git could not tell the state. `unasked` are the requests
-    of the calls after which git was not asked since its stamps were the same.
+    of the calls after which git was not asked since its stamps were the same. `is_absent`: there
+    was no repository, and none on record.
     """
 
     state: GitState = field(default_factory=GitState)
@@ -31,6 +32,7 @@ class LastGit(Struct):
     expected: tuple[str, GitState] | None = None
     failed: str = ""
     unasked: set[int] = field(default_factory=set)
+    is_absent: bool = False
 
 
 class LastSeen(Struct):

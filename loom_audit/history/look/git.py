@@ -57,7 +57,10 @@ def look_at_git(attachment: Attachment, *, anyway: bool = False) -> GitLook:
     if git is None or stamps is None or stamps.text == seen.failed != "":
         return GitLook()
     if not stamps.text:
-        return GitLook(_gone(_state_on_record(attachment)))
+        gone = None if seen.is_absent else _gone(_state_on_record(attachment))
+        seen.is_absent = gone is None
+        return GitLook(gone)
+    seen.is_absent = False
     if _is_recorded(attachment, stamps.text):
         _keep(attachment, stamps.text)
     kept = stamps.text == (seen.stamps or _kept(attachment))
