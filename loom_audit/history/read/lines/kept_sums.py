@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from loom_audit.model.authorship.net import FileSteps, NetFile, without_lines
 from loom_audit.model.authorship.net_change import Most, changed_files
@@ -69,18 +69,7 @@ def net_by_sums(
 
 def with_sums(steps: FileSteps, sums: NetSums) -> NetFile:
     """Return the own net change of a file by its sums, without lines."""
-    return replace(
-        without_lines(steps),
-        added=sums.added,
-        removed=sums.removed,
-        removed_again=sums.removed_again,
-        brought_back=sums.brought_back,
-        shared=sums.shared,
-        length=sums.length,
-        omitted=bool(sums.length),
-        unlined=sums.unlined,
-        named=sums.named,
-    )
+    return replace(without_lines(steps), omitted=bool(sums.length), **asdict(sums))
 
 
 def _told(
