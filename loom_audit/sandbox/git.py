@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from itertools import chain
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.text.display import count_text
@@ -174,7 +175,7 @@ class ProgramGit:
             with suppress(OSError):
                 if stat.S_ISLNK(os.stat(name, dir_fd=git, follow_symlinks=False).st_mode):
                     raise ExecutionFailed(f".git/{name} is a symbolic link")
-        for path in (*_links_below(git, "refs"), *_links_below(git, "logs")):
+        if path := next(chain(_links_below(git, "refs"), _links_below(git, "logs")), None):
             raise ExecutionFailed(f".git/{path} is a symbolic link")
 
     def distances(self, moved: Sequence[Moved]) -> Sequence[str]:
