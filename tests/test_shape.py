@@ -20,8 +20,9 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LONGEST_MODULE = 500
 """About 400 lines is the rule; a module that is one thing may be longer, up to here."""
 
-ONE_FILE = {"verify_alone.py": 740}
-"""What is copied and run alone, so that it cannot be divided."""
+ONE_FILE = {"verify_alone.py": 740, "claude_code.py": 640, "codex.py": 600}
+"""What is one thing although it is longer: a program that is copied and run alone, and all that a
+client tells, whose hooks and transcripts tell of a call's end in the same words."""
 
 LONGEST_FUNCTION = 60
 """Lines of the body: a command's signature is its options, one or more lines each."""

@@ -14,21 +14,22 @@ What it does not tell:
 - a forked session's rollout begins with a copy of the other's.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, json
 
-from loom_audit.clients import codex_calls, fields
-from loom_audit.clients.codex_calls import TOOLS, CodexOutcome
+from loom_audit.clients import fields
 from loom_audit.clients.hooks import ClientHooks, permission
 from loom_audit.clients.reports import (
     BackgroundEnded,
     CallBegan,
     CallEnded,
     Client,
+    FileTold,
     Hook,
     MessageTold,
     Place,
@@ -39,6 +40,8 @@ from loom_audit.clients.reports import (
     TurnEnded,
     Verdict,
 )
+from loom_audit.clients.tools import ClientTools
+from loom_audit.model.coverage import Status
 
 NAME = "codex"
 
@@ -81,10 +84,10 @@ def _hook_reports(name: str, given: Mapping[str, Any], session: str, cwd: str) -
     arguments = given.get("tool_input")
     match name:
         case "PreToolUse":
-            yield TOOLS.began(session, call_id, tool, arguments, None, cwd)
+            yield _TOOLS.began(session, call_id, tool, arguments, None, cwd)
         case "PostToolUse":
-            end = codex_calls.outcome(tool, given.get("tool_response"))
-            if tool in codex_calls.SHELLS:  # the output of a command says nothing of its end
+            end = _outcome(tool, given.get("tool_response"))
+            if tool in _SHELLS:  # the output of a command says nothing of its end
                 end = CodexOutcome(
                     None, fields.result(fields.plain(given.get("tool_response")), {})
                 )
@@ -121,6 +124,190 @@ def answer(hook: Hook, verdict: Verdict | None) -> bytes:
         return b""
     return fields.answer({"hookSpecificOutput": said})
 
+
+# --- what its calls may do, and how they ended: by hooks and in rollouts alike -----------
+
+_PATCH = "apply_patch"
+_SHELLS = fields.words("Bash exec_command shell shell_command local_shell container.exec exec")
+_TOOLS = ClientTools(
+    read=fields.words(
+        "update_plan view_image read_file list_dir grep_files request_user_input wait wait_agent "
+        "spawn_agent send_input send_message followup_task close_agent resume_agent list_agents "
+        "tool_search tool_suggest list_mcp_resources list_mcp_resource_templates "
+        "read_mcp_resource get_goal update_goal create_goal request_permissions"
+    ),
+    network=fields.words("web_search web.run image_generation"),
+    patches={_PATCH: ("command", "input", "patch")},
+)
+_EXITED = re.compile(
+    r"^(?:Process exited with code|Exit code:|Command exited with code) (-?\d{1,9})\b", re.MULTILINE
+)
+_RUNNING = re.compile(r"^Process running with session ID (\d{1,20})\b", re.MULTILINE)
+_HEAD = 2000
+"""Characters at the start of an output where the client itself speaks."""
+
+_DENIED = re.compile(
+    r"blocked by (?:PreToolUse )?hook|rejected by user|rejected: |denied by |"
+    r"(?:not permitted|blocked) by policy|was not approved|approval was denied",
+    re.IGNORECASE,
+)
+_CANCELLED = re.compile(r"^aborted(?: by user)?\b|\bcancell?ed by user\b", re.IGNORECASE)
+_TIMED_OUT = re.compile(r"^(?:command|exec_command|Error: command) timed out\b", re.IGNORECASE)
+_FAILED = re.compile(
+    r"\A(?:apply_patch verification failed|unsupported (?:custom tool )?call|failed to |"
+    r"execution error|Error\b|invalid |exec_command failed|tool call error|write_stdin failed|"
+    r"unknown process|apply_patch handler)",
+    re.IGNORECASE,
+)
+
+
+class CodexOutcome(Struct, frozen=True):
+    """How a call ended; a `status` of None when that is not told."""
+
+    status: Status | None
+    result: Mapping[str, Any]
+    background: tuple[str, ...] = ()
+
+
+def _parsed(arguments: Any) -> Any:
+    """Arguments told as a text of JSON; another text as it is."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return json.decode(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _outcome(tool: str, given: Any) -> CodexOutcome:
+    """How a call ended, from the text that the model was given, or blocks, or an object."""
+    if isinstance(given, dict):
+        return _of_object(given)
+    output = fields.plain(given)
+    inner = _metadata(output)
+    if inner is not None:
+        return inner
+    head = output[:_HEAD]
+    code, running = fields.exit_code(head, _EXITED), _RUNNING.search(head)
+    data: dict[str, Any] = {}
+    if running and tool in _SHELLS:
+        data["background"] = [running[1]]
+        return CodexOutcome("running", fields.result(output, data), (running[1],))
+    if code is not None:
+        data["exit_code"] = code
+    return CodexOutcome(_status(tool, head, code), fields.result(output, data))
+
+
+def _status(tool: str, head: str, code: int | None) -> Status | None:
+    if code is not None:
+        return "error" if code else "ok"
+    if _CANCELLED.search(head):
+        return "cancelled"
+    if _TIMED_OUT.search(head):
+        return "timeout"
+    if _DENIED.search(head):
+        return "denied"
+    if _FAILED.search(head):
+        return "error"
+    unsure = tool in _SHELLS or tool in (_PATCH, "")
+    return None if unsure else "ok"
+
+
+def _metadata(output: str) -> CodexOutcome | None:
+    """The outcome in the JSON that older releases gave as text."""
+    if not output.startswith("{"):
+        return None
+    inner = _parsed(output)
+    if not isinstance(inner, dict) or not isinstance(inner.get("metadata"), dict):
+        return None
+    code = fields.whole(inner["metadata"].get("exit_code"))
+    if code is None:
+        return None
+    told = fields.result(fields.text(inner, "output"), {"exit_code": code})
+    return CodexOutcome("error" if code else "ok", told)
+
+
+def _of_object(given: Mapping[str, Any]) -> CodexOutcome:
+    """The outcome in what an MCP server answered, or in a text with a flag for its success."""
+    failed = given.get("isError") is True or given.get("success") is False
+    data = {name: value for name, value in given.items() if name != "content"}
+    output = fields.plain(given.get("content"))
+    known = "isError" in given or "success" in given or "content" in given
+    return CodexOutcome("error" if failed else "ok" if known else None, fields.result(output, data))
+
+
+_STATUSES: Mapping[str, Status] = {
+    "completed": "ok",
+    "failed": "error",
+    "declined": "denied",
+    "cancelled": "cancelled",
+}
+
+
+def _of_command(item: Mapping[str, Any]) -> CodexOutcome:
+    """How a command ended, from the item or event that tells of it."""
+    code = fields.whole(item.get("exit_code"))
+    status = _STATUSES.get(fields.text(item, "status"))
+    if status in (None, "ok", "error") and code is not None:
+        status = "error" if code else "ok"
+    output = fields.text(item, "aggregated_output", "formatted_output", "stdout")
+    return CodexOutcome(status, fields.result(output, {} if code is None else {"exit_code": code}))
+
+
+def _of_patch(item: Mapping[str, Any]) -> CodexOutcome:
+    """How a patch ended, from the item or event that tells of it."""
+    status = _STATUSES.get(fields.text(item, "status"))
+    if isinstance(item.get("success"), bool):
+        status = "ok" if item["success"] else status or "error"
+    shown = [fields.text(item, "stdout"), fields.text(item, "stderr")]
+    return CodexOutcome(status, fields.result("\n".join(part for part in shown if part), {}))
+
+
+def _of_mcp(item: Mapping[str, Any]) -> CodexOutcome:
+    """How the call of an MCP server's tool ended, from the item or event that tells of it."""
+    given = item.get("result")
+    if isinstance(given, dict) and ("Ok" in given or "Err" in given):
+        given = given.get("Ok", given.get("Err"))
+    if isinstance(given, str) or given is None:
+        said = fields.plain(given) or fields.text(fields.mapping(item, "error"), "message")
+        return CodexOutcome("error", fields.result(said, {}))
+    ended = _outcome("", given)
+    told = _STATUSES.get(fields.text(item, "status"))
+    return CodexOutcome(told or ended.status, ended.result)
+
+
+def _duration(item: Mapping[str, Any]) -> int | None:
+    """Microseconds that something took, of seconds and nanoseconds; None where that is not told."""
+    took = fields.mapping(item, "duration")
+    seconds = fields.microseconds(took.get("secs"), 1_000_000)
+    nanos = fields.whole(took.get("nanos"))
+    return None if seconds is None else seconds + (nanos or 0) % 1_000_000_000 // 1000
+
+
+def _files_of(item: Mapping[str, Any]) -> Iterator[FileTold]:
+    """The files of a patch. A file that it adds may have been there: the patch does not say."""
+    for path, change in fields.mapping(item, "changes").items():
+        if not isinstance(change, dict):
+            continue
+        kind, content = fields.text(change, "type"), change.get("content")
+        if not kind and change:  # as older releases wrote them: {"add": {"content": …}}
+            kind = next(iter(change))
+            inner = change[kind]
+            change = inner if isinstance(inner, dict) else {}
+            content = change.get("content")
+        diff, moved = fields.text(change, "unified_diff"), fields.text(change, "move_path")
+        if kind == "add" and isinstance(content, str):
+            yield FileTold(path, None, content)
+        elif kind == "delete" and isinstance(content, str):
+            yield FileTold(path, content, None)
+        elif moved:
+            yield FileTold(path, after=None)
+            yield FileTold(moved, None, diff=diff, source=path)
+        else:
+            yield FileTold(path, diff=diff)
+
+
+# --- rollouts -----------------------------------------------------------------------------
 
 _SILENT_RECORDS = fields.words(
     "world_state token_usage_record compacted ghost_snapshot inter_agent_communication "
@@ -212,7 +399,7 @@ class CodexRollout:
                 yield from self._output(call_id, item.get("output"), at)
             case "web_search_call":
                 action = item.get("action")
-                began = TOOLS.began(self._session, call_id, "web_search", action, at, self._cwd)
+                began = _TOOLS.began(self._session, call_id, "web_search", action, at, self._cwd)
                 result = fields.result("", {})
                 yield began
                 yield CallEnded(self._session, call_id, "web_search", "ok", result, at=at)
@@ -230,7 +417,7 @@ class CodexRollout:
         tool, space = fields.text(item, "name"), fields.text(item, "namespace")
         arguments = item.get("input")
         if "input" not in item:
-            arguments = codex_calls.parsed(item.get("arguments"))
+            arguments = _parsed(item.get("arguments"))
         if kind == "local_shell_call":
             tool, arguments = "local_shell", item.get("action")
         elif kind == "tool_search_call":
@@ -242,7 +429,7 @@ class CodexRollout:
             chosen = fields.text(arguments, "workdir", "working_directory")
             cwd = chosen if chosen.startswith("/") else cwd
         self._open[call_id] = tool
-        return TOOLS.began(self._session, call_id, tool, arguments, at, cwd)
+        return _TOOLS.began(self._session, call_id, tool, arguments, at, cwd)
 
     def _output(self, call_id: str, given: Any, at: datetime | None) -> Iterator[Report]:
         """That the model was given a call's output, unless its end was told already."""
@@ -250,7 +437,7 @@ class CodexRollout:
         if call_id in self._ended:
             self._ended.discard(call_id)
             return
-        end = codex_calls.outcome(tool, given)
+        end = _outcome(tool, given)
         if end.background:
             self._background[call_id] = end.background[0]
         yield CallEnded(
@@ -276,11 +463,11 @@ class CodexRollout:
                 said = fields.text(event, "text")
                 yield from self._message(kind, "", said, at, thinking=True)
             case "exec_command_end":
-                yield from self._end(call_id, codex_calls.of_command(event), event, at)
+                yield from self._end(call_id, _of_command(event), event, at)
             case "patch_apply_end":
-                yield from self._end(call_id, codex_calls.of_patch(event), event, at)
+                yield from self._end(call_id, _of_patch(event), event, at)
             case "mcp_tool_call_end":
-                yield from self._end(call_id, codex_calls.of_mcp(event), event, at)
+                yield from self._end(call_id, _of_mcp(event), event, at)
             case _ if kind in _TURN_ENDS:
                 yield TurnEnded(self._session, at, interrupted=kind == "turn_aborted")
             case _ if kind not in _SILENT_EVENTS:
@@ -292,11 +479,11 @@ class CodexRollout:
         name = fields.text(item, "id")
         match kind := fields.text(item, "type"):
             case "CommandExecution":
-                yield from self._end(name, codex_calls.of_command(item), item, at)
+                yield from self._end(name, _of_command(item), item, at)
             case "FileChange":
-                yield from self._end(name, codex_calls.of_patch(item), item, at)
+                yield from self._end(name, _of_patch(item), item, at)
             case "McpToolCall":
-                yield from self._end(name, codex_calls.of_mcp(item), item, at)
+                yield from self._end(name, _of_mcp(item), item, at)
             case "UserMessage":
                 yield from self._prompt(kind, fields.plain(item.get("content")), turn, at)
             case "AgentMessage":
@@ -320,8 +507,8 @@ class CodexRollout:
             status=end.status,
             result=end.result,
             at=at,
-            duration=codex_calls.duration(item),
-            files=tuple(codex_calls.files_of(item)),
+            duration=_duration(item),
+            files=tuple(_files_of(item)),
         )
         running = self._background.pop(call_id, "")
         if running:
