@@ -129,7 +129,13 @@ def _print_verification(invocation: Invocation, verified: "Verification") -> Non
             "anchored   ",
             f"all of {count_text(verified.size, 'event')} by a head kept outside the store",
         )
-    unsure = "incomplete" if not verified.ok else "unanchored: `loom-audit head` prints one to keep"
+    unsure = "incomplete"
+    if verified.ok:
+        newest = count_text(verified.unanchored, "newest event")
+        unsure = (
+            f"unanchored: nothing was found altered; if the {newest} had been rewritten, no head "
+            "kept elsewhere would tell. `loom-audit head` prints one to keep"
+        )
     verdict = {0: "ok", 1: "TAMPERED", 3: unsure, 4: "cannot be read"}
     good = verified.exit_code == exits.OK
     output.line((verdict.get(verified.exit_code, "not ok"), "green" if good else "red"))
