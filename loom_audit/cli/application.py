@@ -91,6 +91,10 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         typed, names = args[0], self.list_commands(ctx)
+        if typed == "help" and not ctx.resilient_parsing:
+            asked = next((name for name in args[1:] if name in names), "")
+            meant = " ".join(part for part in (PROGRAM, asked, "--help") if part)
+            ctx.fail(f"No such command 'help'. It is `{meant}`.")
         # click looks for near names among those that are loaded, which are none
         near = [] if typed in names or typed.startswith("-") else spelled_nearly(typed, names)
         if near and not ctx.resilient_parsing:

@@ -1,5 +1,6 @@
 """`loom-audit daemon`: the warm process that answers agents' hooks."""
 
+import sys
 from typing import Annotated
 
 from loom_audit.api.agents.launcher import SOCKET
@@ -27,6 +28,10 @@ def daemon(
     settings = invocation.settings
     check_home(settings)
     with invocation.store() as store:
+        if sys.stderr.isatty():  # nobody reads what the one that a hook started says
+            invocation.output.note(
+                "answering hooks; without any for ten minutes it ends, Ctrl-C ends it now"
+            )
         try:
             run_daemon(store, settings.hooks, name)
         except Conflict as there_is_one:

@@ -20,6 +20,7 @@ from loom_audit.ports import EventFilter
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
+    from loom_audit.model.records import Call
 
 
 @command(examples=("loom-audit history src/app.py", "loom-audit history .git"))
@@ -51,7 +52,8 @@ def history(
             moves = {}
             output.note(f"what was moved cannot be read: {one_line(error.message, 300)}")
         for recorded in found:
-            call = _call(workspace, recorded)
+            made_by = _made_by(workspace, recorded)
+            call = made_by.seq if made_by else None
             moved = moves.get((recorded.seq, recorded.change.path), "")
             told = workspace.timeline.told_at(recorded.seq)
             is_outside = recorded.origin == "outside"
@@ -65,7 +67,7 @@ def history(
                 )
             else:
                 others = _others(workspace, recorded, call)
-                line = history_line(recorded, call, others, told, observed, source, path=inside)
+                line = history_line(recorded, made_by, others, told, observed, source, path=inside)
                 output.line(*line, _moved_text(recorded, moved))
         note_verified(invocation, workspace)
 
@@ -90,11 +92,9 @@ def _git_history(output: Output, workspace: "AuditedWorkspace", name: str, limit
     return listed > 0
 
 
-def _call(workspace: "AuditedWorkspace", recorded: "RecordedChange") -> int | None:
-    """The number of the call that made a change; None while it is open, and where there is none."""
-    if recorded.call_id is None:
-        return None
-    return workspace.timeline.call_of(recorded).seq
+def _made_by(workspace: "AuditedWorkspace", recorded: "RecordedChange") -> "Call | None":
+    """The call that made a change; None where there is none. While it is open it has no number."""
+    return None if recorded.call_id is None else workspace.timeline.call_of(recorded)
 
 
 def _moves(
@@ -129,7 +129,7 @@ def _others(
 
 def history_line(
     recorded: RecordedChange,
-    call: int | None,
+    call: "Call | None",
     others: Sequence[int] = (),
     told: datetime | None = None,
     observed: datetime | None = None,
@@ -144,9 +144,11 @@ def history_line(
     """
     letter, style = mark(recorded.change)
     who = recorded.actor if recorded.origin != "outside" else "outside"
-    how: list[str] = [recorded.origin] if recorded.origin not in (who, "tool") else []
+    # of what took back, its own verb: the origin of a redo or a rollback is `undo`, too
+    origin = call.tool if call and recorded.origin == "undo" else recorded.origin
+    how: list[str] = [origin] if origin not in (who, "tool") else []
     how += ["by loom-audit connect"] if source == "connect" else []
-    how += [] if call is None else [f"call {call}"]
+    how += [f"call {call.seq}"] if call and call.seq else []
     how += [f"or call {other}" for other in others]
     how += [f"told {local_time(told)}"] if told else []
     return (

@@ -212,8 +212,11 @@ class Adapters(Struct, frozen=True):
             if moved := self.moved_to(str(folder), entries):
                 text = f"{folder} is the workspace {moved.root}, moved"
                 raise NoWorkspace(text, hint=_MOVE, details={"moved": moved.root})
+        there = os.path.lexists(text)
         raise NoWorkspace(
-            f"{text} is in no workspace under audit",
+            f"{text} is in no workspace under audit"
+            if there
+            else f"there is no {text}, and no workspace has such an id",
             hint="Run `loom-audit init` in the directory you want to put under audit.",
         )
 

@@ -72,3 +72,16 @@ def _by_event(text: str) -> list[str]:
             found.append("")
         found[-1] += line
     return [one for one in reversed(found) if "\n  " in one]
+
+
+def test_a_history_calls_a_redo_and_a_rollback_by_their_names(audited: Shell) -> None:
+    audited("run", "--", "sh", "-c", "echo more >> a.txt")
+    audited("undo")
+    audited("redo")
+    audited("rollback", "3", "a.txt")
+    lines = audited("history", "a.txt").text.splitlines()
+    assert [line.split(", call")[0].split()[-1] for line in lines[:3]] == [
+        "rollback",
+        "redo",
+        "undo",
+    ]

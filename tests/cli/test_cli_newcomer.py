@@ -212,3 +212,26 @@ def test_lists_show_the_command_as_typed_and_what_was_started_is_on_record(
     assert call["summary"] == "claude 'do it'"
     (shown,) = person.records("show", str(call["seq"]))
     assert shown["arguments"]["argv"][:2] == ["claude", "--settings"]
+
+
+# --- words that somebody tries ------------------------------------------------------------
+
+
+def test_help_and_an_undo_of_a_call_say_what_is_meant(person: Shell) -> None:
+    assert "It is `loom-audit undo --help`" in person("help", "undo", code=2).errors
+    assert "It is `loom-audit --help`" in person("help", code=2).errors
+    for verb in ("undo", "redo"):
+        assert "`loom-audit revert CALL`" in person(verb, "42", code=2).errors
+
+
+def test_a_workspace_that_is_not_there_is_said_to_be_missing(person: Shell) -> None:
+    person("init")
+    missing = person("--workspace", str(person.workspace / "gone"), "log", code=4).errors
+    assert f"there is no {person.workspace / 'gone'}" in missing
+
+
+def test_a_file_that_never_was_a_store_is_not_taken_for_a_damaged_one(person: Shell) -> None:
+    other = person.home.parent / "notes.txt"
+    other.write_text("milk, bread\n" * 100)
+    assert "If it never was one" in person("--store", str(other), "log", code=6).errors
+    assert other.read_text() == "milk, bread\n" * 100

@@ -301,11 +301,17 @@ def _failed(
         return Check("hooks", "ok", text)
     said = last_words(settings)
     text = first_few(waiting, 3, lambda one: one.text)
-    hint = f"The warm process said last: {said}" if said else "The warm process does not start."
+    hint = (
+        f"`loom-audit daemon` said last: {said}"
+        if said
+        else "Nothing started that answers them: was loom-audit installed then?"
+    )
     return Check("hooks", "warning", f"{text}; not on record yet", f"{hint} {_BY_HAND}")
 
 
-_BY_HAND = "`loom-audit daemon` starts it by hand, and says what is wrong."
+_BY_HAND = (
+    "The next hook puts them on record, or `loom-audit daemon` now, which says what is wrong."
+)
 
 
 def _clients(

@@ -212,7 +212,10 @@ def usage_error(error: Exception, arguments: Sequence[str]) -> int:
         if not output.json:
             output.text(message + "\n")
         message = f"{path} needs a command"
-    output.error(InvalidArguments(message, hint=f"See `{path} --help`."))
+    hint = f"See `{path} --help`."
+    if path.split()[-1:] in (["undo"], ["redo"]) and "unexpected extra argument" in message:
+        hint = "It takes no call: `loom-audit revert CALL` takes back the one that is named."
+    output.error(InvalidArguments(message, hint=hint))
     is_run = path.split()[-1:] == ["run"]
     return exits.OUR_FAILURE if is_run else exits.USAGE
 

@@ -188,6 +188,9 @@ def write_error(error: Exception, path: str) -> AuditUnavailable:
     cause = _cause(error, path)
     message = f"The audit store cannot be used: {_said(error)}"
     details = {"cause": cause, "error": str(getattr(error, "sqlite_errorname", ""))}
+    if cause == "damaged" and not _begins_as_a_database(path):
+        hint = "If it never was one, name yours with --store; `loom-audit salvage --to DIR` saves "
+        return AuditUnavailable(message, hint=f"{hint}what is readable.", details=details)
     if cause != "full":
         return AuditUnavailable(message, hint=HINTS[cause], details=details)
     free = _free_bytes(path)
@@ -203,6 +206,15 @@ def read_error(error: Exception, path: str) -> AuditError:
     problem = write_error(error, path)
     kind = Corrupt if problem.details["cause"] == "damaged" else StorageFailed
     return kind(problem.message, hint=problem.hint, details=problem.details)
+
+
+def _begins_as_a_database(path: str) -> bool:
+    """Whether a file has the first bytes of every SQLite database (sqlite.org/fileformat.html)."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return True  # not known: what the driver says stands
 
 
 def _said(error: Exception) -> str:

@@ -120,7 +120,7 @@ def test_calls_plans_and_histories_with_hostile_names_print_clean(text: str) -> 
     out.line(*lines.event_line(event))
     out.lines(plan_lines(a_plan(text), {text: [1, 2]}))
     recorded = RecordedChange(1, AT, text, text, "tool", text, (), change)
-    out.line(*history_line(recorded, 7, path=True))
+    out.line(*history_line(recorded, a_call(text), path=True))
     out.line(*entry_line(text, state()))
     assert not dangerous(printed(out))
 
