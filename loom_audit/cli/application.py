@@ -56,7 +56,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("doctor", "Prove", "Check this machine, the store and the workspaces."),
     ("salvage", "Prove", "Get everything readable out of a damaged store."),
     ("workspaces", "Store", "List the workspaces, say where one is now, or forget one."),
-    ("db", "Store", "Show, check or upgrade the store's database."),
+    ("db", "Store", "Show, upgrade or rebuild the store's database."),
     ("mcp", "Reach", "Serve the tools to a client of the Model Context Protocol."),
     ("serve", "Reach", "Serve the dashboard on this machine only."),
     ("daemon", "Reach", "Answer agents' hooks; the first hook starts this by itself."),

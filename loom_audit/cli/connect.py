@@ -15,7 +15,12 @@ from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.parameters import argument, option
-from loom_audit.cli.shared.under_audit import ask_what_to_record, note_repository, put_under_audit
+from loom_audit.cli.shared.under_audit import (
+    ask_what_to_record,
+    note_owner,
+    note_repository,
+    put_under_audit,
+)
 from loom_audit.clients.programs import NAMED, PROGRAMS, client_named
 from loom_audit.errors import AuditError, InvalidArguments, NotFound, NoWorkspace
 from loom_audit.model.text.display import visible
@@ -84,6 +89,8 @@ def connect(
                 taking_back.callback(_disconnect_all, invocation, changes, root)
             for change in changes:
                 _connect(invocation, change, workspace, flags)
+            if root is not None:
+                note_owner(invocation.output, root)
         except AuditError:
             taking_back.close()
             raise

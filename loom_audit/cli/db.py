@@ -149,6 +149,6 @@ def caches(
 
 
 db = Group(
-    "Show, check or upgrade the store's database.",
+    "Show, upgrade or rebuild the store's database.",
     {"path": path, "current": current, "upgrade": upgrade, "rebuild": rebuild, "caches": caches},
 )

@@ -28,7 +28,7 @@ _SECRET_ENDS = (".pem", ".key", ".p12")
 
 @command(
     examples=("loom-audit init", "loom-audit init ~/project --max-file-bytes 1073741824"),
-    codes={exits.FAILED: "", exits.UNAVAILABLE: ""},
+    codes={exits.FAILED: "", exits.UNAVAILABLE: "", exits.CONFLICT: ""},
 )
 def init(
     invocation: Invocation,

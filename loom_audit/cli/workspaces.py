@@ -12,7 +12,7 @@ from loom_audit.cli.shared.lines import local_time
 from loom_audit.cli.shared.output import Line, Output, progress
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.records import plain, time_text
-from loom_audit.errors import InvalidArguments
+from loom_audit.errors import InvalidArguments, NoWorkspace
 from loom_audit.model.text.display import count_text, one_line, size_text, visible
 
 if TYPE_CHECKING:
@@ -127,7 +127,12 @@ def _forget(
     from loom_audit.api.upkeep.forgetting import forget_workspace, forgettable
 
     output = invocation.output
-    told = forgettable(store, named)
+    try:
+        told = forgettable(store, named)
+    except NoWorkspace as error:
+        if error.details:
+            raise
+        raise NoWorkspace(error.message, hint="`loom-audit workspaces` lists them.") from error
     if not output.json:
         _say(output, told)
     if dry_run:

@@ -1,6 +1,7 @@
 """The first hour of a newcomer: a folder that is not under audit yet, a client, a repository."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -235,3 +236,28 @@ def test_a_file_that_never_was_a_store_is_not_taken_for_a_damaged_one(person: Sh
     other.write_text("milk, bread\n" * 100)
     assert "If it never was one" in person("--store", str(other), "log", code=6).errors
     assert other.read_text() == "milk, bread\n" * 100
+
+
+def test_a_store_in_the_folder_that_is_to_be_recorded_is_refused_and_said_so(person: Shell) -> None:
+    store = person.workspace / "audit.db"
+    errors = person("--store", str(store), "init", code=5).errors
+    assert f"{person.workspace} lies in the folder of the store" in errors
+    assert "Give the store a folder of its own" in errors
+
+
+def test_forgetting_what_is_not_a_workspace_names_the_list(person: Shell) -> None:
+    person("init")
+    errors = person("workspaces", "forget", "/nowhere", "--yes", code=4).errors
+    assert "`loom-audit workspaces` lists them" in errors
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be in the folder of somebody else")
+def test_root_that_connects_in_the_folder_of_somebody_else_is_told_who_cannot_run_the_hook(
+    person: Shell,
+) -> None:
+    person.workspace.mkdir(exist_ok=True)
+    os.chown(person.workspace, 65534, -1)
+    said = person("connect", "claude").errors
+    assert "you are root, and" in said and "connect as they" in said
+    os.chown(person.workspace, 0, -1)
+    assert "you are root" not in person("connect", "claude").errors

@@ -1,6 +1,7 @@
 """A folder put under audit on the way to something else, and what is said of its repository."""
 
 import os
+import pwd
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,21 @@ def note_repository(output: Output, root: str) -> None:
             ("note: ", "yellow"),
             f"it is only a part of the git repository {visible(repository)}. To record all of that:"
             f" `loom-audit workspaces forget {forget}`, then `loom-audit init {init}`",
+        )
+
+
+def note_owner(output: Output, root: str) -> None:
+    """Say so where root connects a client in the folder of somebody who cannot run the hook."""
+    owner = os.stat(root).st_uid
+    if os.geteuid() == 0 and owner:
+        try:
+            name = pwd.getpwuid(owner).pw_name
+        except KeyError:
+            name = f"user {owner}"
+        output.note(
+            ("note: ", "yellow"),
+            f"you are root, and {visible(root)} is {visible(name)}'s: only agents that root starts "
+            "can run this hook. For theirs, disconnect it and connect as they",
         )
 
 

@@ -42,7 +42,14 @@ def check_root(path: str | Path, *, store_dir: str | Path, others: Iterable[str]
             )
     if ".git" in Path(real).parts:
         raise _refused(real, "inside .git", "Name the folder that holds .git.")
-    _check_apart(real, os.path.realpath(store_dir), "the store")
+    store = os.path.realpath(store_dir)
+    if _holds(store, real):
+        raise Conflict(
+            f"{printable(real)} lies in the folder of the store",
+            hint="Give the store a folder of its own outside of what is recorded.",
+            details={"path": printable(real), "other": printable(store)},
+        )
+    _check_apart(real, store, "the store")
     for other in others:
         if not _same(real, other):
             _check_apart(real, other, f"the workspace {printable(other)}")
