@@ -36,6 +36,7 @@ from loom_audit.ports.processes import (
     Processes,
     Progress,
     Runner,
+    take_no_notice,
 )
 from loom_audit.ports.replacing import Displaced, Replacement, Reservation
 from loom_audit.ports.transcripts import TranscriptFile
@@ -111,4 +112,5 @@ __all__ = [
     "WordsFilter",
     "Workspace",
     "opaque_stamp",
+    "take_no_notice",
 ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import FrameType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct, field
@@ -177,6 +178,12 @@ class BackgroundRunner(Protocol):
         ...
 
 
+def take_no_notice(_number: int, _frame: FrameType | None) -> None:
+    """Answer a signal that is to end nothing, however often it comes, and that is not ignored
+    since a command that is started would inherit that. A `Lock` leaves it where it is.
+    """
+
+
 class Lock(Protocol):
     """OS locks by name: across processes and threads, released when the holder's process dies."""
 
@@ -193,7 +200,7 @@ class Lock(Protocol):
         """Keep back a signal that asks for an end (INT, TERM, HUP) until the block has ended.
 
         What lies between two durable records is such a block, or the second record could be made
-        twice. A second signal ends the process at once.
+        twice. A second signal ends the process at once, unless it is one to `take_no_notice` of.
         """
         ...
 

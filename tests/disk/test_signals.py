@@ -63,6 +63,11 @@ def test_what_is_ignored_stays_ignored_however_often_it_comes() -> None:
     assert step("SIGHUP", "SIGHUP", "SIGHUP", before=ignored) == (0, ["whole"])
 
 
+def test_of_what_no_notice_is_taken_none_is_taken_however_often_it_comes() -> None:
+    deaf = "from loom_audit.ports import take_no_notice as deaf; signal.signal(signal.SIGINT, deaf)"
+    assert step("SIGINT", "SIGINT", "SIGINT", before=deaf) == (0, ["whole"])
+
+
 def test_who_answered_before_answers_after_it() -> None:
     answer = "signal.signal(signal.SIGTERM, lambda *_: print('answered', flush=True))"
     assert step("SIGTERM", before=answer) == (0, ["whole", "answered"])

@@ -1,7 +1,7 @@
 """How a command ends: every error code has its exit code here, and signals to end."""
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType
 
@@ -71,11 +71,13 @@ def keep_from_interrupting(*, starting: bool = False) -> None:
     """
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _take_no_notice if starting else signal.SIG_IGN)
+            signal.signal(number, _no_notice() if starting else signal.SIG_IGN)
 
 
-def _take_no_notice(_number: int, _frame: FrameType | None) -> None:
-    pass
+def _no_notice() -> Callable[[int, FrameType | None], None]:
+    from loom_audit.ports import take_no_notice
+
+    return take_no_notice
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 Python runs what answers a signal between any two instructions of the main thread, also between a
 record that is durable and the note that it is. Within `deferred` the first signal is kept and
 answered after the block, by what answered before it; the second ends the process as that signal
-does, and recovery does the rest. A signal that is ignored stays so.
+does, and recovery does the rest. A signal that is ignored stays so, as does one of which no notice
+is taken.
 """
 
 import os
@@ -13,6 +14,8 @@ from types import FrameType
 from typing import Any
 
 from msgspec import Struct, field
+
+from loom_audit.ports import take_no_notice
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
@@ -46,7 +49,7 @@ class _Hold(Struct):
     def begin(self) -> None:
         for number in ENDING:
             before = signal.getsignal(number)
-            if before not in (signal.SIG_IGN, None):
+            if before not in (signal.SIG_IGN, None, take_no_notice):
                 self.before[number] = before
                 signal.signal(number, self.keep)
 
