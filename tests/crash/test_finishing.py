@@ -111,6 +111,8 @@ def act_as_person(root: Path, chosen: random.Random) -> None:
     path = chosen.choice([*places[1:], *(root / name for name in gone)])
     what = chosen.choice(("write", "delete", "folder", "link", "inside", "rename", "fifo", "mode"))
     with suppress(OSError):
+        if path.is_fifo() and what == "write":
+            what = "delete"  # whoever opens it waits for one who reads
         if what == "delete" or (what in ("folder", "link", "fifo") and chosen.random() < 0.7):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         if what == "write":

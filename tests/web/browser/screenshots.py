@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, sync_playwright
 from loom_audit.api.face import open_store
 from loom_audit.demo.recording import Demo, run_demo
 from loom_audit.web.shared.admission import Admission
+from tests.web.browser.following import follow
 from tests.web.conftest import CHROMIUM, FLAGS, Live, Recorded, serving
 
 WIDTH, HEIGHT = 1280, 812
@@ -28,7 +29,7 @@ def take(browser: Browser, live: Live, demo: Demo, url: str, folder: Path) -> No
     page.goto(f"{live.address}{url}/s/{demo.sessions[0]}")
     page.screenshot(path=folder / "dashboard-review.png")
     page.goto(f"{live.address}{url}/c/{demo.numbers['rm']}")
-    page.get_by_role("button", name="Undo this call").click()
+    follow(page.get_by_role("button", name="Undo this call"))
     page.get_by_role("button", name="Carry out").wait_for()
     page.screenshot(path=folder / "dashboard-plan.png")
     page.get_by_role("button", name="Carry out").click()

@@ -26,6 +26,7 @@ from loom_audit.history.ground.questions import ApprovalRequest, Questions
 from loom_audit.model.events import CallDecided
 from loom_audit.tools.approvals.asking_gate import AskingGate
 from loom_audit.web.approvals import changed, to_type
+from tests.web.browser.following import follow
 from tests.web.browser.test_web_browser import AXE, RUN_AXE
 from tests.web.conftest import Live, Recorded, asking, in_thread
 from tests.web.web_pages import HOSTILE
@@ -330,7 +331,7 @@ def test_in_a_browser_one_is_found_looked_into_and_answered(
     hostile = HOSTILE + "</textarea><script>window.hacked = 5</script>"
     with waiting_for(recorded, arguments={"path": "notes.txt", "content": hostile}) as waiting:
         page.goto(f"{live.address}{recorded.url}/")
-        page.get_by_role("link", name=re.compile("Needs you.*1 waiting")).click()
+        follow(page.get_by_role("link", name=re.compile("Needs you.*1 waiting")))
         button = page.get_by_role("link", name="Look at all of it, and answer")
         for width in (1440, 768, 718, 375):
             page.set_viewport_size({"width": width, "height": 700})
@@ -338,7 +339,7 @@ def test_in_a_browser_one_is_found_looked_into_and_answered(
             assert page.locator("html").evaluate("one => one.scrollWidth") == width
         # what is not shown whole is not answered here
         assert page.get_by_role("button", name="Allow").count() == 0
-        button.click()
+        follow(button)
         assert page.locator("html").bounding_box()["width"] == 375
         assert "overwrites notes.txt" in page.inner_text("main")
         if scripted:

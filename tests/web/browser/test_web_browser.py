@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.web.shared.listing import Listing, page_of_calls
 from loom_audit.web.shared.urls import Fields
+from tests.web.browser.following import follow
 from tests.web.conftest import Live, Recorded
 from tests.web.web_pages import pages
 
@@ -106,7 +107,7 @@ def test_a_clean_call_is_undone_by_one_click_in_its_row(
     page.get_by_role("button", name=f"Undo call {number}", exact=True).click()
     if scripted:
         page.locator(f"tr#c{number}.undone").wait_for()
-        assert "Took back" in page.locator("#notice").inner_text()
+        expect(page.locator("#notice")).to_contain_text("Took back")
         assert page.url.endswith("/calls")
         page.locator("#notice").get_by_role("link", name="Redo").click()
     else:
@@ -167,7 +168,7 @@ def test_all_conflicts_are_decided_by_one_press(recorded: Recorded, watch: Watch
 def test_rollback_from_a_call_page(recorded: Recorded, watch: Watch) -> None:
     page = watch.page
     watch.go(f"{recorded.url}/c/{recorded.numbers['notes']}")
-    page.get_by_role("link", name="before this call").click()
+    follow(page.get_by_role("link", name="before this call"))
     assert "Plan: roll back" in page.get_by_role("heading", level=1).inner_text()
     assert notes(recorded) == "one\nTWO\nthree\n"
     page.get_by_role("button", name="Carry out").click()
@@ -198,13 +199,15 @@ def test_a_plan_overtaken_by_another_call_is_shown_anew(
     context.close()
 
 
-def test_a_large_diff_goes_on_where_it_stands(standing: Recorded, looking: Watch) -> None:
+def test_a_large_diff_goes_on_where_it_stands(
+    standing: Recorded, looking: Watch, scripted: bool
+) -> None:
     looking.go(f"{standing.url}/c/{standing.numbers['big']}")
     rows = looking.page.locator(".diff tr.add")
     assert 0 < rows.count() < 900
     while (more := looking.page.get_by_role("link", name="More lines")).count():
         left = more.inner_text()
-        more.click()
+        (Locator.click if scripted else follow)(more)
         looking.page.get_by_text(left).wait_for(state="detached")
     assert rows.last.inner_text().split()[:2] == ["900", "+"]
     assert looking.page.locator("section.file").count() == 1
@@ -244,7 +247,7 @@ def test_the_last_words_typed_win_over_a_slow_answer(
     last.set()
     with page.expect_response("**/calls?**"):
         page.get_by_label("Tool").fill("edit_file")
-    assert page.locator("tr[id^=c]").count() == 1
+    expect(page.locator("tr[id^=c]")).to_have_count(1)
 
 
 def test_older_calls_are_reached(
@@ -255,7 +258,7 @@ def test_older_calls_are_reached(
     looking.page.get_by_role("link", name="Older calls").click()
     oldest_here = looking.page.locator(f"tr#c{standing.numbers['big']}")
     oldest_here.wait_for()
-    assert looking.page.locator("tr[id^=c]").count() == (8 if scripted else 4)
+    expect(looking.page.locator("tr[id^=c]")).to_have_count(8 if scripted else 4)
 
 
 def test_every_page_is_silent_and_deaf_to_hostile_content(
@@ -286,8 +289,7 @@ def test_an_injected_htmx_attribute_does_nothing(
             evil.click();
         }"""
     )
-    page.get_by_role("link", name="Overview").click()
-    page.wait_for_load_state()
+    follow(page.get_by_role("link", name="Overview"))
     assert not any("hacked" in url for url in asked)
     context.close()
 
@@ -351,7 +353,7 @@ def test_the_keyboard_reaches_the_content_first(standing: Recorded, scripted_wat
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to content"
     page.keyboard.press("Enter")
-    assert page.evaluate("location.hash") == "#main"
+    page.wait_for_function("() => location.hash === '#main'")
 
 
 def test_nothing_is_asked_before_the_guard_of_htmx_is_there(

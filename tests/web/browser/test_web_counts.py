@@ -117,5 +117,5 @@ def test_every_row_of_a_page_gets_its_counts(busy: Busy, busy_live: Live, browse
     for one in counted[-20:]:
         cell = page.locator(f"#c{one.number} .f .stat")
         expect(cell).to_have_text(re.compile(r"^\+\d+ −\d+$"))
-    assert page.locator("tr[hidden]").count() == 0
+    expect(page.locator("tr[hidden]")).to_have_count(0)
     context.close()

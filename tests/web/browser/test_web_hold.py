@@ -8,6 +8,7 @@ from fastapi.testclient import TestClient
 from playwright.sync_api import Browser
 
 from loom_audit import ApprovalDenied, ForeignSession
+from tests.web.browser.following import follow
 from tests.web.browser.test_web_browser import AXE, RUN_AXE
 from tests.web.conftest import Live, Recorded, asking
 from tests.web.test_web_undo import fields
@@ -164,7 +165,7 @@ def test_it_works_in_a_browser(
     tab = live.visit(browser, java_script_enabled=scripted).new_page()
     tab.goto(f"{live.address}{recorded.url}/s/agent-1")
     tab.get_by_label("Reason").fill("the tests come first")
-    tab.get_by_role("button", name="Hold", exact=True).click()
+    follow(tab.get_by_role("button", name="Hold", exact=True))
     tab.get_by_text("the tests come first").first.wait_for()
     if scripted:
         tab.evaluate(AXE)

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from loom_audit.web.shared.urls import quoted
+from tests.web.browser.following import follow
 from tests.web.busy_store import AGENTS, LONG_FILE, LONG_TOOL, Busy
 from tests.web.conftest import Live
 
@@ -81,5 +82,5 @@ def test_what_is_cut_is_whole_on_demand(busy: Busy, busy_live: Live, page: Page)
     page.goto(f"{busy_live.address}{busy.url}/calls?tool={LONG_TOOL}")
     shown = page.locator(".what .tool").first
     assert shown.get_attribute("title") == LONG_TOOL
-    page.locator(".calls .n a").first.click()
+    follow(page.locator(".calls .n a").first)
     assert LONG_TOOL in page.locator("h1").inner_text()

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from loom_audit.api.agents.connect import record_as_it_is
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.ports import Progress
+from tests.web.browser.following import follow
 from tests.web.conftest import Live, Recorded, in_thread
 
 
@@ -180,7 +181,7 @@ def test_an_open_page_says_within_a_second_what_is_new(
     new = page.get_by_role("link", name="2 new calls")
     new.wait_for()
     assert time.perf_counter() - began < 2.5
-    new.click()
+    follow(new)
     expect(page.locator("tr[id^=c]")).to_have_count(before + 2)
     assert page.locator(".fresh").inner_text() == ""
     assert problems == []

@@ -55,7 +55,7 @@ def test_an_undo_that_nobody_answers_says_so_and_can_be_pressed_again(
     page.unroute(re.compile("carry-out"))
     press(page, recorded)
     page.locator(f"tr#c{recorded.numbers['notes']}.undone").wait_for()
-    assert "Took back" in page.locator("#notice").inner_text()
+    expect(page.locator("#notice")).to_contain_text("Took back")
     assert (recorded.root / "notes.txt").read_text() == "one\ntwo\nthree\n"
 
 

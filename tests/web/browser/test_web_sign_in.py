@@ -19,6 +19,7 @@ from loom_audit.web.app import create_app
 from loom_audit.web.listening import listen
 from loom_audit.web.shared.admission import COOKIE, LABEL_CHARACTERS, Admission
 from loom_audit.web.sign_in import signing_in_page
+from tests.web.browser.following import follow
 from tests.web.conftest import PORT, Live, Recorded, asking
 from tests.web.web_pages import pages
 
@@ -364,7 +365,7 @@ def test_the_token_of_the_terminal_is_typed_in(
     stranger.get_by_label("Your name").fill("Ada")
     stranger.get_by_role("button", name="Sign in").click()
     stranger.wait_for_url(f"**/c/{standing.numbers['notes']}")
-    stranger.get_by_role("link", name="Review first…").click()
+    follow(stranger.get_by_role("link", name="Review first…"))
     assert f"Recorded as {person()} (Ada)" in stranger.content()
 
 

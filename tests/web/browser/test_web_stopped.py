@@ -7,6 +7,7 @@ from fastapi.testclient import TestClient
 
 from loom_audit.model.events import FilesChanged
 from tests.processes.stopped import killed_after, roll_back
+from tests.web.browser.following import follow
 from tests.web.browser.test_web_browser import AXE, RUN_AXE, Watch
 from tests.web.browser.test_web_browser import scripted as scripted
 from tests.web.browser.test_web_browser import watch as watch
@@ -111,8 +112,7 @@ def test_it_is_finished_by_a_press_in_a_browser(
     if scripted:
         watch.page.evaluate(AXE)
         assert watch.page.evaluate(RUN_AXE, {}) == []
-    watch.page.get_by_role("button", name="Finish it").click()
-    watch.page.wait_for_load_state()
+    follow(watch.page.get_by_role("button", name="Finish it"))
     assert "did not come to its end" not in watch.page.content()
     assert watch.page.get_by_role("button", name="Accept all").is_visible()
     assert taken_back(recorded.root) == FILES

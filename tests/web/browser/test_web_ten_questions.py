@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -59,8 +60,10 @@ class Reviewer:
         """What follows a click: another page, or with JavaScript something new in this one."""
         if self.scripted and what.evaluate(f"one => !!one.closest('{PUTS_IN}')"):
             return nullcontext()
-        # the page's own notes in its history are navigations too
-        is_filter = self.scripted and what.evaluate("one => !!one.closest('form[data-hx-get]')")
+        # the page's own notes in its history are navigations too; a link beside the fields is plain
+        is_filter = self.scripted and what.evaluate(
+            "one => one.matches('form[data-hx-get] button')"
+        )
         return self.page.expect_event("framenavigated" if is_filter else "domcontentloaded")
 
     def _focus(self, what: Locator) -> None:
@@ -114,6 +117,8 @@ class Reviewer:
         self.go("Calls")
         self.type("Path", path)
         self.click(self.page.get_by_role("button", name="Filter"))
+        # not the list of what was typed so far: with JavaScript each is put in with its address
+        self.page.wait_for_url(lambda url: parse_qs(urlsplit(url).query).get("path") == [path])
         found = self.page.locator("tr[id^=c]").evaluate_all("rows => rows.map(row => row.id)")
         return [int(one[1:]) for one in found]
 
