@@ -34,7 +34,10 @@ _SPACES = {
     "refs/tags/": "tag ",
     "refs/remotes/": "remote branch ",
 }
-_TOLD_OTHERWISE = frozenset({"HEAD", "stashes", "index", "index mtime", "refs/stash"})
+INDEX_MTIME = "index mtime"
+"""The name of the modification time of the index, in ns since 1970."""
+
+_TOLD_OTHERWISE = frozenset({"HEAD", "stashes", "index", INDEX_MTIME, "refs/stash"})
 
 
 class GitName(Struct, frozen=True):

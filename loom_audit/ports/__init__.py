@@ -8,7 +8,17 @@ the tests pass the same contract tests.
 from loom_audit.ports.code import CodeIndex, FoundCode, ReadCode
 from loom_audit.ports.content import BlobStore
 from loom_audit.ports.evidence import EventRow, Evidence, PayloadRow, ReferencedBlob
-from loom_audit.ports.git import Git, GitFile, GitSeen, GitStamps, Moved
+from loom_audit.ports.git import (
+    NO_HOOKS,
+    ON_HOSTILE_GROUND,
+    RUNS_NOTHING,
+    Git,
+    GitFile,
+    GitSeen,
+    GitStamps,
+    Moved,
+    setting_variables,
+)
 from loom_audit.ports.held import HeldSessions
 from loom_audit.ports.lines import LineMaps
 from loom_audit.ports.log import (
@@ -56,7 +66,10 @@ from loom_audit.ports.workspace import (
 )
 
 __all__ = [
+    "NO_HOOKS",
+    "ON_HOSTILE_GROUND",
     "OPAQUE",
+    "RUNS_NOTHING",
     "Attributes",
     "Background",
     "BackgroundRunner",
@@ -112,5 +125,6 @@ __all__ = [
     "WordsFilter",
     "Workspace",
     "opaque_stamp",
+    "setting_variables",
     "take_no_notice",
 ]

@@ -7,6 +7,26 @@ from msgspec import Struct, field
 
 from loom_audit.model.files import Kind
 
+NO_HOOKS = ("core.hooksPath", "/dev/null")
+RUNS_NOTHING = (
+    ("core.fsmonitor", "false"),
+    ("core.pager", "cat"),
+    ("core.askPass", ""),
+    ("core.alternateRefsCommand", ":"),
+    ("log.showSignature", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("submodule.recurse", "false"),
+)
+"""What every command of ours is told, so that a repository's own settings run nothing by it."""
+
+ON_HOSTILE_GROUND = {
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+}
+"""What every command of ours has in its environment."""
+
 Moved = tuple[str | None, str | None]
 """The object ids of a name before and after; None where the name was, or is, not there."""
 
@@ -69,3 +89,11 @@ class Git(Protocol):
         Of a name that is gone: how many commits were on it and are on no ref.
         """
         ...
+
+
+def setting_variables(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The variables that give git these settings, over what any file says (git-config(1))."""
+    variables = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for n, (key, value) in enumerate(settings):
+        variables |= {f"GIT_CONFIG_KEY_{n}": key, f"GIT_CONFIG_VALUE_{n}": value}
+    return variables

@@ -11,17 +11,15 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from itertools import chain
 
 from loom_audit.errors import ExecutionFailed
+from loom_audit.model.git import INDEX_MTIME
 from loom_audit.model.text.display import count_text
-from loom_audit.ports import GitFile, GitSeen, GitStamps, Moved
-from loom_audit.sandbox.git_program import MAX_OUTPUT, GitAnswer, ask_git, check_answer, find_git
+from loom_audit.ports import GitSeen, GitStamps, Moved
+from loom_audit.sandbox.git_files import FOLDER, KnownFolders, stamp, stamps_of, state_files
+from loom_audit.sandbox.git_program import GitAnswer, ask_git, check_answer, find_git
 
 SECONDS = 5.0
-MAX_FILE = 16 << 20
-MAX_FILES = 1_000
-MAX_LOGS = 10_000
 MAX_DISTANCES = 20
 
 _REFS = ("for-each-ref", "--format=%(HEAD)%(objectname) %(refname) %(symref)")
@@ -51,35 +49,8 @@ _LISTED = re.compile(
 )
 _INTENT_TO_ADD = 1 << 29
 
-_STATE = re.compile(
-    r"(?!FETCH_HEAD$)(?:HEAD|index|packed-refs|shallow|config|config\.worktree|SQUASH_MSG"
-    r"|AUTO_MERGE|commondir|[A-Z_]+_HEAD|MERGE_[A-Z]+|BISECT_[A-Z_]+|sharedindex\.[0-9a-f]+)"
-)
-"""The names in a git folder that hold its state."""
-
 _NEEDED = frozenset({"HEAD", "objects", "refs"})
 """Without one of these git takes a folder for no repository."""
-
-_ASKED = frozenset({"HEAD", "index", "packed-refs"})
-"""Those of which git is asked."""
-
-_NO_LINKS = (
-    *("objects", "objects/info", "objects/info/alternates", "objects/pack"),
-    *("refs", "hooks", "info", "logs", "worktrees", "reftable"),
-    *("HEAD", "index", "packed-refs", "shallow", "config", "config.worktree"),
-)
-"""What git reads, and would read elsewhere where it is a link."""
-
-_WHOLE = ("hooks", "info", "rebase-merge", "rebase-apply", "sequencer")
-"""The folders of which each file is the state."""
-
-_DERIVED = frozenset({"info/refs", "info/commit-graphs", "info/sparse-checkout.lock"})
-"""What git makes anew by itself (git-update-server-info(1))."""
-
-_TOLD_BY = ("logs/HEAD", "logs/refs/stash", "reftable/tables.list", "objects")
-"""What changes with what git is asked for."""
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class ProgramGit:
@@ -88,45 +59,26 @@ class ProgramGit:
     def __init__(self, root: str) -> None:
         self._root = root
         self._folder = os.path.join(root, ".git")
-        self._folders: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {}
+        self._folders: KnownFolders = {}
 
     # --- stamps ---------------------------------------------------------------------------
 
     def stamps(self) -> GitStamps:
         """The stamps now, "" where no `.git` is there; of one that is no folder its own."""
         try:
-            git = os.open(self._folder, _FOLDER)
+            git = os.open(self._folder, FOLDER)
         except FileNotFoundError:
             return GitStamps()
         except OSError:
             with suppress(OSError):
-                stamp = _stamp(os.lstat(self._folder))
-                return GitStamps(repr(stamp), stamp[3])
+                own = stamp(os.lstat(self._folder))
+                return GitStamps(repr(own), own[3])
             return GitStamps()
         try:
-            found = [*self._stamped(git)]
+            found = [*stamps_of(git, self._folders)]
         finally:
             os.close(git)
-        return GitStamps(repr(found), max((stamp[3] for _, stamp in found), default=0))
-
-    def _stamped(self, git: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-        names = sorted(name for name in os.listdir(git) if _STATE.fullmatch(name))
-        for name in (*names, *_TOLD_BY):
-            with suppress(OSError):
-                yield name, _stamp(os.stat(name, dir_fd=git, follow_symlinks=False))
-        for folder in (*_WHOLE, "worktrees"):
-            for path, found in _files_below(git, folder):
-                yield path, _stamp(found)
-        waiting = ["refs", "logs/refs"]
-        while waiting:
-            path = waiting.pop()
-            with suppress(OSError):
-                stamp = _stamp(os.stat(path, dir_fd=git, follow_symlinks=False))
-                yield path, stamp
-                known = self._folders.get(path)
-                if known is None or known[0] != stamp:
-                    known = self._folders[path] = stamp, _folders_in(git, path)
-                waiting += (f"{path}/{name}" for name in known[1])
+        return GitStamps(repr(found), max((one[3] for _, one in found), default=0))
 
     # --- state ----------------------------------------------------------------------------
 
@@ -135,20 +87,19 @@ class ProgramGit:
         cannot tell it.
         """
         try:
-            git = os.open(self._folder, _FOLDER)
+            git = os.open(self._folder, FOLDER)
         except OSError as error:
             raise ExecutionFailed(_why_no_folder(self._folder, error)) from error
         try:
             if not _NEEDED.issubset(os.listdir(git)):
                 return GitSeen()
-            self._refuse_links(git)
             names: dict[str, str] = {}
             unseen: list[str] = []
-            files = dict(_state_files(git, unseen))
+            files = dict(state_files(git, unseen))
             linked = "worktrees" in os.listdir(git)
             with suppress(FileNotFoundError):
                 index = os.stat("index", dir_fd=git, follow_symlinks=False)
-                names["index mtime"] = str(index.st_mtime_ns)
+                names[INDEX_MTIME] = str(index.st_mtime_ns)
         finally:
             os.close(git)
         refs, listed, *told = self._ask(_REFS, _ENTRIES, *([_WORKTREES] if linked else []))
@@ -168,15 +119,6 @@ class ProgramGit:
             if lines := [*_stashes(stashes.output)]:  # the ref stays when its log was expired
                 names["stashes"] = "\n".join(lines)
         return GitSeen(names, files, entries, tuple(unseen))
-
-    def _refuse_links(self, git: int) -> None:
-        """ExecutionFailed where git would follow a link to what lies outside of the folder."""
-        for name in _NO_LINKS:
-            with suppress(OSError):
-                if stat.S_ISLNK(os.stat(name, dir_fd=git, follow_symlinks=False).st_mode):
-                    raise ExecutionFailed(f".git/{name} is a symbolic link")
-        if path := next(chain(_links_below(git, "refs"), _links_below(git, "logs")), None):
-            raise ExecutionFailed(f".git/{path} is a symbolic link")
 
     def distances(self, moved: Sequence[Moved]) -> Sequence[str]:
         """How far names moved, in words; "" where git cannot tell."""
@@ -288,123 +230,3 @@ def _in_words(done: GitAnswer, new: str | None) -> str:
 
 def _text(output: bytes) -> str:
     return output.decode("utf-8", "surrogateescape")
-
-
-# --- files --------------------------------------------------------------------------------
-
-
-def _stamp(status: os.stat_result) -> tuple[int, ...]:
-    return (
-        status.st_mode,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-        status.st_ino,
-    )
-
-
-def _folders_in(git: int, path: str) -> tuple[str, ...]:
-    folder = os.open(path, _FOLDER, dir_fd=git)
-    try:
-        with os.scandir(folder) as entries:
-            return tuple(sorted(e.name for e in entries if e.is_dir(follow_symlinks=False)))
-    finally:
-        os.close(folder)
-
-
-def _links_below(git: int, folder: str) -> Iterator[str]:
-    """The symbolic links in a folder and below; `folder` is none itself."""
-    waiting = [folder]
-    while waiting:
-        path = waiting.pop()
-        try:
-            opened = os.open(path, _FOLDER, dir_fd=git)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise ExecutionFailed(f".git/{path}: {error.strerror}") from error
-        try:
-            with os.scandir(opened) as entries:
-                for entry in entries:
-                    if entry.is_symlink():
-                        yield f"{path}/{entry.name}"
-                    elif entry.is_dir(follow_symlinks=False):
-                        waiting.append(f"{path}/{entry.name}")
-        finally:
-            os.close(opened)
-
-
-def _files_below(
-    git: int, folder: str, most: int = MAX_FILES
-) -> Iterator[tuple[str, os.stat_result]]:
-    """The files in a folder and below, at most so many, and the folder that was one too many;
-    of a link itself; a sample of a hook is left out."""
-    waiting, count = [folder], 0
-    while waiting:
-        path = waiting.pop()
-        try:
-            found = os.stat(path, dir_fd=git, follow_symlinks=False)
-        except OSError:
-            continue
-        count += 1
-        if not stat.S_ISDIR(found.st_mode) or count > most:
-            yield path, found
-            if count > most:
-                return
-            continue
-        with suppress(OSError):
-            opened = os.open(path, _FOLDER, dir_fd=git)
-            try:
-                names = sorted(os.listdir(opened), reverse=True)
-            finally:
-                os.close(opened)
-            below = (f"{path}/{n}" for n in names if not n.endswith(".sample"))
-            waiting += (one for one in below if one not in _DERIVED)
-
-
-def _state_files(git: int, unseen: list[str]) -> Iterator[tuple[str, GitFile]]:
-    names = sorted(n for n in os.listdir(git) if _STATE.fullmatch(n) and n not in _ASKED)
-    paths = [*names, "index"]
-    for folder in (*_WHOLE, "logs"):
-        most = MAX_LOGS if folder == "logs" else MAX_FILES
-        inside = [path for path, _ in _files_below(git, folder, most)]
-        if len(inside) >= most:
-            unseen.append(f"too many files in .git/{folder}")
-        paths += inside
-    for path in paths:
-        try:
-            found = _read(git, path, MAX_OUTPUT if path == "index" else MAX_FILE)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            unseen.append(f".git/{path}: {error.strerror}")
-            continue
-        if found is None:
-            unseen.append(f".git/{path} is not a file, or too large")
-        else:
-            yield path, found
-
-
-def _read(git: int, path: str, most: int) -> GitFile | None:
-    """What lies at a path in the git folder; None for what is too large or neither file nor link.
-
-    Its folders were seen to be none but folders, and each is opened without following a link.
-    """
-    *above, name = path.split("/")
-    folder = os.dup(git)
-    try:
-        for part in above:
-            inner = os.open(part, _FOLDER, dir_fd=folder)
-            os.close(folder)
-            folder = inner
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISLNK(found.st_mode):
-            return GitFile("symlink", 0o777, os.fsencode(os.readlink(name, dir_fd=folder)))
-        with open(os.open(name, _FILE, dir_fd=folder), "rb") as stream:
-            found = os.fstat(stream.fileno())
-            content = stream.read(most + 1) if stat.S_ISREG(found.st_mode) else None
-            if content is None or len(content) > most:
-                return None
-            return GitFile("file", stat.S_IMODE(found.st_mode), content)
-    finally:
-        os.close(folder)

@@ -15,25 +15,19 @@ from contextlib import suppress
 from msgspec import Struct
 
 from loom_audit.errors import ExecutionFailed
+from loom_audit.ports import NO_HOOKS, ON_HOSTILE_GROUND, RUNS_NOTHING, setting_variables
 
 MAX_OUTPUT = 64 << 20
 
 SETTINGS = (
-    ("core.hooksPath", "/dev/null"),
-    ("core.fsmonitor", "false"),
+    NO_HOOKS,
+    *RUNS_NOTHING,
     ("core.untrackedCache", "false"),
-    ("core.pager", "cat"),
-    ("core.askPass", ""),
     ("core.sshCommand", "false"),
     ("core.commitGraph", "false"),
     ("core.multiPackIndex", "false"),
-    ("core.alternateRefsCommand", ":"),
     ("core.attributesFile", "/dev/null"),
     ("core.excludesFile", "/dev/null"),
-    ("log.showSignature", "false"),
-    ("gc.auto", "0"),
-    ("maintenance.auto", "false"),
-    ("submodule.recurse", "false"),
     ("protocol.allow", "never"),
 )
 """What a repository's configuration cannot say otherwise."""
@@ -46,17 +40,13 @@ _ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_ATTR_NOSYSTEM": "1",
     "GIT_CEILING_DIRECTORIES": "/",
-    "GIT_LITERAL_PATHSPECS": "1",
-    "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_GRAFT_FILE": "/dev/null",
     "GIT_PAGER": "cat",
-    "GIT_CONFIG_COUNT": str(len(SETTINGS)),
-    **{f"GIT_CONFIG_KEY_{n}": key for n, (key, _) in enumerate(SETTINGS)},
-    **{f"GIT_CONFIG_VALUE_{n}": value for n, (_, value) in enumerate(SETTINGS)},
+    **ON_HOSTILE_GROUND,
+    **setting_variables(SETTINGS),
 }
 _TOO_OLD = ("Expected git repo version", "unknown repository extension", "unknown ref storage")
 
@@ -75,14 +65,16 @@ def ask_git(
     folders: Mapping[str, str],
     *commands: Sequence[str],
     seconds: float,
+    limit: int = MAX_OUTPUT,
 ) -> Sequence[GitAnswer]:
     """Run git commands beside each other in the folder `at`; the variables name git's folders.
 
-    ExecutionFailed where one cannot be run, or does not end in time.
+    One that says more than `limit` bytes is ended. ExecutionFailed where one cannot be run, or does
+    not end in time.
     """
     environment = {**_ENVIRONMENT, "PATH": os.path.dirname(program), **folders}
     running: list[tuple[subprocess.Popen[bytes], int, int]] = []
-    limit = time.monotonic() + seconds
+    end = time.monotonic() + seconds
     try:
         for words in commands:
             output, errors = os.memfd_create("output"), os.memfd_create("errors")
@@ -102,8 +94,8 @@ def ask_git(
                 raise ExecutionFailed(f"git cannot be run: {error.strerror}") from error
             running.append((asked, output, errors))
             with suppress(OSError):  # it has ended already
-                resource.prlimit(asked.pid, resource.RLIMIT_FSIZE, (MAX_OUTPUT, MAX_OUTPUT))
-        return [_ended(*one, limit) for one in running]
+                resource.prlimit(asked.pid, resource.RLIMIT_FSIZE, (limit, limit))
+        return [_ended(*one, end) for one in running]
     finally:
         for asked, output, errors in running:
             if asked.poll() is None:
@@ -127,9 +119,9 @@ def find_git(root: str) -> str:
     raise ExecutionFailed("git is not installed")
 
 
-def _ended(asked: "subprocess.Popen[bytes]", output: int, errors: int, limit: float) -> GitAnswer:
+def _ended(asked: "subprocess.Popen[bytes]", output: int, errors: int, end: float) -> GitAnswer:
     try:
-        code = asked.wait(max(0.0, limit - time.monotonic()))
+        code = asked.wait(max(0.0, end - time.monotonic()))
     except subprocess.TimeoutExpired as error:
         raise ExecutionFailed("git gave no answer in time") from error
     said = os.pread(errors, 1 << 20, 0).decode("utf-8", "surrogateescape")

@@ -1,10 +1,13 @@
-"""How commands are run: plainly or confined, what works here, and one that is asked something."""
+"""How commands are run: plainly or confined, what works here, and git, which is asked something."""
 
 from loom_audit.sandbox import confining_runner, open_runner, probe
 from loom_audit.sandbox.asked import first_answer
+from loom_audit.sandbox.git_program import ask_git, find_git
 
 __all__ = [
+    "ask_git",
     "confining_runner",
+    "find_git",
     "first_answer",
     "open_runner",
     "probe",

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct
 
-from loom_audit.ports import Command, CommandResult, Runner
+from loom_audit.errors import ExecutionFailed
+from loom_audit.wiring.commands import ask_git, find_git
 
 COMMITS = 50
 """How many commits that changed a file are looked at, the newest first."""
@@ -26,12 +28,10 @@ class GitVersion(Struct, frozen=True):
 
 
 class GitObjects:
-    """The objects of one repository. Git gets no settings of the user's, runs no hook, filter,
-    monitor or pager, fetches nothing, and takes no lock."""
+    """The objects of one repository, of which nothing is told where git does not tell it."""
 
-    def __init__(self, root: Path, runner: Runner) -> None:
+    def __init__(self, root: Path) -> None:
         self._root = str(root)
-        self._runner = runner
 
     def versions(self, path: str) -> Iterator[GitVersion]:
         """The versions of a path, relative to the root: that of the index, then by commit."""
@@ -58,40 +58,19 @@ class GitObjects:
 
     def content(self, version: GitVersion) -> bytes | None:
         """The bytes of a version as git has them; None for one that is too large or gone."""
-        done = self._git("cat-file", "blob", version.object, limit=2 * LARGEST)
-        return done.stdout if done.exit_code == 0 and not done.truncated else None
+        return self._git("cat-file", "blob", version.object, limit=2 * LARGEST)
 
     def _lines(self, *words: str, end: str = "\n") -> Iterator[str]:
-        done = self._git(*words, limit=16 << 20)
-        if done.exit_code == 0 and not done.truncated:
-            text = done.stdout.decode("utf-8", "surrogateescape")
-            yield from (line for line in text.split(end) if line)
+        text = (self._git(*words, limit=16 << 20) or b"").decode("utf-8", "surrogateescape")
+        yield from (line for line in text.split(end) if line)
 
-    def _git(self, *words: str, limit: int) -> CommandResult:
-        from loom_audit.tools.bundled.git.repository import FIXED, NO_HOOKS
-
-        settings = (*FIXED, NO_HOOKS)
-        environment = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "LC_ALL": "C.UTF-8",
-            "HOME": "/nonexistent",
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": "/dev/null",
-            "GIT_CEILING_DIRECTORIES": os.path.dirname(self._root),
-            "GIT_LITERAL_PATHSPECS": "1",
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "GIT_ALLOW_PROTOCOL": "none",
-            "GIT_NO_LAZY_FETCH": "1",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_CONFIG_COUNT": str(len(settings)),
-        }
-        for n, (key, value) in enumerate(settings):
-            environment |= {f"GIT_CONFIG_KEY_{n}": key, f"GIT_CONFIG_VALUE_{n}": value}
-        command = Command(
-            ("git", "--no-pager", *words), environment=environment, timeout=SECONDS, limit=limit
-        )
-        return self._runner.run(self._root, command)
+    def _git(self, *words: str, limit: int) -> bytes | None:
+        ceiling = {"GIT_CEILING_DIRECTORIES": os.path.dirname(self._root)}
+        with suppress(ExecutionFailed):
+            git = find_git(self._root)
+            [done] = ask_git(git, self._root, ceiling, words, seconds=SECONDS, limit=limit)
+            return done.output if done.code == 0 else None
+        return None
 
 
 def _bits(mode: str) -> int:

@@ -23,7 +23,6 @@ from loom_audit.history.record.call import OpenCall
 from loom_audit.history.told.reported_tree import FILE_MODE, ReportedTree
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.records import Call
-from loom_audit.wiring.commands import open_runner
 
 AS_TOLD = "as a client told it: line ends and permission bits may differ"
 AS_IN_GIT = "as git has it: filters and its rules for line ends may have changed it"
@@ -166,7 +165,7 @@ def _in_git(target: Path) -> Iterator[KeptVersion]:
     root = repository_of(target.parent)
     if not (root / ".git").exists():
         return
-    objects = GitObjects(root, open_runner())
+    objects = GitObjects(root)
     seen: set[str] = set()
     for version in objects.versions(str(target.relative_to(root))):
         if version.object in seen:

@@ -19,20 +19,19 @@ CallKey = tuple[str, str]
 class LastGit(Struct):
     """What this process last saw of the workspace's git repository.
 
-    `state` is that on record after event `seq`. `stamps` are those at which git was asked and said
-    nothing else than that; `expected` are those at which it said what was to be recorded, and the
-    state then; `failed` are those at which git could not tell the state. `unasked` are the requests
-    of the calls after which git was not asked since its stamps were the same. `is_absent`: there
-    was no repository, and none on record.
+    `state` is that on record after event `seq`. `answer` is what git said at these `stamps`: what
+    is on record, or that it cannot tell, or there was no repository, and none on record; "" where
+    nothing is known. `expected` are stamps at which it said what was to be recorded, and the state
+    then. `unasked` are the requests of the calls after which git was not asked since its stamps
+    were the same.
     """
 
     state: GitState = field(default_factory=GitState)
     seq: int = 0
+    answer: Literal["", "recorded", "failed", "absent"] = ""
     stamps: str = ""
     expected: tuple[str, GitState] | None = None
-    failed: str = ""
     unasked: set[int] = field(default_factory=set)
-    is_absent: bool = False
 
 
 class LastSeen(Struct):

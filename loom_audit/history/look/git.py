@@ -14,16 +14,20 @@ from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import Draft
 from loom_audit.model.files import FileState
-from loom_audit.model.git import GitChanged, GitName, GitState, changed_files, changed_names
+from loom_audit.model.git import (
+    INDEX_MTIME,
+    GitChanged,
+    GitName,
+    GitState,
+    changed_files,
+    changed_names,
+)
 from loom_audit.model.text.display import count_text
 from loom_audit.ports import EventFilter, Git, GitSeen
 
 FOLDER = ".git"
 ENTRIES = "index entries"
 """The name under which the entries of the index are among the files of the git folder."""
-
-MTIME = "index mtime"
-"""The name of the modification time of the index."""
 
 _KEPT = "the stamps of git"
 """The name under which the last stamps are kept for the next process."""
@@ -54,31 +58,29 @@ def look_at_git(attachment: Attachment, *, anyway: bool = False) -> GitLook:
     """
     git, seen = attachment.on_disk.git, attachment.process.last_seen.git
     stamps = git.stamps() if git else None
-    if git is None or stamps is None or stamps.text == seen.failed != "":
+    if git is None or stamps is None or (seen.answer, seen.stamps) == ("failed", stamps.text):
         return GitLook()
     if not stamps.text:
-        gone = None if seen.is_absent else _gone(_state_on_record(attachment))
-        seen.is_absent = gone is None
+        gone = None if seen.answer == "absent" else _gone(_state_on_record(attachment))
+        seen.answer = "" if gone else "absent"
         return GitLook(gone)
-    seen.is_absent = False
     if _is_recorded(attachment, stamps.text):
         _keep(attachment, stamps.text)
-    kept = stamps.text == (seen.stamps or _kept(attachment))
-    if kept and not anyway:
-        seen.stamps = stamps.text
+    last = seen.stamps if seen.answer == "recorded" else _kept(attachment)
+    if stamps.text == last and not anyway:
+        seen.answer, seen.stamps = "recorded", stamps.text
         return GitLook(unasked=True)
     seen.unasked.clear()
     asked = time.time_ns()
     try:
         identity, found = _seen(attachment, git)
     except (ExecutionFailed, OSError) as error:
-        seen.failed = stamps.text
+        seen.answer, seen.stamps = "failed", stamps.text
         return GitLook(None, (f"git: {getattr(error, 'message', error)}",))
     is_new = not _state_on_record(attachment).names
     if not found.names:
-        seen.failed = stamps.text
+        seen.answer, seen.stamps = "failed", stamps.text
         return GitLook(None, () if is_new else ("git: .git is not a repository any more",))
-    seen.failed = ""
     change = _difference(attachment, git, identity, found)
     if stamps.newest + SETTLED < asked:
         if change is None:
@@ -110,7 +112,7 @@ def _is_recorded(attachment: Attachment, stamps: str) -> bool:
 def _keep(attachment: Attachment, stamps: str) -> None:
     """Keep stamps at which the log has what git says, also for the next process."""
     seen = attachment.process.last_seen.git
-    seen.stamps = stamps
+    seen.answer, seen.stamps = "recorded", stamps
     with suppress(AuditError):  # the next process asks git then
         attachment.on_disk.looks.keep(_KEPT, [seen.seq, stamps])
 
@@ -157,8 +159,8 @@ def _difference(
     as_before = seen.names.get("index") == before.names.get("index")
     kept = {path for path in before.files if as_before and _is_index(path)}
     now = dict(seen.names)
-    if as_before and MTIME in before.names:
-        now[MTIME] = before.names[MTIME]
+    if as_before and INDEX_MTIME in before.names:
+        now[INDEX_MTIME] = before.names[INDEX_MTIME]
     names = changed_names(before.names, now)
     files = {
         path: before.files[path]

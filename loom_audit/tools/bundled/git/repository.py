@@ -22,7 +22,14 @@ from loom_audit.errors import (
     TooLarge,
     ToolTimeout,
 )
-from loom_audit.ports import CommandResult, Confinement
+from loom_audit.ports import (
+    NO_HOOKS,
+    ON_HOSTILE_GROUND,
+    RUNS_NOTHING,
+    CommandResult,
+    Confinement,
+    setting_variables,
+)
 from loom_audit.tools.bundled.environment import find_programs, program, system_program
 from loom_audit.tools.bundled.git.person_config import (
     IDENTITY_VARIABLES,
@@ -46,18 +53,11 @@ UNWRITTEN = frozenset({"annex", "hooks", "modules", "objects"})
 """Folders of a repository in which git writes through no link here; `objects` is looked at."""
 
 FIXED = (
-    ("core.fsmonitor", "false"),
-    ("core.pager", "cat"),
+    *RUNS_NOTHING,
     ("core.editor", ":"),
-    ("core.askPass", ""),
-    ("core.alternateRefsCommand", ":"),
     ("commit.gpgSign", "false"),
     ("commit.verbose", "false"),
     ("push.gpgSign", "false"),
-    ("log.showSignature", "false"),
-    ("gc.auto", "0"),
-    ("maintenance.auto", "false"),
-    ("submodule.recurse", "false"),
     ("protocol.ext.allow", "never"),
     ("safe.bareRepository", "explicit"),
 )
@@ -65,7 +65,6 @@ IDENTITY = frozenset(
     f"{who}.{what}" for who in ("user", "author", "committer") for what in ("name", "email")
 )
 LISTING = ("config", "--list", "--show-scope", "--show-origin", "-z")
-NO_HOOKS = ("core.hooksPath", "/dev/null")
 
 _RUNS_PROGRAMS = re.compile(
     r"core\.(sshcommand|gitproxy)|ssh\.variant|diff\.external|diff\..*\.(command|textconv)"
@@ -138,17 +137,13 @@ class Repository:
         variables = {
             "GIT_CEILING_DIRECTORIES": os.path.dirname(self.root),
             **({"GIT_WORK_TREE": self.root} if other is None else other),
-            "GIT_LITERAL_PATHSPECS": "1",
-            "GIT_TERMINAL_PROMPT": "0",
+            **ON_HOSTILE_GROUND,
             "GIT_OPTIONAL_LOCKS": str(int(locks)),
             "GIT_ALLOW_PROTOCOL": protocols,
-            "GIT_NO_LAZY_FETCH": "1",
             "GIT_EDITOR": ":",
             "LC_ALL": "C.UTF-8",
-            "GIT_CONFIG_COUNT": str(len(settings)),
+            **setting_variables(settings),
         }
-        for n, (key, value) in enumerate(settings):
-            variables |= {f"GIT_CONFIG_KEY_{n}": key, f"GIT_CONFIG_VALUE_{n}": value}
         given = [f"{name}={value}" for name, value in variables.items()]
         options = [option for name in unset for option in ("-u", name)]
         # what hooks find on PATH is the project's, and git must not be

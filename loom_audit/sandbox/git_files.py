@@ -1,0 +1,190 @@
+"""What lies in a git folder that holds a repository's state: stamps of it, its files, no links.
+
+Everything is opened from the folder's descriptor, and no link is followed.
+"""
+
+import os
+import re
+import stat
+import sys
+from collections import deque
+from collections.abc import Iterator, MutableMapping
+from contextlib import suppress
+
+from loom_audit.errors import ExecutionFailed
+from loom_audit.ports import GitFile
+from loom_audit.sandbox.git_program import MAX_OUTPUT
+
+MAX_FILE = 16 << 20
+MAX_FILES = 1_000
+MAX_LOGS = 10_000
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+_STATE = re.compile(
+    r"(?!FETCH_HEAD$)(?:HEAD|index|packed-refs|shallow|config|config\.worktree|SQUASH_MSG"
+    r"|AUTO_MERGE|commondir|[A-Z_]+_HEAD|MERGE_[A-Z]+|BISECT_[A-Z_]+|sharedindex\.[0-9a-f]+)"
+)
+"""The names in a git folder that hold its state."""
+
+_ASKED = frozenset({"HEAD", "index", "packed-refs"})
+"""Those of which git is asked."""
+
+_NO_LINKS = (
+    *("objects", "objects/info", "objects/info/alternates", "objects/pack"),
+    *("refs", "hooks", "info", "logs", "worktrees", "reftable"),
+    *("HEAD", "index", "packed-refs", "shallow", "config", "config.worktree"),
+)
+"""What git reads, and would read elsewhere where it is a link."""
+
+_WHOLE = ("hooks", "info", "rebase-merge", "rebase-apply", "sequencer")
+"""The folders of which each file is the state."""
+
+_DERIVED = frozenset({"info/refs", "info/commit-graphs", "info/sparse-checkout.lock"})
+"""What git makes anew by itself (git-update-server-info(1))."""
+
+_TOLD_BY = ("logs/HEAD", "logs/refs/stash", "reftable/tables.list", "objects")
+"""What changes with what git is asked for."""
+
+Numbers = tuple[int, ...]
+KnownFolders = MutableMapping[str, tuple[Numbers, tuple[str, ...]]]
+"""The stamp of each folder of refs, and the folders that were in it then."""
+
+
+def stamp(status: os.stat_result) -> Numbers:
+    """What of a file changes when it is written."""
+    return (
+        status.st_mode,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        status.st_ino,
+    )
+
+
+def stamps_of(git: int, known: KnownFolders) -> Iterator[tuple[str, Numbers]]:
+    """The stamps of what the state is kept in; of refs those of folders, which are `known`."""
+    names = sorted(name for name in os.listdir(git) if _STATE.fullmatch(name))
+    for name in (*names, *_TOLD_BY):
+        with suppress(OSError):
+            yield name, stamp(os.stat(name, dir_fd=git, follow_symlinks=False))
+    for folder in (*_WHOLE, "worktrees"):
+        for path, found in _below(git, folder):
+            yield path, stamp(found)
+    waiting = ["refs", "logs/refs"]
+    while waiting:
+        path = waiting.pop()
+        with suppress(OSError):
+            now = stamp(os.stat(path, dir_fd=git, follow_symlinks=False))
+            yield path, now
+            before = known.get(path)
+            if before is None or before[0] != now:
+                before = known[path] = now, _folders_in(git, path)
+            waiting += (f"{path}/{name}" for name in before[1])
+
+
+def _folders_in(git: int, path: str) -> tuple[str, ...]:
+    folder = os.open(path, FOLDER, dir_fd=git)
+    try:
+        with os.scandir(folder) as entries:
+            return tuple(sorted(e.name for e in entries if e.is_dir(follow_symlinks=False)))
+    finally:
+        os.close(folder)
+
+
+def _below(git: int, folder: str, most: int = MAX_FILES) -> Iterator[tuple[str, os.stat_result]]:
+    """What lies in a folder and below that is no folder, at most so many, and what was one too
+    many; folders that cannot be read; a sample of a hook is left out.
+    """
+    waiting, count = [folder], 0
+    while waiting:
+        path = waiting.pop()
+        try:
+            found = os.stat(path, dir_fd=git, follow_symlinks=False)
+        except OSError:
+            continue
+        count += 1
+        if not stat.S_ISDIR(found.st_mode) or count > most:
+            yield path, found
+            if count > most:
+                return
+            continue
+        try:
+            opened = os.open(path, FOLDER, dir_fd=git)
+        except OSError:
+            yield path, found
+            continue
+        try:
+            names = sorted(os.listdir(opened), reverse=True)
+        finally:
+            os.close(opened)
+        below = (f"{path}/{n}" for n in names if not n.endswith(".sample"))
+        waiting += (one for one in below if one not in _DERIVED)
+
+
+def _without_links(git: int, folder: str) -> Iterator[str]:
+    """The paths in a folder and below; ExecutionFailed for a link or an unreadable folder."""
+    for path, found in _below(git, folder, sys.maxsize):
+        if stat.S_ISLNK(found.st_mode):
+            raise ExecutionFailed(f".git/{path} is a symbolic link")
+        if stat.S_ISDIR(found.st_mode):
+            raise ExecutionFailed(f".git/{path} cannot be read")
+        yield path
+
+
+def state_files(git: int, unseen: list[str]) -> Iterator[tuple[str, GitFile]]:
+    """The files that hold the state, and in `unseen` why others are not among them.
+
+    ExecutionFailed where git would follow a link to what lies outside of the folder.
+    """
+    for name in _NO_LINKS:
+        with suppress(OSError):
+            if stat.S_ISLNK(os.stat(name, dir_fd=git, follow_symlinks=False).st_mode):
+                raise ExecutionFailed(f".git/{name} is a symbolic link")
+    deque(_without_links(git, "refs"), maxlen=0)
+    names = sorted(n for n in os.listdir(git) if _STATE.fullmatch(n) and n not in _ASKED)
+    paths = [*names, "index"]
+    inside = {folder: [path for path, _ in _below(git, folder)] for folder in _WHOLE}
+    inside["logs"] = [*_without_links(git, "logs")]
+    for folder, found in inside.items():
+        most = MAX_LOGS if folder == "logs" else MAX_FILES
+        if len(found) > most:
+            unseen.append(f"too many files in .git/{folder}")
+        paths += found[:most]
+    for path in paths:
+        try:
+            file = _read(git, path, MAX_OUTPUT if path == "index" else MAX_FILE)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unseen.append(f".git/{path}: {error.strerror}")
+            continue
+        if file is None:
+            unseen.append(f".git/{path} is not a file, or too large")
+        else:
+            yield path, file
+
+
+def _read(git: int, path: str, most: int) -> GitFile | None:
+    """What lies at a path in the git folder; None for what is too large or neither file nor link.
+
+    Its folders were seen to be none but folders, and each is opened without following a link.
+    """
+    *above, name = path.split("/")
+    folder = os.dup(git)
+    try:
+        for part in above:
+            inner = os.open(part, FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            return GitFile("symlink", 0o777, os.fsencode(os.readlink(name, dir_fd=folder)))
+        with open(os.open(name, _FILE, dir_fd=folder), "rb") as stream:
+            found = os.fstat(stream.fileno())
+            content = stream.read(most + 1) if stat.S_ISREG(found.st_mode) else None
+            if content is None or len(content) > most:
+                return None
+            return GitFile("file", stat.S_IMODE(found.st_mode), content)
+    finally:
+        os.close(folder)
