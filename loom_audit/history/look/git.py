@@ -129,10 +129,12 @@ def _seen(attachment: Attachment, git: Git) -> tuple[str, GitSeen]:
 
 
 def _kept(attachment: Attachment) -> str:
-    """The stamps that a process before this one kept; "" where the log is an older one."""
+    """The stamps that a process before this one kept; "" where the log is an older one, or says
+    that the repository is gone: the same folder can come back with them.
+    """
     with suppress(AuditError, TypeError, ValueError):
         seq, stamps = attachment.on_disk.looks.get(_KEPT) or (0, "")
-        if 0 < seq <= attachment.stored.log.head():
+        if 0 < seq <= attachment.stored.log.head() and _state_on_record(attachment).names:
             return str(stamps)
     return ""
 

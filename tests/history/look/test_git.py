@@ -141,6 +141,22 @@ def test_a_repository_that_is_deleted_is_said_once_and_a_new_one_is_another(
     assert workspace.verify().findings == ()
 
 
+def test_a_repository_that_comes_back_is_on_record_again(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("shell_execute", command="sleep 0.1")
+    call("shell_execute", command="mkdir .venv; mv .git .venv/kept")
+    call("shell_execute", command="true")
+    call("shell_execute", command="mv .venv/kept .git")
+    told = [[*git_words(fact)] for fact in facts(workspace)]
+    assert [one[0].partition(":")[0] for one in told] == [
+        "git repository recorded",
+        "git repository gone",
+        "git repository new or replaced",
+    ]
+    check_against_git(workspace, root)
+
+
 def test_the_model_reads_what_its_call_changed_of_git(root: Path, call: Call) -> None:
     (root / "a.txt").write_text("in the way\n")
     said = call("shell_execute", command="seq 9000; git branch -D feat").output
