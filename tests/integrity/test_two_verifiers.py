@@ -168,6 +168,11 @@ class Forger:
         self.counts: Counter[str] = Counter()
         self.wrong: list[str] = []
 
+    @property
+    def has_seen_all(self) -> bool:
+        """Whether many logs were forged, and what is said of them is not always the same."""
+        return self.counts["forged"] > SAMPLE / 2 and len(self.counts) > 2
+
     def forge(self, harm: Harm, seed: str) -> None:
         chance = random.Random(seed)
         name = chance.choice([*self.stores])
@@ -214,10 +219,12 @@ def test_both_say_the_same_of_a_log_that_was_forged(
     stores: Mapping[str, Path], tmp_path: Path, harm: Harm, seed: str
 ) -> None:
     forger = Forger(stores, tmp_path)
-    for n in range(SAMPLE):
+    for n in range(10 * SAMPLE):
+        if n >= SAMPLE and forger.has_seen_all:
+            break  # a few may be harmless by chance, or all of one kind
         forger.forge(harm, f"{harm.__name__} {seed} {n}")
     assert forger.wrong == []
-    assert forger.counts["forged"] > SAMPLE / 2 and len(forger.counts) > 2
+    assert forger.has_seen_all
 
 
 @pytest.mark.parametrize("how", dict.fromkeys(FORGERIES), ids=lambda how: how.__name__)
