@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from threading import RLock
 from time import time_ns
 from types import TracebackType
 from typing import Any, Literal
@@ -63,6 +64,7 @@ class OpenCall:
     Every method that changes something is one step under the workspace lock. With `final` the
     caller says that no other step follows: the lock is then kept until `finish`, which stores the
     changes and the finish in one commit, so that such a call takes two durable commits, not three.
+    A finish by another thread waits for the step that is under way: it would not have its changes.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class OpenCall:
         self._attachment = writer.attachment
         self._began = None if requested else writer.attachment.stored.clock.now()
         self._ended = False
+        self._under_way = RLock()
         self._workspace_lock: ExitStack | None = None
         self._reverts: tuple[int, ...] = ()
 
@@ -248,8 +251,8 @@ class OpenCall:
     @contextmanager
     def _exclusive(self, final: bool) -> Iterator[None]:
         """Hold the workspace lock for the block and, when `final`, after it until `finish`."""
-        self._check_unfinished()
-        with ExitStack() as stack:
+        with self._under_way, ExitStack() as stack:
+            self._check_unfinished()
             stack.enter_context(exclusive(self._attachment))
             yield
             # before the lock is released: whoever took it next would find the changes on disk
@@ -327,9 +330,13 @@ class OpenCall:
 
         It is `inferred` where nobody reported or saw how the call ended. Conflict for a second one.
         """
-        self._check_unfinished()
-        # before the finish, which says by its coverage what goes on
-        self._note_left_running()
+        with self._under_way:
+            self._check_unfinished()
+            # before the finish, which says by its coverage what goes on
+            self._note_left_running()
+            return self._commit_finish(status, result, inferred=inferred)
+
+    def _commit_finish(self, status: Status, result: Any, *, inferred: bool) -> Event:
         fact = CallFinished(
             self.call_id,
             self.tool,
@@ -392,14 +399,15 @@ class OpenCall:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if self._ended:
-            return
-        if error is None:
-            self.finish("ok", {**self.result, "files_changed": [*self.files_changed]})
-        else:
-            failure = error if isinstance(error, AuditError) else self._failure(error)
-            body = {"success": False, "files_changed": [*self.files_changed]}
-            self.finish(status_of(error), {**body, "error": failure.to_dict()})
+        with self._under_way:
+            if self._ended:
+                return
+            if error is None:
+                self.finish("ok", {**self.result, "files_changed": [*self.files_changed]})
+            else:
+                failure = error if isinstance(error, AuditError) else self._failure(error)
+                body = {"success": False, "files_changed": [*self.files_changed]}
+                self.finish(status_of(error), {**body, "error": failure.to_dict()})
 
     def _failure(self, error: BaseException) -> ExecutionFailed:
         """What the result says of an exception that is none of our errors."""

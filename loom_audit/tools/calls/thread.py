@@ -45,8 +45,9 @@ async def in_thread(
         if not shielded and claim.acquire(blocking=False):
             ended.set()  # it has not begun, and now it never will
         while not ended.is_set():
-            # Again when asyncio cancels the task itself, which no scope shields from.
-            with suppress(get_cancelled_exc_class()), CancelScope(shield=True):
+            # Again when asyncio cancels the task itself, which no scope shields from, and when one
+            # more Ctrl-C comes here: what the step does would not be in the finish of its call.
+            with suppress(get_cancelled_exc_class(), KeyboardInterrupt), CancelScope(shield=True):
                 await to_thread.run_sync(whole, abandon_on_cancel=True, limiter=CapacityLimiter(1))
         raise
 

@@ -2,11 +2,13 @@
 
 import asyncio
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -344,3 +346,35 @@ def test_a_finish_that_fails_is_told_and_made_up_for(
     assert (closed.status, closed.paths) == ("interrupted", ("made",))
     workspace.carry_out(workspace.plan_rollback(start, outside=True))
     assert tree_of(root) == before
+
+
+# --- ended while a step is under way -------------------------------------------------------
+
+
+def test_a_call_that_another_thread_ends_during_a_step_has_the_changes_of_that_step(
+    workspace: AuditedWorkspace, session: Session
+) -> None:
+    """As where a second Ctrl-C comes while a thread is changing the disk."""
+    opened = OpenCall(session.writer, "write_file", {}, "write", call_id="ended")
+    began, goes_on = threading.Event(), threading.Event()
+
+    def content(_: bytes | None) -> bytes:
+        began.set()
+        assert goes_on.wait(30)
+        return b"made\n"
+
+    step = threading.Thread(target=partial(opened.edit, "made", content, final=True))
+    step.start()
+    assert began.wait(30)
+    error = KeyboardInterrupt()
+    end = threading.Thread(target=opened.__exit__, args=(KeyboardInterrupt, error, None))
+    end.start()
+    end.join(0.3)  # the finish would be on record by now
+    goes_on.set()
+    step.join(30)
+    end.join(30)
+    [call] = workspace.timeline.calls()
+    assert (call.status, [*call.paths]) == ("cancelled", ["made"])
+    with pytest.raises(Conflict):
+        opened.edit("more", b"")
+    assert not (Path(workspace.root) / "more").exists()
