@@ -185,7 +185,10 @@ def take_no_notice(_number: int, _frame: FrameType | None) -> None:
 
 
 class Lock(Protocol):
-    """OS locks by name: across processes and threads, released when the holder's process dies."""
+    """OS locks by name: across processes and threads, released when the holder's process dies.
+
+    Locks `among_threads` have no name, and are of this process alone.
+    """
 
     def hold(self, name: str, *, timeout: float = 30.0) -> AbstractContextManager[None]:
         """Wait for a lock, then hold it to the end of the block. Conflict when the time is up.
@@ -194,6 +197,10 @@ class Lock(Protocol):
         nothing can be recorded. Within the block, as in one that is `uninterrupted`, no signal
         interrupts; a signal that comes while the lock is waited for ends the wait with Conflict.
         """
+        ...
+
+    def among_threads(self) -> AbstractContextManager[object]:
+        """A new lock without a name, for the threads that share it; each may take it again."""
         ...
 
     def uninterrupted(self) -> AbstractContextManager[object]:

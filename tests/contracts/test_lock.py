@@ -108,3 +108,25 @@ def test_one_who_waits_gets_it_when_it_is_let_go(lock: Lock) -> None:
     release()
     assert got.wait(20)
     waiting.join()
+
+
+def test_a_lock_among_threads_is_taken_again_by_its_holder_and_waited_for_by_others(
+    lock: Lock,
+) -> None:
+    shared, order = lock.among_threads(), list[str]()
+    waiting = threading.Event()
+
+    def other() -> None:
+        waiting.set()
+        with shared:
+            order.append("other")
+
+    with shared, shared, lock.among_threads(), lock.hold("a"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert waiting.wait(30)
+        thread.join(0.05)
+        assert thread.is_alive(), "it waits for the thread that has the lock"
+        order.append("first")
+    thread.join(30)
+    assert order == ["first", "other"]

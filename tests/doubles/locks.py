@@ -64,6 +64,9 @@ class MemoryLock:
     def acquire(self, name: str) -> Callable[[], None]:
         return self._take(name, 0)
 
+    def among_threads(self) -> AbstractContextManager[object]:
+        return threading.RLock()
+
     def uninterrupted(self) -> AbstractContextManager[object]:
         return nullcontext()
 

@@ -7,6 +7,7 @@ import itertools
 import os
 import random
 import re
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -56,6 +57,10 @@ class DiskLock:
                 yield
             finally:
                 self._release(token)
+
+    def among_threads(self) -> AbstractContextManager[object]:
+        """A lock of the threads that share it, in memory."""
+        return threading.RLock()
 
     def uninterrupted(self) -> AbstractContextManager[object]:
         """Keep signals that ask for an end back to the end of the block, which is a step."""

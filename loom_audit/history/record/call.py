@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from threading import RLock
 from time import time_ns
 from types import TracebackType
 from typing import Any, Literal
@@ -96,7 +95,7 @@ class OpenCall:
         self._attachment = writer.attachment
         self._began = None if requested else writer.attachment.stored.clock.now()
         self._ended = False
-        self._under_way = RLock()
+        self._under_way = self._attachment.stored.lock.among_threads()
         self._workspace_lock: ExitStack | None = None
         self._reverts: tuple[int, ...] = ()
 
