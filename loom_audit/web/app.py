@@ -22,6 +22,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from loom_audit.api.control.flagged import FlaggedCalls
 from loom_audit.api.face import AuditStore, person
 from loom_audit.api.review.sessions import Reviews
 from loom_audit.errors import AuditError, StorageFailed
@@ -37,6 +38,7 @@ from loom_audit.web.shared.pages import STATUS, Pages, assets, obstacles
 MODULES = (
     "overview.first_page",
     "overview.needs",
+    "overview.later",
     "calls",
     "finding",
     "review.call",
@@ -84,7 +86,8 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
     )
     app.state.plans = undo.LastPlans()
     app.state.works = live.Works()
-    app.state.lately = Lately()
+    app.state.flagged_calls = FlaggedCalls()
+    app.state.lately = Lately(app.state.flagged_calls)
     app.state.reviews = Reviews()
     app.state.followings = Followings(app.state.reviews)
     for module in modules:

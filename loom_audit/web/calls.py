@@ -57,7 +57,8 @@ def _listing(
     query = {**query, "path": (typed,)}
     filters = {name: first(query, name) for name in FILTERS}
     head = workspace.log.head()
-    listing = page_of_calls(workspace.timeline, query, session)
+    flagged_calls = request.app.state.flagged_calls
+    listing = page_of_calls(workspace, query, session, flagged_calls)
     base = address("w", workspace.id, *(("s", session) if session else ()), "calls")
     kept = [*filters.items(), ("reads", first(query, "reads"))]
     values: dict[str, Any] = {

@@ -67,7 +67,8 @@ def fresh(request: Request, workspace: Workspace, query: Query, pages: Render) -
     if not workspace.log.newest((CallRequested.kind, FilesChanged.kind), since)[1]:
         return Response(status_code=204)
     session = first(query, "session") or None
-    wanted = call_filter(workspace.timeline, query, session, after=since, limit=COUNTED + 1)
+    flagged_calls = request.app.state.flagged_calls
+    wanted = call_filter(workspace, query, session, flagged_calls, after=since, limit=COUNTED + 1)
     lists_calls = first(query, "only") != "outside"
     calls = len(workspace.timeline.calls(wanted)) if lists_calls else 0
     outside = ours = 0

@@ -96,7 +96,17 @@ def test_the_week_is_the_sum_of_its_sessions_and_of_what_came_between_them(
             return Decision("denied" if "rm" in args.command else "allowed", who, "asked")
 
     async def run(session: Any, n: int) -> None:
-        for command in (f"echo x > x{n}", "rm notes.txt", "rm x0", "echo y", f"exit {n + 1}"):
+        many = " ".join(f"m{n}-{one}" for one in range(10))
+        for command in (
+            f"echo x > x{n}",
+            "rm notes.txt",
+            "rm x0",
+            "echo y",
+            f"exit {n + 1}",
+            f"touch {many} && chmod 600 m{n}-1",
+            f"chmod 640 m{n}-1; curl --version",
+            f"find . -name 'm{n}-*' -delete",
+        ):
             await session.call("shell_execute", {"command": command})
 
     for n in range(3):
@@ -118,13 +128,101 @@ def test_the_week_is_the_sum_of_its_sessions_and_of_what_came_between_them(
         for what in strip(page):
             sessions.update(counted(what))
     assert {"failed", "of them denied", "allowed by a person", "not fully covered"} <= {*week}
-    assert week == Counter({what: sessions[what] for what in week})
+    assert {"mass deletion", "mode change", "name a network program"} <= {*week}
+    assert week == sessions
     assert week["of them denied"] == 6 and week["allowed by a person"] == 6
+
+
+def test_what_takes_long_to_count_is_asked_for_once_the_page_is_shown(
+    recorded: Recorded, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loom_audit.web.overview.lately.AT_ONCE", 0)
+    page = client.get(f"{recorded.url}/").text
+    assert not [what for what in strip(page) if "mode change" in what]
+    assert f'data-hx-get="{recorded.url}/lately"' in page and "?count=1" in page
+    later = client.get(f"{recorded.url}/lately", headers={"hx-request": "true"}).text
+    assert "1 mode change" in strip(later) and "/lately" not in later
+    assert strip(client.get(f"{recorded.url}/").text) == strip(later)
+    shell = recorded.call("shell", "shell_execute", {"command": "chmod 600 notes.txt"})
+    found = strip(client.get(f"{recorded.url}/?count=1").text)
+    listed = client.get(found["2 mode changes"]).text
+    rows = re.findall(r'<tr id="c(\d+)"', listed)
+    assert len(rows) == 2 and rows[0] == f"{shell}"
+
+
+def test_a_call_that_was_open_is_counted_for_what_it_does_later(
+    recorded: Recorded, client: TestClient
+) -> None:
+    with recorded.workspace.session("slow") as session:
+
+        async def write() -> None:
+            call = asyncio.ensure_future(
+                session.call("shell_execute", {"command": "sleep 1; chmod 600 notes.txt"})
+            )
+            while not recorded.workspace.timeline.open_calls():
+                await asyncio.sleep(0.01)
+            assert "1 mode change" in strip(client.get(f"{recorded.url}/").text)
+            await call
+
+        in_thread(lambda: asyncio.run(write()))
+    assert "2 mode changes" in strip(client.get(f"{recorded.url}/").text)
+
+
+def test_the_lines_of_sessions_are_those_of_their_reviews(
+    recorded: Recorded, client: TestClient
+) -> None:
+    recorded.call("more", "write_file", {"path": "more.txt", "content": "1\n2\n"})
+    sessions = recorded.workspace.timeline.sessions()
+    page = client.get(f"{recorded.url}/").text
+    asked = "&".join(f"of={one.started}" for one in sessions)
+    assert f'data-hx-get="{recorded.url}/session-lines?{html.escape(asked)}"' in page
+    assert page.count("<noscript>lines in its review</noscript>") == len(sessions)
+    found = client.get(f"{recorded.url}/session-lines?{asked}").text
+    review = r"<ins>\+[\d,]+</ins> <del>−[\d,]+</del>"
+    for one in sessions:
+        told = re.search(rf'"#l{one.started}"[^>]*>({review})<', found)
+        shown = client.get(f"{recorded.url}/s/{one.id}").text.partition('id="changes"')[2]
+        assert told and re.search(review, shown)[0] == told[1], one
+        assert told[1] in client.get(f"{recorded.url}/").text
+    assert "session-lines" not in client.get(f"{recorded.url}/").text
+    assert client.get(f"{recorded.url}/session-lines?of=x").status_code == 400
+
+
+def test_lines_of_many_calls_come_after_each_other_and_not_of_the_largest_session(
+    recorded: Recorded, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded.call("more", "write_file", {"path": "more.txt", "content": "1\n2\n"})
+    newest, oldest = recorded.workspace.timeline.sessions()
+    monkeypatch.setattr("loom_audit.web.overview.later.AT_ONCE", 1)
+    asked = f"{recorded.url}/session-lines?of={newest.started}&of={oldest.started}"
+    found = client.get(asked).text
+    assert f'"#l{newest.started}"' in found and f'"#l{oldest.started}"' not in found
+    assert f'data-hx-get="{recorded.url}/session-lines?of={oldest.started}"' in found
+    monkeypatch.setattr("loom_audit.web.overview.lately.MOST_CALLS", 1)
+    monkeypatch.setattr("loom_audit.web.overview.first_page.MOST_CALLS", 1)
+    assert f'"#l{oldest.started}"' in client.get(found.split('hx-get="')[1].split('"')[0]).text
+    page = client.get(f"{recorded.url}/").text
+    assert f'id="l{oldest.started}">lines in its review<' in page
+
+
+def test_the_first_page_says_once_it_is_shown_that_the_disk_differs(
+    recorded: Recorded, client: TestClient
+) -> None:
+    assert f'data-hx-get="{recorded.url}/drift' in client.get(f"{recorded.url}/").text
+    assert client.get(f"{recorded.url}/drift").status_code == 204
+    (recorded.root / "by-hand.txt").write_text("x")
+    head = recorded.workspace.log.head()
+    found = client.get(f"{recorded.url}/drift").text
+    assert "1 path on disk is not as on record" in found and f"{recorded.url}/status" in found
+    assert "<h2" not in found
+    assert "Needs you</h2>" in client.get(f"{recorded.url}/drift?alone=1").text
+    assert recorded.workspace.log.head() == head
 
 
 def counted(what: str) -> Counter[str]:
     number, words = what.split(" ", 1)
-    return Counter({words.replace("changes", "change"): int(number)})
+    words = words.replace("changes", "change").replace("deletions", "deletion")
+    return Counter({words.replace("names", "name"): int(number)})
 
 
 def test_what_was_asked_and_said_stands_below_its_session(

@@ -16,8 +16,11 @@ from tests.web.web_pages import pages
 
 ASKED_BY_PAGES = {
     "/progress",
+    "/w/{workspace}/drift",
     "/w/{workspace}/fresh",
+    "/w/{workspace}/lately",
     "/w/{workspace}/lines",
+    "/w/{workspace}/session-lines",
     "/w/{workspace}/raw/{point}/{path:path}",
     "/w/{workspace}/image/{point}/{path:path}",
 }

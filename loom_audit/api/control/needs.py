@@ -56,7 +56,7 @@ def needs_of(workspace: AuditedWorkspace) -> Needs:
 
 def tally(timeline: Timeline, since: datetime) -> Tally:
     """What is counted of the calls and changes since a time, in the newest events."""
-    return timeline.projections.tally(_first_counted(timeline, since), since)
+    return timeline.projections.tally(first_counted(timeline, since), since)
 
 
 def allowed_by_people(timeline: Timeline, since: datetime) -> Sequence[int]:
@@ -64,7 +64,7 @@ def allowed_by_people(timeline: Timeline, since: datetime) -> Sequence[int]:
     let them run; the newest 500 at most.
     """
     wanted = EventFilter(
-        after=_first_counted(timeline, since), kinds=(CallDecided.kind,), newest_first=True
+        after=first_counted(timeline, since), kinds=(CallDecided.kind,), newest_first=True
     )
     found = list[int]()
     answered = set[tuple[str, str]]()
@@ -80,5 +80,6 @@ def allowed_by_people(timeline: Timeline, since: datetime) -> Sequence[int]:
     return found
 
 
-def _first_counted(timeline: Timeline, since: datetime) -> int:
+def first_counted(timeline: Timeline, since: datetime) -> int:
+    """The event behind which is counted what happened since a time."""
     return max(timeline.log.listed_before(since), timeline.log.head() - COUNTED_EVENTS, 0)

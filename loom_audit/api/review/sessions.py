@@ -5,19 +5,17 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from loom_audit.api.workspace import AuditedWorkspace
+from loom_audit.history.read.flagged import events_at
 from loom_audit.history.read.review import (
-    MASS,
     MOST_OUTSIDE,
     Evidence,
     SessionReview,
-    events_at,
     review_session,
 )
 from loom_audit.model.events import CallFinished
 from loom_audit.model.records import Call
 
 __all__ = [
-    "MASS",
     "MOST_OUTSIDE",
     "Evidence",
     "Reviews",

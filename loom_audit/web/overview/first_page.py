@@ -8,7 +8,7 @@ from loom_audit.api.control.approvals import decisions
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.upkeep.forgetting import forgotten_workspaces
 from loom_audit.ports import CallFilter
-from loom_audit.web.overview.lately import Lately
+from loom_audit.web.overview.lately import MOST_CALLS, Lately, Week
 from loom_audit.web.overview.needs import shown_needs
 from loom_audit.web.shared.dependencies import (
     Query,
@@ -74,7 +74,13 @@ def overview(
         head=head,
         sessions=sessions[:SESSIONS],
         words=lately.words(workspace, sessions[:SESSIONS]),
-        strip=() if before else lately.strip(workspace, head),
+        week=Week() if before else lately.strip(workspace, head, all="count" in query),
+        lines=(lines := lately.known_lines(workspace, sessions, head)),
+        uncounted=[
+            ("of", one.started)
+            for one in sessions[:SESSIONS]
+            if one.files and one.calls <= MOST_CALLS and one.started not in lines
+        ],
         held={one for one in still_open if workspace.timeline.hold(one)},
         older=sessions[SESSIONS - 1].started if len(sessions) > SESSIONS else None,
         before=before,

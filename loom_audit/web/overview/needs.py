@@ -13,6 +13,7 @@ from loom_audit.api.control.needs import Needs, needs_of
 from loom_audit.api.face import ApprovalRequest, AuditedWorkspace
 from loom_audit.api.review.marks import unread_sessions
 from loom_audit.tools.approvals.policy import call_subject
+from loom_audit.web.overview.later import drift_of
 from loom_audit.web.shared.admission import Visitor
 from loom_audit.web.shared.dependencies import Render, SignedIn, Workspace
 from loom_audit.web.shared.pages import Place, wants_fragment
@@ -53,9 +54,7 @@ def page(request: Request, workspace: Workspace, pages: Render, visitor: SignedI
         return pages.fragment(request, "needs.html", "waiting", questions=questions, more=more)
     head = workspace.log.head()
     needs = needs_of(workspace)
-    on_disk = not workspace.root.startswith("import:")
-    looks = on_disk and not (workspace.why_cut_off() or workspace.why_stopped())
-    drift = workspace.status().drift if looks else ()
+    drift, looked = drift_of(workspace)
     return pages.page(
         request,
         "needs.html",
@@ -67,7 +66,7 @@ def page(request: Request, workspace: Workspace, pages: Render, visitor: SignedI
         unread=unread_sessions(workspace, most=MOST_OTHERS + 1, actor=visitor.actor),
         most=MOST_OTHERS,
         drift=drift,
-        looked=looks,
+        looked=looked,
         head=head,
     )
 

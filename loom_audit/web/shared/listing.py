@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from loom_audit.api.control.flagged import COUNTED, FlaggedCalls
 from loom_audit.api.control.needs import allowed_by_people
-from loom_audit.api.face import Timeline
+from loom_audit.api.face import AuditedWorkspace, Timeline
 from loom_audit.model.coverage import FAILED
 from loom_audit.model.git import GitChanged, words_of
 from loom_audit.model.records import Call, OutsideChange
@@ -17,6 +18,7 @@ from loom_audit.model.text.display import one_line
 from loom_audit.ports import CallFilter
 from loom_audit.web.shared.budget import LINKED, NODE
 from loom_audit.web.shared.dependencies import number
+from loom_audit.web.shared.strip import STANDS_OUT
 from loom_audit.web.shared.urls import Fields, first
 
 ROWS = 100
@@ -28,6 +30,7 @@ ONLY = {
     "allowed": "allowed by a person",
     "partial": "coverage not full",
     "outside": "changes from outside",
+    **{name: STANDS_OUT[name][1] for name in COUNTED},
 }
 MOST_DAYS = 36_500
 GIT_LINES = 4
@@ -132,19 +135,26 @@ def words_shown(facts: Iterable[GitChanged]) -> Iterator[str]:
     return (one_line(text, 120) for text in words_of(facts))
 
 
-def page_of_calls(timeline: Timeline, query: Fields, session: str | None = None) -> Listing:
+def page_of_calls(
+    workspace: AuditedWorkspace,
+    query: Fields,
+    session: str | None,
+    flagged_calls: FlaggedCalls,
+) -> Listing:
     """A page of calls by `before` or `after` (seqs of requests) and the filters.
 
     What came from outside is listed too, unless more than a path narrows the calls.
     """
+    timeline = workspace.timeline
     before, after = number(query, "before"), number(query, "after")
     session = session or first(query, "session") or None
     if first(query, "only") == "outside":
         return _page_of_outside(timeline, query, before)
     wanted = call_filter(
-        timeline,
+        workspace,
         query,
         session,
+        flagged_calls,
         after=after or 0,
         before=before,
         newest_first=after is None,
@@ -189,12 +199,20 @@ def since_of(query: Fields) -> datetime | None:
     return None if not days else datetime.now(UTC) - timedelta(days=min(days, MOST_DAYS))
 
 
-def call_filter(timeline: Timeline, query: Fields, session: str | None, **more: Any) -> CallFilter:
+def call_filter(
+    workspace: AuditedWorkspace,
+    query: Fields,
+    session: str | None,
+    flagged_calls: FlaggedCalls,
+    **more: Any,
+) -> CallFilter:
     """Which calls the filters of a page want; `more` says of what stretch and how many."""
     status, only, since = first(query, "status"), first(query, "only"), since_of(query)
+    earliest = since or datetime.min.replace(tzinfo=UTC)
     if only == "allowed":
-        earliest = since or datetime.min.replace(tzinfo=UTC)
-        more["only"] = tuple(allowed_by_people(timeline, earliest))
+        more["only"] = tuple(allowed_by_people(workspace.timeline, earliest))
+    elif only in COUNTED:
+        more["only"] = tuple(flagged_calls.requests(workspace, only, earliest))
     return CallFilter(
         since=since,
         partial_only=only == "partial",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from loom_audit.api.review.sessions import MASS
+from loom_audit.api.control.flagged import MASS
 
 STANDS_OUT: Mapping[str, tuple[str, str, str]] = {
     "failed": ("failed", "failed", "Calls that failed"),

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.api.review.conversation import Why, conversation_of
 from loom_audit.errors import Corrupt
-from loom_audit.history.read.review import flags_of, review_session
+from loom_audit.history.read.flagged import flags_of
+from loom_audit.history.read.review import review_session
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from tests.history.read.lines.test_net_change import run
 from tests.integrity.test_verified_reads import forge

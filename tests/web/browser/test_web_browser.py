@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from loom_audit.history.read.timeline import Timeline
+from loom_audit.api.control.flagged import FlaggedCalls
+from loom_audit.api.face import AuditedWorkspace
 from loom_audit.web.shared.listing import Listing, page_of_calls
 from loom_audit.web.shared.urls import Fields
 from tests.web.browser.following import follow
@@ -230,10 +231,12 @@ def test_the_last_words_typed_win_over_a_slow_answer(
 ) -> None:
     last = threading.Event()
 
-    def slow(timeline: Timeline, query: Fields, session: str | None = None) -> Listing:
+    def slow(
+        workspace: AuditedWorkspace, query: Fields, session: str | None, flagged_calls: FlaggedCalls
+    ) -> Listing:
         if query.get("path") == ("",):
             last.wait(60)
-        return page_of_calls(timeline, query, session)
+        return page_of_calls(workspace, query, session, flagged_calls)
 
     monkeypatch.setattr("loom_audit.web.calls.page_of_calls", slow)
     page = scripted_watch.page

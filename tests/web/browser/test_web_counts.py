@@ -119,3 +119,33 @@ def test_every_row_of_a_page_gets_its_counts(busy: Busy, busy_live: Live, browse
         expect(cell).to_have_text(re.compile(r"^\+\d+ −\d+$"))
     expect(page.locator("tr[hidden]")).to_have_count(0)
     context.close()
+
+
+@pytest.mark.browser
+def test_a_first_page_fills_in_what_takes_longer(
+    recorded: Recorded, live: Live, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loom_audit.web.overview.later.AT_ONCE", 1)
+    monkeypatch.setattr("loom_audit.web.overview.lately.AT_ONCE", 0)
+    run(recorded, ("write_file", {"path": "more.txt", "content": "1\n2\n"}))
+    (recorded.root / "by-hand.txt").write_text("x")
+    newest, oldest = recorded.workspace.timeline.sessions()
+    context = live.visit(browser)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("console", lambda message: problems.append(message.text))
+    page.goto(f"{live.address}{recorded.url}/")
+    expect(page.locator(f"#l{newest.started}")).to_have_text("+2 −0")
+    expect(page.locator(f"#l{oldest.started} ins")).to_be_visible()
+    expect(page.locator(".need", has_text="not as on record")).to_be_visible()
+    expect(page.locator(".strip a", has_text="mode change")).to_have_text("1 mode change")
+    expect(page.locator(".strip")).to_have_count(1)
+    page.get_by_role("link", name="See what differs…").click()
+    assert page.url.endswith("/status") and not problems
+    context.close()
+    context = live.visit(browser, java_script_enabled=False)
+    page = context.new_page()
+    monkeypatch.setattr("loom_audit.web.overview.first_page.Lately.known_lines", lambda *_: {})
+    page.goto(f"{live.address}{recorded.url}/")
+    expect(page.locator(f"#l{newest.started} noscript")).to_be_visible()
+    context.close()
