@@ -564,3 +564,29 @@ def test_a_person_s_plain_yes_is_on_the_call_s_page_in_the_strip_and_in_python(
     assert "allowed by person:ada" in text_of(client, f"{recorded.url}/c/{number}")
     strip = strip_of(text_of(client, f"{recorded.url}/s/{made.id}"))
     assert strip["allowed by a person"] == 1
+
+
+# --- what became of a part since ----------------------------------------------------------
+
+
+def test_a_part_that_was_changed_again_says_by_whom_and_that_taking_it_back_would_ask(
+    recorded: Recorded, client: TestClient
+) -> None:
+    base = f"{recorded.url}/s/{recorded.session}"
+    assert "Changed again" not in text_of(client, base)
+    edit = {"path": "src/main.py", "old_str": "value + 15\n", "new_str": "value + 150\n"}
+    recorded.call("elsewhere", "edit_file", edit)
+    page = text_of(client, f"{base}?diff=src/main.py")
+    assert "changed later" in page and "Changed again" not in page
+    assert "taking it back would ask" not in page
+    edit = {"path": "src/main.py", "old_str": "value ** 7\n", "new_str": "value + 70\n"}
+    number = recorded.call("again", "edit_file", edit)
+    page = text_of(client, f"{base}?diff=src/main.py")
+    again = rf"Changed again by <a [^>]*>#{number}</a>.*: taking it back would ask which lines"
+    assert re.search(again, page)
+    plan = text_of(client, f"{recorded.url}/plan?verb=revert&target={recorded.numbers['later']}")
+    assert "conflict" in plan
+    (recorded.root / "src/main.py").write_text("")
+    record_as_it_is(recorded.workspace)
+    page = text_of(client, f"{base}?diff=src/main.py")
+    assert re.search(rf"Changed again by <a [^>]*>#{number}</a>.*, <a .*from outside: ", page)

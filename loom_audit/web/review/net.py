@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.lines import CallSet, Lines, NetChange, NetFile, NetHunk, Writer, lines_of
+from loom_audit.api.review.aftermath import RunsChangedAgain
 from loom_audit.api.review.marks import calls_since
 from loom_audit.api.review.sessions import Reviews, SessionReview
 from loom_audit.errors import InvalidArguments
@@ -107,6 +108,14 @@ def net_of(
     return reviews.once(workspace, name, gather)
 
 
+def runs_changed_again(
+    reviews: Reviews, workspace: AuditedWorkspace, net: NetChange
+) -> RunsChangedAgain:
+    """What became of the parts of a net change since its end."""
+    until = net.calls.until
+    return reviews.once(workspace, ("later", until), lambda: RunsChangedAgain(workspace, until))
+
+
 def show_net(
     net: NetChange,
     content: Content,
@@ -115,15 +124,20 @@ def show_net(
     base: str,
     later: Mapping[str, tuple[RecordedChange, RecordedChange]],
     marking: Marking | None = None,
+    again: RunsChangedAgain | None = None,
 ) -> Changes:
     """Show as much of a net change as fits the budget, from where the query says; `later` has what
-    changed files since, first and last, `marking` what the reader can mark of it.
+    changed files since, first and last, `again` what changed their parts, `marking` what the reader
+    can mark of it.
 
     InvalidArguments for a path that is not in it.
     """
     about = partial(Changes, base, len(net.files), old=net.calls.after, new=net.calls.until)
     about = partial(about, calls={file.path: file.calls for file in net.files}, later=later)
     about = partial(about, marking=marking)
+    if again is not None:
+        by_path = {file.path: file for file in net.files}
+        about = partial(about, again=lambda path: again.of(by_path[path]))
     show = partial(view_net, viewed=marking.viewed if marking else frozenset())
     if path := first(query, "diff"):
         found = next((file for file in net.files if file.path == path), None)

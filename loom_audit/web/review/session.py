@@ -21,7 +21,7 @@ from loom_audit.errors import NotFound
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.records import Call, OutsideChange, Session
 from loom_audit.web.review.marks import marking_of
-from loom_audit.web.review.net import net_of, reviews_of, show_net
+from loom_audit.web.review.net import net_of, reviews_of, runs_changed_again, show_net
 from loom_audit.web.review.said import Quote, quote
 from loom_audit.web.review.scope import Scope, scope_of, shown_turns, turns_of
 from loom_audit.web.shared.budget import Budget, Part, weight
@@ -73,7 +73,8 @@ def review(
         marking = marking_of(workspace, visitor, net, scope, base, query)
         content = workspace.timeline.content
         where = taking_along(scope.of(base), query)
-        changes = show_net(net, content, query, budget, where, later, marking)
+        again = runs_changed_again(reviews_of(request), workspace, net)
+        changes = show_net(net, content, query, budget, where, later, marking, again)
     if changes and not workspace.root.startswith("import:"):
         changes = replace(changes, ticking=True)
     if changes and (answer := fragment_of(request, pages, changes, budget)):

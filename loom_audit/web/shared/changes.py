@@ -4,12 +4,13 @@ It is the same for a call, for a plan and for two points. `diff` in the address 
 `line` for its rows from there on.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from loom_audit.api.review.aftermath import ChangedAgain
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.records import RecordedChange
@@ -53,8 +54,9 @@ class Changes(Struct, frozen=True):
     Files can be downloaded as of the points `old` and `new`, where there are such. `unrecorded`
     ones are on disk only, and can be taken back or put on record. `calls` are the numbers of those
     that changed a file, where the page is about several; `later` has the first and last change of a
-    file after what is shown; `marking` is there where the reader can mark what was viewed. With
-    `ticking` files are ticked to be undone together. `around` says what stands around changes.
+    file after what is shown, `again` gives those of its parts that were changed again; `marking` is
+    there where the reader can mark what was viewed. With `ticking` files are ticked to be undone
+    together. `around` says what stands around changes.
     """
 
     base: str
@@ -68,6 +70,7 @@ class Changes(Struct, frozen=True):
     folded: int = 0
     calls: Mapping[str, tuple[int, ...]] = {}
     later: Mapping[str, tuple[RecordedChange, RecordedChange]] = {}
+    again: Callable[[str], Mapping[str, ChangedAgain]] | None = None
     ticking: bool = False
     marking: Marking | None = None
     around: Around = Around()
