@@ -54,12 +54,18 @@ def read_settings(
 ) -> Settings:
     """The settings of `LOOM_AUDIT_HOME` and `LOOM_AUDIT_STORE`; an explicit `url` wins over both.
 
-    A `url` without a scheme is taken as the path of a SQLite file.
+    A `url` without a scheme is taken as the path of a SQLite file. InvalidArguments for a
+    relative LOOM_AUDIT_HOME.
     """
     given = os.environ if environment is None else environment
     url = None if url is None else os.fspath(url)
     if named_home := given.get("LOOM_AUDIT_HOME"):
         home = Path(named_home).expanduser()
+        if not home.is_absolute():  # each folder that a command is run in would have its own store
+            raise InvalidArguments(
+                f"LOOM_AUDIT_HOME is a relative path: {named_home}",
+                hint="Name the folder from `/` or `~` on.",
+            )
         heads, configuration = home / "heads", home / "config"
     else:
         home, heads, configuration = _own_folders()

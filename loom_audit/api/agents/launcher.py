@@ -84,7 +84,7 @@ def _denials() -> dict[tuple[bytes, bytes], bytes]:
 def _start(settings: Settings) -> list[str]:
     """The variables that the warm process is given, and the words that start it."""
     home = os.environ.get("LOOM_AUDIT_HOME")
-    named = [f"LOOM_AUDIT_HOME={os.path.abspath(home)}"] if home else []
+    named = [f"LOOM_AUDIT_HOME={Path(home).expanduser()}"] if home else []
     program = [sys.executable, "-I", "-m", "loom_audit", "daemon"]
     return [*named, f"LOOM_AUDIT_STORE={settings.url}", *program]
 

@@ -1,6 +1,7 @@
 """Whatever goes wrong with whatever command: the exit code, and what to do next."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,18 @@ def test_a_number_beyond_any_event_is_not_found(audited: Shell, number: str) -> 
 def test_a_folder_that_is_not_there_is_in_no_workspace(audited: Shell) -> None:
     assert "hint: " in audited("--workspace", "typo", "log", code=4).errors
     audited("--workspace", "src", "log")
+
+
+@pytest.mark.parametrize(
+    "command", [("init",), ("status",), ("doctor",), ("mcp",), ("run", "true")]
+)
+def test_a_data_folder_that_is_relative_is_refused(shell: Shell, command: tuple[str, ...]) -> None:
+    """Each folder in which a command is run would have a store of its own."""
+    relative = replace(shell, extra={"LOOM_AUDIT_HOME": "kept/here"}, real=True)
+    refused = relative(*command, code=None)
+    assert refused.code in (2, 125)
+    assert "LOOM_AUDIT_HOME is a relative path: kept/here" in refused.errors
+    assert "hint: " in refused.errors and not (shell.workspace / "kept").exists()
 
 
 def test_an_agent_without_a_name_is_refused(audited: Shell) -> None:
