@@ -46,8 +46,6 @@ class Script:
         self.root = root
         self.rng = rng
         self.made = 0
-        self.outside: set[bytes] = set()
-        """Contents that were out of scope at some time, and never gone since."""
 
     def content(self) -> bytes:
         self.made += 1
@@ -103,11 +101,8 @@ class Script:
                 path.chmod(self.rng.choice((0o755, 0o700)))
 
     def look(self) -> dict[str, Entry]:
-        """Every byte below the root, and the contents that are out of scope noted."""
-        found = {os.fsdecode(path): entry for path, entry in tree_of(self.root, skip=()).items()}
-        self.outside &= contents(found)
-        self.outside |= {e[2] for p, e in found.items() if e[0] == "file" and is_left_out(p, e[0])}
-        return found
+        """Every byte below the root."""
+        return {os.fsdecode(path): entry for path, entry in tree_of(self.root, skip=()).items()}
 
 
 def contents(tree: dict[str, Entry]) -> set[bytes]:
@@ -141,7 +136,6 @@ class Fuzz:
             elif self.rng.random() < 0.5:
                 if self.rng.random() < 0.5:
                     self.script.act()  # by a person
-                    self.script.look()
                 outside = self.rng.random() < 0.5
                 self.carry_out(
                     self.workspace.plan_rollback(self.rng.choice(points), outside=outside)
@@ -194,13 +188,24 @@ class Fuzz:
         return True
 
     def check_lost(self, before: dict[str, Entry]) -> None:
-        """What was there is there, or on record; what ever was out of scope is there."""
+        """What was there is there, or on record; what is out of scope is there, but for what came
+        back into the scope with its folder, and was taken back there.
+        """
         after = self.script.look()
         gone = contents(before) - contents(after)
         lost = {c for c in gone if BlobId(hashlib.sha256(c).hexdigest()) not in self.blobs}
         assert lost == set()
-        assert gone & self.script.outside == set()
-        out = {e[2] for p, e in before.items() if e[0] == "file" and is_left_out(p, e[0])}
+        call = self.workspace.timeline.calls()[0]
+        folders = tuple(
+            f"{one.change.path}/"
+            for one in self.workspace.timeline.projections.changes(calls=[call.requested])
+            if one.change.before and one.change.before.kind == "opaque" and not one.change.after
+        )
+        out = {
+            entry[2]
+            for path, entry in before.items()
+            if entry[0] == "file" and is_left_out(path, entry[0]) and not path.startswith(folders)
+        }
         assert out <= contents(after)
 
     @property

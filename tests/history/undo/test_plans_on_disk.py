@@ -209,7 +209,11 @@ def made(tmp_path: Path) -> Path:
 def test_a_plan_that_is_carried_out_does_what_it_says(
     store: AuditStore, made: Path, seed: str
 ) -> None:
-    cases = sweep(store, made, seed, range(SCRIPTS))
+    cases, start = sweep(store, made, seed, range(SCRIPTS)), SCRIPTS
+    # a drawn seed may give none of a kind at first
+    while not (cases["exactly back"] and cases["carried out"]) and start < 10 * SCRIPTS:
+        cases += sweep(store, made, seed, range(start, start + SCRIPTS))
+        start += SCRIPTS
     assert cases["exactly back"] and cases["carried out"]
 
 
