@@ -123,6 +123,7 @@ def test_one_call_waits_while_it_is_shown_and_goes_on_when_it_is_answered(
         assert (question.tool, question.arguments) == ("delete_file", {"path": "todo.txt"})
         assert what_to_try(made)[0][0] == f"loom-audit deny {question.requested}"
         assert not workspace.timeline.session(made.sessions[1]).ended
+        assert made.calls == sum(one.calls for one in workspace.timeline.sessions())
         answered = workspace.questions.answer(question, "denied", actor="person:ada")
         workspace.questions.outcome(question, answered)
     assert Path(made.root, "todo.txt").exists()

@@ -80,10 +80,13 @@ def demo(
 
 def _introduce(output: Output, made: "Demo") -> None:
     from loom_audit.demo.recording import what_to_try
+    from loom_audit.demo.story import ASKED
 
     recorded = f"{count_text(made.calls, 'call')} in two sessions recorded"
     output.line((f"{recorded} on a copy of {made.package}", "green"))
-    output.line(f"{made.failed} of them failed, and a person edited {', '.join(made.outside)}")
+    waits = ", one waits for an answer" if ASKED.label in made.numbers else ""
+    edited = ", ".join(made.outside)
+    output.line(f"{made.failed} of them failed{waits}, and a person edited {edited}")
     output.line("")
     output.line("Try, in another terminal:")
     output.line(f"  cd {shlex.quote(made.root)}")

@@ -146,7 +146,8 @@ def demonstrating(
         )
         if asking:
             number = stack.enter_context(_call_that_waits(session))
-            made = replace(made, numbers={**made.numbers, ASKED.label: number})
+            numbers = {**made.numbers, ASKED.label: number}
+            made = replace(made, calls=made.calls + 1, numbers=numbers)
         yield made
 
 
