@@ -39,6 +39,7 @@ def take(browser: Browser, live: Live, demo: Demo, url: str, folder: Path) -> No
     page.locator("tr.nested", has_text="revert").nth(1).wait_for()
     page.goto(f"{live.address}{url}/")
     page.locator("tr[hidden]").wait_for(state="detached")  # its lines are counted
+    page.wait_for_load_state("networkidle")  # those of the sessions too
     page.screenshot(path=folder / "dashboard.png")
     context.close()
 
