@@ -85,7 +85,7 @@ def compare(
         "compare.html",
         changes=shown,
         net=net,
-        session=workspace.timeline.session(by) if by else None,
+        session=workspace.timeline.verified.session(by) if by else None,
         old=old,
         new=new,
         old_name=old_name,

@@ -19,7 +19,7 @@ from loom_audit.errors import AuditError, Corrupt, NotFound
 from loom_audit.history.ground.kept_contents import KeptContents
 from loom_audit.history.read.verified import VerifiedReading
 from loom_audit.model.coverage import Coverage
-from loom_audit.model.events import CoverageLowered, Draft, TreeHead
+from loom_audit.model.events import CoverageLowered, Draft, SessionStarted, TreeHead
 from loom_audit.ports import CallFilter, EventFilter
 from loom_audit.sql.ground.driver import driver
 from loom_audit.sql.projections import keyframes
@@ -142,6 +142,47 @@ def test_a_session_that_is_not_listed_any_more_is_not_said_to_be_none(
     shell = Shell(Path(workspace.root), workspace.adapters.settings.home)
     shell("revert", f"session:{id}", "--dry-run", code=6)
     shell("revert", "session:none", "--dry-run", code=4)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE session SET actor = 'agent:another'",
+        "UPDATE session SET agent = 'another'",
+        "UPDATE session SET title = 'another'",
+        "UPDATE session SET parent = 'another'",
+        "UPDATE session SET ended = NULL",
+        "UPDATE session SET ended = ended - 1",
+        "DELETE FROM session",
+    ],
+)
+def test_a_session_is_whose_it_is_in_the_log_from_its_start_to_its_end(
+    workspace: AuditedWorkspace, sql: str
+) -> None:
+    [session] = workspace.timeline.sessions()
+    assert workspace.timeline.verified.session(session.id) == session
+    forge(workspace, sql)
+    with pytest.raises(Corrupt):
+        again(workspace).timeline.verified.session(session.id)
+
+
+def test_a_session_that_went_on_after_its_end_is_as_it_was_told_last(
+    workspace: AuditedWorkspace,
+) -> None:
+    [session] = workspace.timeline.sessions()
+    goes_on = SessionStarted("later", "goes on")
+    workspace.log.append([Draft(goes_on, session.id, "person:another")])
+    found = workspace.timeline.verified.session(session.id)
+    assert (found.agent, found.title, found.ended) == ("later", "goes on", None)
+    assert (found.actor, found.started) == (session.actor, session.started)
+
+
+def test_changes_of_a_session_that_is_not_listed_any_more_are_not_shown_as_nobodys(
+    workspace: AuditedWorkspace,
+) -> None:
+    forge(workspace, "DELETE FROM session")
+    with pytest.raises(Corrupt):
+        again(workspace).timeline.history("a.txt")
 
 
 def test_calls_are_counted_back_by_the_log_whatever_is_listed(

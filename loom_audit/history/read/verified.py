@@ -29,11 +29,13 @@ from loom_audit.model.events import (
     CoverageLowered,
     Event,
     FilesChanged,
+    SessionEnded,
     SessionStarted,
     TreeRelisted,
 )
 from loom_audit.model.files import FileState
 from loom_audit.model.records import Call, RecordedChange, Session
+from loom_audit.model.text.summaries import plain_text
 from loom_audit.ports import CallFilter, EventFilter, Projections, Wanted
 
 
@@ -380,8 +382,8 @@ class VerifiedReading:
                 yield event.fact
 
     def session(self, id: str) -> Session:
-        """One session as it is listed, once the log has said that it began there. NotFound where
-        the log does not have it; Corrupt where log and tables differ.
+        """One session as it is listed, once the log has said that it began and ended there, and
+        whose it is. NotFound where the log does not have it; Corrupt where log and tables differ.
         """
         try:
             listed = self._suggested.session(id)
@@ -390,14 +392,33 @@ class VerifiedReading:
             for event in self._proven.events(0, head, lambda one: one.get("session") == id):
                 raise listed_error(event.seq) from None
             raise
-        event = self._proven.event(listed.started)
-        if event.session != id or not isinstance(event.fact, SessionStarted):
+        if self._bounds(id) != (
+            *(listed.started, listed.actor),
+            *(listed.agent, listed.title, listed.parent, listed.ended),
+        ):
             raise Corrupt(
-                f"Event {listed.started} is not the start of session {id}, which is listed there",
+                f"Session {id} is not listed as the log has it",
                 hint="Run `loom-audit verify`, then `loom-audit db rebuild`.",
-                details={"seq": listed.started},
+                details={"session": id, "seq": listed.started},
             )
         return listed
+
+    def _bounds(self, id: str) -> tuple[object, ...]:
+        """Of a session in the log: its first event and whose that is, then agent, title and parent
+        as last told, and the event that ended it, None while it is open. Corrupt.
+        """
+        found: tuple[object, ...] = ()
+        kinds = EventFilter(kinds=(SessionStarted.kind, SessionEnded.kind), session=id)
+        for event in self._proven.log.read(kinds):
+            fact = self._proven.event(event.seq).fact
+            first = found[:2] or (event.seq, plain_text(event.actor))
+            match fact:
+                case SessionStarted(agent=agent, title=title, parent=parent):
+                    # a session that is opened again after its end is open
+                    found = (*first, plain_text(agent), plain_text(title), parent, None)
+                case SessionEnded() if found:
+                    found = (*found[:-1], event.seq)
+        return found
 
     # --- suggested ------------------------------------------------------------------------
 

@@ -99,7 +99,7 @@ def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: 
         git=git[:GIT],
         more_git=len(git[GIT:]),
         question=question_about(detail),
-        agent=workspace.timeline.session(call.session).agent if call.session else "",
+        agent=workspace.timeline.verified.session(call.session).agent if call.session else "",
         changes=changes,
         texts=texts,
         held=workspace.timeline.hold(call.session),

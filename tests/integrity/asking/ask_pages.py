@@ -7,10 +7,12 @@ from loom_audit.web.shared.pages import STATUS
 from tests.integrity.asking.readers import Answer, Made, Opened, Reader, Readers
 
 LISTED = re.compile(
-    r'<nav class="pager".*?</nav>|<section class="(?:why|standing)".*?</section>', re.DOTALL
+    r'<nav class="pager".*?</nav>|<section class="(?:why|standing)".*?</section>'
+    r'|<form class="filters pickers".*?</form>',
+    re.DOTALL,
 )
 """Of the page of a call: links to the next of its session, which prompt and words came before it,
-and what changed its paths later.
+and what changed its paths later. Of two points: which others are offered.
 """
 NONCE = re.compile(r'nonce="[^"]*"')
 PROBLEM = re.compile(r"<p[^>]*>[^\n]*<code>CORRUPT</code>[^\n]*")
