@@ -1,15 +1,16 @@
 """What people note while they read: viewed parts, how far they read, and what is unread."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_audit.model.events import SessionStarted
+from loom_audit.model.events import CallRequested, Draft, FilesChanged, SessionStarted
 from loom_audit.model.files import FileChange
 from loom_audit.ports import Marks, UnreadSession
-from tests.contracts.stores import Opened, draft, open_memory, open_sqlite, started
+from tests.contracts.stores import UNKNOWN, Opened, draft, open_memory, open_sqlite, started
 from tests.doubles.marks import MemoryMarks
 from tests.given.examples import examples
 
@@ -78,6 +79,30 @@ def test_sessions_with_changes_that_were_not_read_are_unread(opened: Opened, mar
     opened.call(FileChange("p", b, a), session="undo", actor=ANN)
     assert [*marks.unread(ANN, 9)] == [], "what a person did is not to be read by that person"
     assert marks.unread(BOB, 9)[0].session == "undo"
+
+
+def test_what_is_unread_is_found_without_the_changes_before_a_session(tmp_path: Path) -> None:
+    opened = open_sqlite(tmp_path)
+    assert opened.database
+    marks, steps = opened.database.marks(opened.log.id), list[int]()
+    for sessions in (range(30), range(30, 60)):
+        for session in sessions:
+            facts: list[Draft] = [started(f"s{session}")]
+            for n in range(20):
+                id, change = f"{session}.{n}", FileChange(f"{session}/{n}", None, UNKNOWN)
+                facts.append(draft(CallRequested(id, "t", {}, "write"), f"s{session}"))
+                facts.append(draft(FilesChanged((change,), "tool", id), f"s{session}"))
+            opened.log.append(facts)
+        steps.append(0)
+        with opened.database.connections.reading() as connection:
+            connection.raw.set_progress_handler(partial(_count, steps), 1)
+        assert len(marks.unread(ANN, 99)) == sessions.stop
+    assert steps[1] < 3 * steps[0]
+    opened.database.close()
+
+
+def _count(steps: list[int]) -> None:
+    steps[-1] += 1
 
 
 def test_each_log_has_a_random_key_of_its_own(tmp_path: Path) -> None:

@@ -38,9 +38,10 @@ _UNREAD = prepare(
     "LEFT JOIN read_to r ON r.log = s.log AND r.person = :person AND r.session = s.id "
     "WHERE s.log = :log AND s.files > 0 AND s.actor <> :person "
     "ORDER BY s.started DESC LIMIT :looked) s "
-    "WHERE s.last > s.after AND EXISTS (SELECT 1 FROM change_set c WHERE c.log = :log "
-    "AND c.seq > s.after AND c.seq BETWEEN s.started AND s.last AND c.session = s.number "
-    "AND c.requested IS NOT NULL) ORDER BY s.started DESC LIMIT :limit"
+    # one lower bound: of two SQLite takes the first, and would read all that came before a session
+    "WHERE s.last > s.after AND EXISTS (SELECT 1 FROM change_set c WHERE c.log = :log AND c.seq "
+    "BETWEEN CASE WHEN s.after < s.started THEN s.started ELSE s.after + 1 END AND s.last "
+    "AND c.session = s.number AND c.requested IS NOT NULL) ORDER BY s.started DESC LIMIT :limit"
 )
 
 
