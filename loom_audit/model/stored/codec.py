@@ -207,9 +207,21 @@ def decode(
     Unknown kinds become UnknownFact. Corrupt when stored bytes are malformed; StorageFailed when a
     newer major version wrote them.
     """
-    envelope: Mapping[str, Any] = read_envelope(leaf)
+    return decode_envelope(
+        read_envelope(leaf), leaf_hash(leaf), payloads, manifest=manifest, upcasters=upcasters
+    )
+
+
+def decode_envelope(
+    envelope: Mapping[str, Any],
+    hashed: bytes,
+    payloads: PayloadBytes,
+    *,
+    manifest: Manifest | None = None,
+    upcasters: Mapping[str, Upcaster] = UPCASTERS,
+) -> Event:
+    """Return what `decode` returns, of a leaf that was read and hashed. Corrupt, StorageFailed."""
     kind = str(envelope.get("kind"))
-    hashed = leaf_hash(leaf)
     try:
         record = _upcast(Record(envelope, payloads, manifest), upcasters)
         envelope = record.envelope

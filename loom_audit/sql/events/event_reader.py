@@ -13,7 +13,7 @@ from loom_audit.model.events import (
     WorkspaceForgotten,
 )
 from loom_audit.model.git import GitChanged
-from loom_audit.model.stored.codec import intention_of, read_envelope
+from loom_audit.model.stored.codec import intention_in
 from loom_audit.ports import BlobStore, EventFilter
 from loom_audit.sql.events import event_rows
 from loom_audit.sql.ground.conditions import Where, chunks
@@ -111,9 +111,9 @@ class EventReader:
         rows = query.rows(connection, **wanted.values, count=count)
         kept = []
         for seq, packed, hashed in rows:
-            leaf = event_rows.read_leaf(seq, packed, hashed)
-            if event_rows.belongs_to(leaf, window.session, window.call_id):
-                kept.append((seq, leaf))
+            leaf = event_rows.check_leaf(seq, packed, hashed)
+            if event_rows.belongs_to(leaf.envelope, window.session, window.call_id):
+                kept.append(leaf)
         return [row[0] for row in rows], self.decode(connection, kept)
 
     def read_all(self, connection: Connection) -> Iterator[Event]:
@@ -132,22 +132,21 @@ class EventReader:
 
     def whose(self, connection: Connection, seqs: Sequence[int]) -> Mapping[int, tuple[str, str]]:
         """The session and the actor of each of these events, as their leaves say. Corrupt."""
-        found = {}
-        for seq, leaf in self._leaves(connection, seqs):
-            envelope = read_envelope(leaf)
-            found[seq] = (envelope.get("session", ""), envelope.get("actor", ""))
-        return found
+        return {
+            seq: (envelope.get("session", ""), envelope.get("actor", ""))
+            for seq, _, envelope in self._leaves(connection, seqs)
+        }
 
-    def _leaves(self, connection: Connection, seqs: Sequence[int]) -> list[tuple[int, bytes]]:
+    def _leaves(self, connection: Connection, seqs: Sequence[int]) -> list[event_rows.CheckedLeaf]:
         leaves = []
         for some in chunks(seqs):
             wanted = Where().also("log = :log", log=self._number).among("seq", "seq", some)
             rows = prepare(f"{_LEAVES} {wanted}").rows(connection, **wanted.values)
-            leaves += [(seq, event_rows.read_leaf(seq, leaf, hashed)) for seq, leaf, hashed in rows]
+            leaves += [event_rows.check_leaf(*row) for row in rows]
         return leaves
 
     def decode(
-        self, connection: Connection, leaves: Sequence[tuple[int, bytes]]
+        self, connection: Connection, leaves: Sequence[event_rows.CheckedLeaf]
     ) -> Sequence[Event]:
         """The events of these leaves, in their order; payloads and intentions are checked.
 
@@ -155,16 +154,18 @@ class EventReader:
         """
         if not leaves:
             return []
-        intended = {seq: intention_of(leaf) for seq, leaf in leaves}
+        intended = {leaf.seq: intention_in(leaf.envelope) for leaf in leaves}
         more = {seq for seq in intended.values() if seq is not None} - intended.keys()
         read = [*leaves, *self._leaves(connection, sorted(more))]
-        payloads = event_rows.load_payloads(connection, self._number, [seq for seq, _ in read])
+        payloads = event_rows.load_payloads(connection, self._number, [leaf.seq for leaf in read])
         stored = {
-            seq: event_rows.StoredEvent(self._log, seq, leaf, payloads.get(seq, ()), self._blobs)
-            for seq, leaf in read
+            leaf.seq: event_rows.StoredEvent(
+                self._log, leaf, payloads.get(leaf.seq, ()), self._blobs
+            )
+            for leaf in read
         }
         try:
-            return [self._decoded(stored, seq, intended[seq]) for seq, _ in leaves]
+            return [self._decoded(stored, leaf.seq, intended[leaf.seq]) for leaf in leaves]
         except Corrupt as error:
             if _LAST_KIND.value(connection, log=self._number) != WorkspaceForgotten.kind:
                 raise

@@ -1,12 +1,12 @@
 """Events to rows and back: leaves and payloads as they lie in the database."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from loom_audit.errors import Corrupt, NotFound
 from loom_audit.model.events import Event
 from loom_audit.model.files import BlobId
-from loom_audit.model.stored.codec import MAX_LEAF, EncodedEvent, decode, read_envelope
+from loom_audit.model.stored.codec import MAX_LEAF, EncodedEvent, decode_envelope, read_envelope
 from loom_audit.model.stored.commitments import (
     StoredPart,
     is_intention_of,
@@ -94,6 +94,19 @@ def read_leaf(seq: int, packed: bytes, hashed: bytes) -> bytes:
     return leaf
 
 
+class CheckedLeaf(NamedTuple):
+    """What a leaf says that is as it was hashed."""
+
+    seq: int
+    hashed: bytes
+    envelope: Mapping[str, Any]
+
+
+def check_leaf(seq: int, packed: bytes, hashed: bytes) -> CheckedLeaf:
+    """The leaf of a row, read. Corrupt, as `read_leaf`."""
+    return CheckedLeaf(seq, hashed, read_envelope(read_leaf(seq, packed, hashed)))
+
+
 def damage_error(seq: int, why: str) -> Corrupt:
     """The error for an event that cannot be read as it was written."""
     return Corrupt(
@@ -116,30 +129,32 @@ def load_payloads(
     return found
 
 
+def check_place(log_id: str, leaf: CheckedLeaf) -> None:
+    """Refuse a leaf that says another place than the one where it lies: Corrupt."""
+    place = leaf.envelope.get("log"), leaf.envelope.get("seq")
+    if place != (log_id, leaf.seq):
+        raise damage_error(leaf.seq, f"its leaf says event {place[1]} of log {place[0]}")
+
+
 class StoredEvent:
     """An event of a log as it lies in the database: its leaf and its payloads, checked when read.
 
     Corrupt, naming the event, for what is not as it was recorded.
     """
 
-    __slots__ = ("_blobs", "_payloads", "envelope", "leaf", "seq")
+    __slots__ = ("_blobs", "_hashed", "_payloads", "envelope", "seq")
 
     def __init__(
         self,
         log_id: str,
-        seq: int,
-        leaf: bytes,
+        leaf: CheckedLeaf,
         payloads: Iterable[PayloadColumns],
         blobs: BlobStore,
     ) -> None:
-        self.seq = seq
-        self.leaf = leaf
-        self.envelope = read_envelope(leaf)
+        self.seq, self._hashed, self.envelope = leaf
         self._payloads = payloads
         self._blobs = blobs
-        place = self.envelope.get("log"), self.envelope.get("seq")
-        if place != (log_id, seq):
-            raise damage_error(seq, f"its leaf says event {place[1]} of log {place[0]}")
+        check_place(log_id, leaf)
 
     def decoded(self, intention: "StoredEvent | None" = None) -> Event:
         """The event with its whole fact; its changes are those of the intention that it names.
@@ -155,7 +170,7 @@ class StoredEvent:
                     f"event {intention.seq}, which it names, is not an intention of its call",
                 )
             manifest = intention.manifest(intention.payloads())
-        return decode(self.leaf, payloads, manifest=manifest)
+        return decode_envelope(self.envelope, self._hashed, payloads, manifest=manifest)
 
     def payloads(self) -> dict[tuple[str, int], bytes]:
         """The bytes of the payloads, each checked by the commitment in the leaf. Corrupt."""
@@ -182,11 +197,8 @@ class StoredEvent:
                 continue  # what is needed of it is missed
 
 
-def belongs_to(leaf: bytes, session: str | None, call_id: str | None) -> bool:
+def belongs_to(envelope: Mapping[str, Any], session: str | None, call_id: str | None) -> bool:
     """Whether an event is of this session and call, by its envelope."""
-    if session is None and call_id is None:
-        return True
-    envelope = read_envelope(leaf)
     return (session is None or envelope.get("session", "") == session) and (
         call_id is None or envelope.get("call_id") == call_id
     )

@@ -5,11 +5,11 @@ from typing import Any
 
 from loom_audit.errors import Corrupt
 from loom_audit.model.events import Event, TreeHead
-from loom_audit.model.stored.codec import PREV_DIGITS, read_envelope
+from loom_audit.model.stored.codec import PREV_DIGITS
 from loom_audit.model.stored.merkle import node_hash, root_at
 from loom_audit.ports import Wanted
 from loom_audit.sql.events.event_reader import EventReader
-from loom_audit.sql.events.event_rows import damage_error, read_leaf
+from loom_audit.sql.events.event_rows import CheckedLeaf, check_leaf, check_place, damage_error
 from loom_audit.sql.events.merkle_tree import TILE, stored_nodes
 from loom_audit.sql.ground.connection import Connection, Row
 from loom_audit.sql.ground.connections import Connections
@@ -29,24 +29,20 @@ class CheckedLeaves:
 
     def __init__(self, log_id: str) -> None:
         self._log_id = log_id
-        self._kept: dict[int, tuple[Row, bytes, Mapping[str, Any]]] = {}
+        self._kept: dict[int, tuple[Row, CheckedLeaf]] = {}
 
-    def read(self, row: Row, *, keep: bool) -> tuple[bytes, Mapping[str, Any]]:
-        """The leaf of a row and its envelope; Corrupt unless it was hashed so, in its place."""
-        seq, packed, hashed = row
-        known = self._kept.get(seq)
+    def read(self, row: Row, *, keep: bool) -> CheckedLeaf:
+        """The leaf of a row; Corrupt unless it was hashed so, in its place."""
+        known = self._kept.get(row[0])
         if known is not None and known[0] == row:
-            return known[1:]
-        leaf = read_leaf(seq, packed, hashed)
-        envelope = read_envelope(leaf)
-        place = envelope.get("log"), envelope.get("seq")
-        if place != (self._log_id, seq):
-            raise damage_error(seq, f"its leaf says event {place[1]} of log {place[0]}")
+            return known[1]
+        leaf = check_leaf(*row)
+        check_place(self._log_id, leaf)
         if keep:
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
-            self._kept[seq] = row, leaf, envelope
-        return leaf, envelope
+            self._kept[leaf.seq] = row, leaf
+        return leaf
 
 
 def read_stretch(
@@ -72,15 +68,14 @@ def read_stretch(
         with connections.reading() as connection:
             rows = _LEAVES.rows(connection, log=number, first=start, last=end)
             _check_gapless(rows, start, min(end, until))
-            chosen: list[tuple[int, bytes]] = []
+            chosen: list[CheckedLeaf] = []
             for row in rows:
-                leaf, envelope = leaves.read(row, keep=keep)
-                seq = row[0]
+                leaf = leaves.read(row, keep=keep)
                 if prev is not None:
-                    _check_link(seq, envelope, prev)
-                prev = row[2]
-                if after < seq <= until and wanted(envelope):
-                    chosen.append((seq, leaf))
+                    _check_link(leaf.seq, leaf.envelope, prev)
+                prev = leaf.hashed
+                if after < leaf.seq <= until and wanted(leaf.envelope):
+                    chosen.append(leaf)
             events = reader.decode(connection, chosen)
         yield from events
         start = end + 1
