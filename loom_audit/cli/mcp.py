@@ -23,9 +23,8 @@ def mcp(
     It speaks on its standard streams, so a client starts it: each call is on record, in a session
     under the client's name. Timeline, calls, diffs and files at a point are resources.
     """
-    import asyncio
-
+    from loom_audit.api.ground.event_loop import run_in_loop
     from loom_audit.mcp_server.server import McpServer
 
     with invocation.workspace() as workspace:
-        asyncio.run(McpServer(workspace, rollback=undo).serve())
+        run_in_loop(McpServer(workspace, rollback=undo).serve())

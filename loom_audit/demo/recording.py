@@ -1,6 +1,5 @@
 """Records the demonstration: two sessions, what is said in them, and a person's edit in between."""
 
-import asyncio
 import os
 import shutil
 import tempfile
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 
 from loom_audit.api.agents.said import tell_message, tell_prompt
 from loom_audit.api.face import ApprovalRequest, AuditStore, Session, open_store
+from loom_audit.api.ground.event_loop import run_in_loop
 from loom_audit.config import read_settings
 from loom_audit.demo.story import (
     AFTER_NO,
@@ -116,14 +116,14 @@ def demonstrating(
     first, second = building(root, package), going_too_far(package)
     recording = _Recording(report, first.calls + second.calls)
     with workspace.session(AGENT, title=first.title, environment=ENVIRONMENT) as building_session:
-        asyncio.run(_record(building_session, first.happenings, recording))
+        run_in_loop(_record(building_session, first.happenings, recording))
     _copy(root, copies / "checkpoint")
     checkpoint = workspace.checkpoint(CHECKPOINT, note="before the clean-up")
     outside = edit_by_hand(root)
     with ExitStack() as stack:
         begun = workspace.session(AGENT, title=second.title, environment=ENVIRONMENT)
         session = stack.enter_context(begun)
-        asyncio.run(_record(session, second.happenings, recording))
+        run_in_loop(_record(session, second.happenings, recording))
         if not asking:
             stack.close()
         _copy(root, copies / "end")

@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -12,6 +14,19 @@ from loom_audit.sandbox.scratch import scratch_folder
 from loom_audit.tools.calls.tool import Dialect
 from tests.cli.processes import SECONDS, calling, scratches
 from tests.cli.shells import Shell
+
+HUNG_UP = """
+import os, signal, sys
+from loom_audit.cli import main
+function, moment = sys.argv.pop(1), sys.argv.pop(1)
+def hang_up(frame, event, _):
+    if (frame.f_code.co_name, event) == (function, moment):
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGHUP)
+sys.setprofile(hang_up)
+main()
+"""
+"""`loom-audit` which is hung up on as a function of Python's begins or ends."""
 
 
 def test_a_failed_call_prints_why_and_exits_by_its_error(audited: Shell) -> None:
@@ -179,6 +194,25 @@ def test_a_call_told_to_end_is_cancelled_and_leaves_nothing(audited: Shell, numb
     (found,) = audited.records("status")
     assert found["interrupted"] == []
     assert scratches(audited) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "moment"), [("_make_self_pipe", "call"), ("_close_self_pipe", "return")]
+)
+def test_a_call_told_to_end_as_its_event_loop_is_made_or_closed_says_no_more_than_that(
+    audited: Shell, function: str, moment: str
+) -> None:
+    asked = ("call", "write_file", "path=new.txt", "content=x")
+    process = subprocess.run(
+        [sys.executable, "-c", HUNG_UP, function, moment, *asked],
+        cwd=audited.workspace,
+        env=audited.environment,
+        capture_output=True,
+        timeout=SECONDS,
+    )
+    assert (process.returncode, process.stderr) == (128 + signal.SIGHUP, b"interrupted\n")
+    written = [record["status"] for record in audited.records("log")]
+    assert written == (["ok"] if moment == "return" else [])
 
 
 def test_where_a_hangup_is_ignored_it_stays_ignored(audited: Shell) -> None:
