@@ -32,14 +32,15 @@ def history(
 ) -> None:
     """List every change of one path, newest first.
 
-    `.git`, or the name of a branch, lists what changed of git.
+    `.git`, or the name of a branch, lists what changed of git; `FOLDER/.git` that of
+    one repository below.
     """
     output = invocation.output
     with invocation.workspace() as workspace:
         name = workspace_path(workspace.root, path)
         inside = below or not name
         found = workspace.timeline.history(name, below=inside, limit=most_rows(limit))
-        of_git = name.split("/")[0] == ".git" or not found
+        of_git = ".git" in name.split("/") or not found
         is_listed = of_git and _git_history(output, workspace, name, limit)
         if not found and not is_listed:
             raise FileNotFound(
@@ -78,7 +79,7 @@ def _git_history(output: Output, workspace: "AuditedWorkspace", name: str, limit
     wanted = EventFilter(kinds=(GitChanged.kind,), newest_first=True)
     for event in workspace.timeline.events(wanted):
         fact = event.fact
-        if not isinstance(fact, GitChanged) or not fact.is_about(name.removeprefix(".git/")):
+        if not isinstance(fact, GitChanged) or not fact.is_about(name):
             continue
         if limit and listed == limit:
             break

@@ -1,5 +1,6 @@
 """The state of a git repository as the log has it, and what changed of it, also in git's words."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
@@ -8,6 +9,7 @@ from msgspec import Struct, field
 
 from loom_audit.model.coverage import Origin
 from loom_audit.model.files import EPOCH_DIGITS, FileChange, FileState
+from loom_audit.model.text.display import visible
 
 NOT_TAKEN_BACK = "git is not taken back yet"
 """Why the coverage of a call that changed git is partial."""
@@ -17,6 +19,9 @@ RUNS_CODE = "it can run code as you"
 
 LONGEST_PATH = 60
 """So many signs of a path stand before what is said of it, which lists would cut off else."""
+
+_IN_GIT = re.compile(r"(?:(.+?)/)?\.git(?:/(.+))?", re.DOTALL)
+"""The folder of a repository, and a path in its git folder."""
 
 _SHORT = 7
 """How many digits of an object id are shown."""
@@ -54,11 +59,12 @@ class GitName(Struct, frozen=True):
 
 
 class GitChanged(Struct, frozen=True):
-    """The state of the workspace's git repository changed, or was recorded for the first time.
+    """The state of a git repository of the workspace changed, or was recorded for the first time.
 
     `identity` says which git folder it is: of another one than before nothing is compared, and
     everything is from None. `changes` are of files in the git folder, by their paths in it, and of
     no tree. `head` is what HEAD names afterwards. `call_id` and `causes` are as of `files.changed`.
+    `folder` is the one in which the repository is, "" for the top of the workspace.
     """
 
     kind: ClassVar[str] = "git.changed"
@@ -69,6 +75,7 @@ class GitChanged(Struct, frozen=True):
     head: str = ""
     call_id: str | None = None
     causes: tuple[int, ...] = ()
+    folder: str = ""
 
     @property
     def is_first(self) -> bool:
@@ -81,10 +88,17 @@ class GitChanged(Struct, frozen=True):
         return any(one.name == "HEAD" and one.after is None for one in self.names)
 
     def is_about(self, name: str) -> bool:
-        """Whether something of a name changed: `.git` is all of it; a branch, a tag or a file."""
+        """Whether something of a name changed: a branch, a tag, or a file by its path.
+
+        `.git` is all of every repository, `FOLDER/.git` all of that one.
+        """
+        if inside := _IN_GIT.fullmatch(name):
+            folder, name = inside[1] or "", inside[2] or ""
+            if folder != self.folder or not name:
+                return not name and folder in ("", self.folder)
         full = {name, f"refs/heads/{name}", f"refs/tags/{name}"}
         changed = [one.name for one in self.names] + [change.path for change in self.changes]
-        return name == ".git" or not full.isdisjoint(changed)
+        return not full.isdisjoint(changed)
 
 
 class GitState(Struct):
@@ -150,7 +164,12 @@ def words_of(facts: Iterable[GitChanged]) -> list[str]:
 
 
 def git_words(fact: GitChanged) -> Iterator[str]:
-    """What changed, a line each, in git's words."""
+    """What changed, a line each, in git's words, after the folder where it is not the top."""
+    where = f"{_short_folder(fact.folder)}: " if fact.folder else ""
+    yield from (where + text for text in _words(fact))
+
+
+def _words(fact: GitChanged) -> Iterator[str]:
     names = {one.name: one for one in fact.names}
     if fact.is_first or fact.is_gone:
         yield _whole(fact, names)
@@ -237,6 +256,11 @@ def running_code(fact: GitChanged) -> tuple[str, ...]:
 
 def _short_path(path: str) -> str:
     return path if len(path) <= LONGEST_PATH else f"{path[:LONGEST_PATH]}…"
+
+
+def _short_folder(folder: str) -> str:
+    shown = visible(folder)
+    return shown if len(shown) <= LONGEST_PATH else f"…{shown[-LONGEST_PATH:]}"
 
 
 def _runs_code(path: str) -> bool:

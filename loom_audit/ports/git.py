@@ -66,10 +66,14 @@ class GitSeen(Struct, frozen=True):
 
 
 class Git(Protocol):
-    """The git repository at the top of a workspace: the folder `.git` that lies in it.
+    """The git repository in one folder of a workspace, at first in its top: the `.git` there.
 
     Nothing is discovered, nothing of the repository is run or followed, and nothing is written.
     """
+
+    def nested(self, folder: str) -> "Git":
+        """The repository in another folder of the same workspace."""
+        ...
 
     def stamps(self) -> GitStamps:
         """The stamps now. Where they are equal later, the state is too, but for a ref's file that

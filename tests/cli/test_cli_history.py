@@ -64,6 +64,17 @@ def test_the_history_of_git_says_what_calls_changed_of_it(audited: Shell) -> Non
     assert audited.records("history", "feat")[0]["seq"] == record["seq"]
 
 
+def test_the_history_of_a_nested_git_folder_is_of_that_repository(audited: Shell) -> None:
+    audited.sh("git init -q -b main; git init -q -b main vendor/lib")
+    audited("run", "--", "sh", "-c", "git config a.b c; cd vendor/lib; git config a.b c")
+    of_all, below = (audited("history", one).text for one in (".git", "vendor/lib/.git"))
+    said = "vendor/lib: config changed: it can run code as you"
+    assert said in of_all and said in below
+    assert "\n  config changed" in of_all and "\n  config changed" not in below
+    [record] = audited.records("history", "vendor/lib/.git/config", "-n", "1")
+    assert record["git"]["folder"] == "vendor/lib"
+
+
 def _by_event(text: str) -> list[str]:
     """What is listed of git by event, oldest first."""
     found: list[str] = []

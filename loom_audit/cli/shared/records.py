@@ -123,6 +123,7 @@ def plain(value: Any) -> Any:
 def git_record(fact: GitChanged) -> Record:
     """What changed of git: each name and each file of the git folder, and the same in words."""
     return {
+        "folder": fact.folder,
         "names": [
             {"name": one.name, "before": one.before, "after": one.after, "about": one.about}
             for one in fact.names

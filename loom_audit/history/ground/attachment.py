@@ -93,7 +93,7 @@ class OnDisk(Struct, frozen=True):
     index of another log is made anew, and so is one that is ahead of its log.
     `runner` runs the tools' commands and is None where tools cannot run any; `code` is None where
     they cannot search. `processes` are those of the machine that the workspace is on. `git` is the
-    repository at the top of the workspace, None where nobody looks at one.
+    repository at the top of the workspace, and gives nested ones; None where nobody looks at any.
     """
 
     workspace: Workspace

@@ -10,28 +10,47 @@ from loom_audit.model.backgrounds import WritableFolder
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.git import GitState
 from loom_audit.model.scope import Scope
-from loom_audit.ports import Background, LeftOutFiles, StampedPaths, Stamps, Watch
+from loom_audit.ports import Background, Git, LeftOutFiles, StampedPaths, Stamps, Watch
 
 CallKey = tuple[str, str]
 """The session and the id of a call."""
 
 
-class LastGit(Struct):
-    """What this process last saw of the workspace's git repository.
+class LastRepository(Struct):
+    """What this process last saw of one git repository, which is asked by `git`.
 
-    `state` is that on record after event `seq`. `answer` is what git said at these `stamps`: what
+    `state` is that on record. `answer` is what git said at these `stamps`: what
     is on record, or that it cannot tell, or there was no repository, and none on record; "" where
     nothing is known. `expected` are stamps at which it said what was to be recorded, and the state
-    then. `unasked` are the requests of the calls after which git was not asked since its stamps
-    were the same.
+    then.
     """
 
     state: GitState = field(default_factory=GitState)
-    seq: int = 0
     answer: Literal["", "recorded", "failed", "absent"] = ""
     stamps: str = ""
     expected: tuple[str, GitState] | None = None
+    git: Git | None = None
+
+
+class LastGit(Struct):
+    """What this process last saw of the workspace's git repositories.
+
+    `repositories` are by folder, with their states on record after event `seq`. `unasked` are the
+    requests of the calls after which git was not asked since its stamps were the same. `seen_in`
+    are the folders below in which scans saw a `.git`, with those of the stamps `read_from`.
+    """
+
+    repositories: dict[str, LastRepository] = field(default_factory=dict)
+    seq: int = 0
     unasked: set[int] = field(default_factory=set)
+    seen_in: set[str] = field(default_factory=set)
+    read_from: Stamps | None = None
+
+    def note_path(self, path: str) -> None:
+        """Remember the folder of a path that is a `.git` below the top."""
+        folder, _, name = path.rpartition("/")
+        if name == ".git" and folder:
+            self.seen_in.add(folder)
 
 
 class LastSeen(Struct):

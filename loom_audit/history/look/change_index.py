@@ -54,6 +54,7 @@ def catch_up(attachment: Attachment) -> Stamps:
     seen.head = head
     for recorded in attachment.stored.tables.changes(after=head):
         path, after = recorded.change.path, recorded.change.after
+        seen.git.note_path(path)
         if after is None or not attachment.scope.holds(path, after.kind):
             seen.stamps.forget(path)
         else:
@@ -70,6 +71,7 @@ def every_path_stale(attachment: Attachment) -> Stamps:
 
 
 def _set_stamp(process: ProcessState, path: str, indexed: IndexEntry | None) -> None:
+    process.last_seen.git.note_path(path)
     if indexed is None:
         process.last_seen.stamps.forget(path)
     else:

@@ -1,7 +1,7 @@
-"""What changed of the workspace's git repository since it was last on record."""
+"""What changed of the workspace's git repositories since they were last on record."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import sha256
 
@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, ExecutionFailed
 from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.ground.process_state import LastRepository
 from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import Draft
-from loom_audit.model.files import FileState
+from loom_audit.model.files import FileState, parents
 from loom_audit.model.git import (
     INDEX_MTIME,
     GitChanged,
@@ -22,7 +23,7 @@ from loom_audit.model.git import (
     changed_files,
     changed_names,
 )
-from loom_audit.model.text.display import count_text
+from loom_audit.model.text.display import count_text, visible
 from loom_audit.ports import EventFilter, Git, GitSeen
 
 FOLDER = ".git"
@@ -31,6 +32,9 @@ ENTRIES = "index entries"
 
 _KEPT = "the stamps of git"
 """The name under which the last stamps are kept for the next process."""
+
+MOST_NESTED = 64
+"""So many repositories below the top are looked at."""
 
 SETTLED = 20_000_000
 """Nanoseconds after a change, after which a later one surely has another stamp: two long ticks."""
@@ -47,116 +51,170 @@ class GitLook(Struct, frozen=True):
     """Whether git was not asked, since its stamps were the same."""
 
 
-def look_at_git(attachment: Attachment, *, anyway: bool = False) -> GitLook:
-    """Ask git where its stamps differ, and compare with what is on record; the lock is held.
+def look_at_git(attachment: Attachment, *, anyway: bool = False) -> Iterator[GitLook]:
+    """Look at the repository at the top of the workspace and at nested ones; the lock is held.
 
-    It is asked `anyway` where stamps are not trusted.
+    Nested ones are those on record, and those whose `.git` a scan saw. git is asked where stamps
+    differ, or `anyway` where stamps are not trusted, and compared with what is on record.
 
     Contents of files of the git folder are put into the store. Stamps are kept only when what git
     said is on record, so that what is found and then not recorded is found again.
     AuditUnavailable where a content cannot be stored.
     """
-    git, seen = attachment.on_disk.git, attachment.process.last_seen.git
+    top, known = attachment.on_disk.git, attachment.process.last_seen.git
+    if top is None:
+        return
+    repositories, is_first = known.repositories, _note_folders(attachment)
+    at_top = repositories.setdefault("", LastRepository())
+    at_top.git = top
+    # a workspace without git is not to pay for asking the log
+    if is_first or known.seen_in or at_top.answer != "absent":
+        _read_states(attachment)
+    yield _look_at("", attachment, at_top, anyway)
+    folders = _nested(attachment) if known.seen_in or len(repositories) > 1 else []
+    for folder in folders[:MOST_NESTED]:
+        one = repositories.setdefault(folder, LastRepository())
+        if one.git is None:
+            one.git = top.nested(folder)
+        yield _look_at(folder, attachment, one, anyway)
+        if one.answer == "absent":
+            known.seen_in.discard(folder)
+            del repositories[folder]
+    if more := folders[MOST_NESTED:]:
+        count = count_text(len(more), "more folder")
+        yield GitLook(None, (f"git: {count} with a repository not looked at",))
+
+
+def _note_folders(attachment: Attachment) -> bool:
+    """Note the folders of the `.git` among stamps that were loaded since; whether any were."""
+    known, stamps = attachment.process.last_seen.git, attachment.process.last_seen.stamps
+    if known.read_from is stamps:
+        return False
+    known.seen_in.update(one for one, names in stamps.files.items() if one and FOLDER in names)
+    known.read_from = stamps
+    return True
+
+
+def _nested(attachment: Attachment) -> list[str]:
+    """The folders below with a repository, or one on record: first those on record, then sorted."""
+    known = attachment.process.last_seen.git
+    recorded = {one for one, last in known.repositories.items() if one and last.state.names}
+    in_scope = (
+        one for one in known.seen_in | recorded if attachment.scope.includes(one, directory=True)
+    )
+    return sorted(in_scope, key=lambda one: (one not in recorded, one))
+
+
+def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: bool) -> GitLook:
+    """Look at one repository."""
+    git = seen.git
     stamps = git.stamps() if git else None
     if git is None or stamps is None or (seen.answer, seen.stamps) == ("failed", stamps.text):
         return GitLook()
     if not stamps.text:
-        gone = None if seen.answer == "absent" else _gone(_state_on_record(attachment))
+        gone = None if seen.answer == "absent" else _gone(folder, seen.state)
         seen.answer = "" if gone else "absent"
         return GitLook(gone)
-    if _is_recorded(attachment, stamps.text):
-        _keep(attachment, stamps.text)
-    last = seen.stamps if seen.answer == "recorded" else _kept(attachment)
+    if seen.answer == "absent":  # what others recorded since was not read
+        _read_states(attachment)
+    if _is_recorded(seen, stamps.text):
+        _keep(folder, attachment, stamps.text)
+    last = seen.stamps if seen.answer == "recorded" else _kept(folder, attachment)
     if stamps.text == last and not anyway:
         seen.answer, seen.stamps = "recorded", stamps.text
         return GitLook(unasked=True)
-    seen.unasked.clear()
+    attachment.process.last_seen.git.unasked.clear()
     asked = time.time_ns()
+    where = f"git: {visible(folder)}: " if folder else "git: "
     try:
-        identity, found = _seen(attachment, git)
+        identity, found = _seen(folder, attachment, git)
     except (ExecutionFailed, OSError) as error:
         seen.answer, seen.stamps = "failed", stamps.text
-        return GitLook(None, (f"git: {getattr(error, 'message', error)}",))
-    is_new = not _state_on_record(attachment).names
+        return GitLook(None, (f"{where}{getattr(error, 'message', error)}",))
+    is_new = not seen.state.names
     if not found.names:
         seen.answer, seen.stamps = "failed", stamps.text
-        return GitLook(None, () if is_new else ("git: .git is not a repository any more",))
-    change = _difference(attachment, git, identity, found)
+        return GitLook(None, () if is_new else (f"{where}.git is not a repository any more",))
+    change = _difference(attachment, seen, identity, found)
+    if change is not None:
+        change = replace(change, folder=folder)
     if stamps.newest + SETTLED < asked:
         if change is None:
-            _keep(attachment, stamps.text)
+            _keep(folder, attachment, stamps.text)
         else:
             seen.expected = stamps.text, seen.state.after(change)
     return GitLook(change, found.unseen if change else (), is_new)
 
 
-def _gone(known: GitState) -> GitChanged | None:
+def _gone(folder: str, known: GitState) -> GitChanged | None:
     """What changed where a repository is on record and there is none; None without one."""
     if not known.names:
         return None
     names, files = changed_names(known.names, {}), changed_files(known.files, {})
-    return GitChanged(known.identity, names, files, "outside")
+    return GitChanged(known.identity, names, files, "outside", folder=folder)
 
 
-def _is_recorded(attachment: Attachment, stamps: str) -> bool:
+def _is_recorded(seen: LastRepository, stamps: str) -> bool:
     """Whether the change that was found at these stamps is on record by now."""
-    seen = attachment.process.last_seen.git
     expected, seen.expected = seen.expected, None
-    return (
-        expected is not None
-        and expected[0] == stamps
-        and _state_on_record(attachment) == expected[1]
-    )
+    return expected is not None and expected[0] == stamps and seen.state == expected[1]
 
 
-def _keep(attachment: Attachment, stamps: str) -> None:
+def _keep(folder: str, attachment: Attachment, stamps: str) -> None:
     """Keep stamps at which the log has what git says, also for the next process."""
-    seen = attachment.process.last_seen.git
+    known = attachment.process.last_seen.git
+    seen = known.repositories[folder]
     seen.answer, seen.stamps = "recorded", stamps
     with suppress(AuditError):  # the next process asks git then
-        attachment.on_disk.looks.keep(_KEPT, [seen.seq, stamps])
+        attachment.on_disk.looks.keep(_kept_name(folder), [known.seq, stamps])
 
 
-def _seen(attachment: Attachment, git: Git) -> tuple[str, GitSeen]:
+def _kept_name(folder: str) -> str:
+    return f"{_KEPT} in {folder}" if folder else _KEPT
+
+
+def _seen(folder: str, attachment: Attachment, git: Git) -> tuple[str, GitSeen]:
     """The identity of the git folder and its state; ExecutionFailed where it is not all the same
     one.
     """
-    identity = attachment.on_disk.workspace.identity(FOLDER)
+    path = f"{folder}/{FOLDER}" if folder else FOLDER
+    identity = attachment.on_disk.workspace.identity(path)
     state = git.seen()
-    if not identity or attachment.on_disk.workspace.identity(FOLDER) != identity:
+    if not identity or attachment.on_disk.workspace.identity(path) != identity:
         raise ExecutionFailed("the git folder was replaced while it was looked at")
     return identity, state
 
 
-def _kept(attachment: Attachment) -> str:
+def _kept(folder: str, attachment: Attachment) -> str:
     """The stamps that a process before this one kept; "" where the log is an older one, or says
     that the repository is gone: the same folder can come back with them.
     """
+    state = attachment.process.last_seen.git.repositories[folder].state
     with suppress(AuditError, TypeError, ValueError):
-        seq, stamps = attachment.on_disk.looks.get(_KEPT) or (0, "")
-        if 0 < seq <= attachment.stored.log.head() and _state_on_record(attachment).names:
+        seq, stamps = attachment.on_disk.looks.get(_kept_name(folder)) or (0, "")
+        if 0 < seq <= attachment.stored.log.head() and state.names:
             return str(stamps)
     return ""
 
 
-def _state_on_record(attachment: Attachment) -> GitState:
-    """The state that the log has of the repository, read on from where it was last read."""
-    seen, log = attachment.process.last_seen.git, attachment.stored.log
-    for event in log.read(EventFilter(after=seen.seq, kinds=(GitChanged.kind,))):
-        seen.seq = event.seq
+def _read_states(attachment: Attachment) -> None:
+    """Read the states that the log has, on from where they were last read."""
+    known, log = attachment.process.last_seen.git, attachment.stored.log
+    for event in log.read(EventFilter(after=known.seq, kinds=(GitChanged.kind,))):
+        known.seq = event.seq
         if isinstance(event.fact, GitChanged):
-            seen.state.follow(event.fact)
+            one = known.repositories.setdefault(event.fact.folder, LastRepository())
+            one.state.follow(event.fact)
         else:  # what it said was erased, so that nothing can be compared with it
-            seen.state = GitState()
-    return seen.state
+            for one in known.repositories.values():
+                one.state = GitState()
 
 
 def _difference(
-    attachment: Attachment, git: Git, identity: str, seen: GitSeen
+    attachment: Attachment, last: LastRepository, identity: str, seen: GitSeen
 ) -> GitChanged | None:
     """What git says and the log does not; everything where the log has another repository."""
-    known = _state_on_record(attachment)
-    before = known if known.is_of(identity) else GitState()
+    before = last.state if last.state.is_of(identity) else GitState()
     # git writes an index anew, with other stamps in it, when it is only read
     as_before = seen.names.get("index") == before.names.get("index")
     kept = {path for path in before.files if as_before and _is_index(path)}
@@ -175,8 +233,8 @@ def _difference(
     changes = changed_files(before.files, files)
     if not names and not changes:
         return None
-    if before.names:
-        names = _with_distances(git, names)
+    if before.names and last.git is not None:
+        names = _with_distances(last.git, names)
         names = _with_entries(attachment, names, listed, seen.entries)
     return GitChanged(identity, names, changes, "outside", seen.names.get("HEAD", ""))
 
@@ -243,7 +301,8 @@ def git_draft(
         return ()
     if between and look.is_new:
         return [Draft(replace(change, origin="baseline"), "", OUTSIDE)]
-    doers = [one for one in among if one.paths is None and one.writes is None]
+    path = f"{change.folder}/{FOLDER}" if change.folder else FOLDER
+    doers = [one for one in among if one.paths is None and _can_write(one, path)]
     causes = tuple(sorted({one.requested for one in doers}))
     acting = [one for one in doers if not (one.ended or one.is_survivor)]
     if not acting:
@@ -255,3 +314,7 @@ def git_draft(
     first = acting[0]
     fact = replace(change, origin="command", call_id=first.call_id, causes=causes)
     return [Draft(fact, first.session, first.actor)]
+
+
+def _can_write(one: Candidate, path: str) -> bool:
+    return one.writes is None or not {path, *parents(path)}.isdisjoint(one.writes)

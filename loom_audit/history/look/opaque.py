@@ -39,6 +39,7 @@ def observe_opaque(
         plain = not stat.S_ISDIR(stamp.mode) and path.rpartition("/")[2] not in NEVER
         if plain or not attachment.scope.is_opaque(path):
             return None
+    attachment.process.last_seen.git.note_path(path)
     identity = attachment.on_disk.workspace.identity(path)
     if stat.S_IFMT(stamp.mode) != OPAQUE:
         stamp = opaque_stamp(identity, stamp.ino)

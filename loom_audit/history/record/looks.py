@@ -116,9 +116,9 @@ def look_before(record: CallRecord, *, within: int | None = None) -> list[Candid
     attachment, here = record.attachment, record.writer.session
     look = look_between(attachment, among, alive_session=here, within=within)
     record.add_drafts(attributed_drafts(attachment, batch, among, look))
-    git = look_at_git(attachment)
-    record.add_drafts(git_draft(git, among, between=True))
-    record.lower_coverage(*git.why_unseen)
+    for git in look_at_git(attachment):
+        record.add_drafts(git_draft(git, among, between=True))
+        record.lower_coverage(*git.why_unseen)
     record.entries.update(batch.entries)
     record.window = window
     record.add_untracked(batch.look.untracked)
@@ -195,15 +195,17 @@ def collect_changes(
 
 def _collect_git(record: CallRecord, among: Sequence[Candidate], *, late: bool) -> None:
     """Collect what changed of git; coverage says that it is not taken back, or what was unseen."""
-    found = look_at_git(record.attachment)
-    if found.unasked:
+    looks = [*look_at_git(record.attachment)]
+    if any(found.unasked for found in looks):
         unasked = record.attachment.process.last_seen.git.unasked
         unasked.update(one.requested for one in among if not (one.ended or one.is_survivor))
-    record.lower_coverage(*found.why_unseen)
-    for draft in git_draft(found, _own_first(record, among), late=late):
-        record.add_drafts([draft])
-        if isinstance(draft.fact, GitChanged):
-            _note_git(record, draft.fact, own=(draft.session, draft.fact.call_id) == record.key)
+    for found in looks:
+        record.lower_coverage(*found.why_unseen)
+        for draft in git_draft(found, _own_first(record, among), late=late):
+            record.add_drafts([draft])
+            if isinstance(draft.fact, GitChanged):
+                own = (draft.session, draft.fact.call_id) == record.key
+                _note_git(record, draft.fact, own=own)
 
 
 def _note_git(record: CallRecord, fact: GitChanged, *, own: bool) -> None:

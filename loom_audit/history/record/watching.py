@@ -90,15 +90,14 @@ def _ask_git_once_more(attachment: Attachment) -> None:
     requests = sorted(attachment.process.last_seen.git.unasked)
     calls = [*map(attachment.stored.reading.call_at, requests)]
     among = [ended_candidate(call) for call in calls]
-    found = look_at_git(attachment, anyway=True)
-    drafts = [*git_draft(found, among)]
-    for draft in drafts:
-        if isinstance(draft.fact, GitChanged):
-            words = first_few([*git_words(draft.fact)], 3, str)
-            drafts.append(lowered_draft(among, f"found later: {words}"))
-            break
-    if found.why_unseen:
-        drafts.append(lowered_draft(among, found.why_unseen[0]))
+    found = [*look_at_git(attachment, anyway=True)]
+    drafts = [draft for one in found for draft in git_draft(one, among)]
+    told = [
+        text for one in drafts if isinstance(one.fact, GitChanged) for text in git_words(one.fact)
+    ]
+    if told:
+        drafts.append(lowered_draft(among, f"found later: {first_few(told, 3, str)}"))
+    drafts += [lowered_draft(among, one.why_unseen[0]) for one in found if one.why_unseen]
     if drafts:
         attachment.stored.log.append(drafts)
 

@@ -226,11 +226,13 @@ def test_the_repository_of_a_worktree_which_is_a_file_counts_too(
     (root / "tree").mkdir()
     (root / "tree" / ".git").write_text("gitdir: elsewhere\n")
     run("true")
-    assert coverage(workspace) == ("full", ())
+    _, [of_git] = coverage(workspace)
+    assert of_git.startswith("git: tree: .git is a file that names a folder elsewhere")
     run("rm tree/.git")
     assert coverage(workspace) == ("partial", ("not on record: tree/.git",))
     run("echo 'gitdir: here' > tree/.git")
-    assert coverage(workspace) == ("partial", ("not on record: tree/.git",))
+    level, reasons = coverage(workspace)
+    assert (level, {*reasons}) == ("partial", {"not on record: tree/.git", of_git})
 
 
 def test_what_arrived_is_never_deleted(workspace: AuditedWorkspace, root: Path, run: Run) -> None:

@@ -16,7 +16,14 @@ from loom_audit.errors import ExecutionFailed
 from loom_audit.model.git import INDEX_MTIME
 from loom_audit.model.text.display import count_text
 from loom_audit.ports import GitSeen, GitStamps, Moved
-from loom_audit.sandbox.git_files import FOLDER, KnownFolders, stamp, stamps_of, state_files
+from loom_audit.sandbox.git_files import (
+    FOLDER,
+    KnownFolders,
+    open_below,
+    stamp,
+    stamps_of,
+    state_files,
+)
 from loom_audit.sandbox.git_program import GitAnswer, ask_git, check_answer, find_git
 
 SECONDS = 5.0
@@ -56,24 +63,38 @@ _NEEDED = frozenset({"HEAD", "objects", "refs"})
 class ProgramGit:
     """A `ports.Git` that asks the program `git`."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, folder: str = "") -> None:
         self._root = root
-        self._folder = os.path.join(root, ".git")
+        self._below = folder
+        self._top = os.path.join(root, folder) if folder else root
+        self._folder = os.path.join(self._top, ".git")
         self._folders: KnownFolders = {}
+
+    def nested(self, folder: str) -> "ProgramGit":
+        """The repository in another folder of the same workspace."""
+        return ProgramGit(self._root, folder)
 
     # --- stamps ---------------------------------------------------------------------------
 
     def stamps(self) -> GitStamps:
         """The stamps now, "" where no `.git` is there; of one that is no folder its own."""
         try:
-            git = os.open(self._folder, FOLDER)
+            above = open_below(self._root, self._below)
+        except (FileNotFoundError, NotADirectoryError):
+            return GitStamps()
+        except OSError as error:
+            return GitStamps(f"{error.strerror}")
+        try:
+            git = os.open(".git", FOLDER, dir_fd=above)
         except FileNotFoundError:
             return GitStamps()
         except OSError:
             with suppress(OSError):
-                own = stamp(os.lstat(self._folder))
+                own = stamp(os.stat(".git", dir_fd=above, follow_symlinks=False))
                 return GitStamps(repr(own), own[3])
             return GitStamps()
+        finally:
+            os.close(above)
         try:
             found = [*stamps_of(git, self._folders)]
         finally:
@@ -86,10 +107,7 @@ class ProgramGit:
         """The state now; none where it is no repository. ExecutionFailed with the reason why git
         cannot tell it.
         """
-        try:
-            git = os.open(self._folder, FOLDER)
-        except OSError as error:
-            raise ExecutionFailed(_why_no_folder(self._folder, error)) from error
+        git = self._opened()
         try:
             if not _NEEDED.issubset(os.listdir(git)):
                 return GitSeen()
@@ -120,6 +138,19 @@ class ProgramGit:
                 names["stashes"] = "\n".join(lines)
         return GitSeen(names, files, entries, tuple(unseen))
 
+    def _opened(self) -> int:
+        """The git folder, opened without following a link. ExecutionFailed with the reason."""
+        try:
+            above = open_below(self._root, self._below)
+        except OSError as error:
+            raise ExecutionFailed(f"the folder cannot be read: {error.strerror}") from error
+        try:
+            return os.open(".git", FOLDER, dir_fd=above)
+        except OSError as error:
+            raise ExecutionFailed(_why_no_folder(above, error)) from error
+        finally:
+            os.close(above)
+
     def distances(self, moved: Sequence[Moved]) -> Sequence[str]:
         """How far names moved, in words; "" where git cannot tell."""
         some = moved[:MAX_DISTANCES]
@@ -137,14 +168,14 @@ class ProgramGit:
         folders = {
             "GIT_DIR": self._folder,
             "GIT_COMMON_DIR": self._folder,
-            "GIT_WORK_TREE": self._root,
+            "GIT_WORK_TREE": self._top,
         }
-        return ask_git(find_git(self._root), self._root, folders, *commands, seconds=SECONDS)
+        return ask_git(find_git(self._root), self._top, folders, *commands, seconds=SECONDS)
 
 
-def _why_no_folder(path: str, error: OSError) -> str:
+def _why_no_folder(above: int, error: OSError) -> str:
     with suppress(OSError):
-        mode = os.lstat(path).st_mode
+        mode = os.stat(".git", dir_fd=above, follow_symlinks=False).st_mode
         if stat.S_ISLNK(mode):
             return ".git is a symbolic link, which is not read through"
         if stat.S_ISREG(mode):

@@ -51,6 +51,18 @@ KnownFolders = MutableMapping[str, tuple[Numbers, tuple[str, ...]]]
 """The stamp of each folder of refs, and the folders that were in it then."""
 
 
+def open_below(root: str, path: str) -> int:
+    """A folder of the workspace, opened without following a link below the root. OSError."""
+    folder = os.open(root, FOLDER & ~os.O_NOFOLLOW)
+    for name in path.split("/") if path else ():
+        try:
+            inner = os.open(name, FOLDER, dir_fd=folder)
+        finally:
+            os.close(folder)
+        folder = inner
+    return folder
+
+
 def stamp(status: os.stat_result) -> Numbers:
     """What of a file changes when it is written."""
     return (

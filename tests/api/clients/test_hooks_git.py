@@ -1,0 +1,44 @@
+"""What a client's call did to git in a folder below is on record when its hooks are told."""
+
+import subprocess
+from functools import partial
+from pathlib import Path
+
+from loom_audit import AuditedWorkspace
+from loom_audit.model.git import NOT_TAKEN_BACK, words_of
+from tests.api.clients.test_hooks import claude as claude
+from tests.api.clients.test_hooks import root as root
+from tests.api.clients.test_hooks import workspace as workspace
+from tests.processes.clients import client as client
+from tests.processes.hooked import HookedClaude
+
+GIT = ("git", "-c", "user.name=ann", "-c", "user.email=ann@example.org")
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run([*GIT, *words], cwd=folder, check=True, capture_output=True)
+
+
+def test_a_client_s_command_in_a_nested_repository_is_on_record_in_git_s_words(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    lib = root / "vendor/lib"
+    lib.mkdir(parents=True)
+    git(lib, "init", "-q", "-b", "main")
+    git(lib, "commit", "-q", "--allow-empty", "-m", "first")
+    git(lib, "branch", "feat")
+    (lib / "a").write_text("staged\n")
+    git(lib, "add", "a")
+    git(lib, "stash", "-q")
+    claude.hook("SessionStart", source="startup")
+    for id, words, said in (
+        ("c1", ("branch", "-D", "feat"), "vendor/lib: branch feat deleted (was "),
+        ("c2", ("stash", "drop"), 'vendor/lib: stash dropped: "WIP on main: '),
+        ("c3", ("commit", "--allow-empty", "-m", "more"), "vendor/lib: HEAD main "),
+    ):
+        claude.bash(id, "git", partial(git, lib, *words))
+        newest, *_ = workspace.timeline.calls()
+        told = words_of(workspace.timeline.call(newest.requested).git)
+        assert any(one.startswith(said) for one in told), told
+        assert NOT_TAKEN_BACK in newest.coverage.reasons
+    claude.hook("SessionEnd", reason="exit")
