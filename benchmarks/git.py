@@ -15,7 +15,8 @@ from benchmarks.commands import NO_OP
 from benchmarks.figures import Figure, Sizes, interleaved
 from benchmarks.projects import new_store
 from loom_audit.api.face import Session
-from loom_audit.sandbox.git import ProgramGit
+from loom_audit.disk.access.identity import identity_at
+from loom_audit.sandbox.git.program_git import ProgramGit
 
 COMMITS = 500
 COMMIT = ("sh", "-c", "echo $$ > file.txt && git commit -qam more")
@@ -38,7 +39,7 @@ def _unchanged(folder: Path, how: str, count: int) -> Figure:
     subprocess.run(["git", "update-ref", "--stdin"], cwd=folder, input=lines, text=True, check=True)
     if how == "packed":
         _git(folder, "pack-refs", "--all")
-    git = ProgramGit(str(folder))
+    git = ProgramGit(str(folder), identity_at)
     time = interleaved(50, {"stamps": git.stamps}, warm=3)["stamps"]
     return Figure("git", f"unchanged, {count:,} {how} refs", time, "ms", most=MOST_UNCHANGED)
 

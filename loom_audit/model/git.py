@@ -42,7 +42,16 @@ _SPACES = {
 INDEX_MTIME = "index mtime"
 """The name of the modification time of the index, in ns since 1970."""
 
-_TOLD_OTHERWISE = frozenset({"HEAD", "stashes", "index", INDEX_MTIME, "refs/stash"})
+HEAD_COMMIT = "HEAD commit"
+"""The name of what HEAD leads to in a linked worktree whose refs are told elsewhere."""
+
+SHARED_REFS = "refs shared"
+"""The name of the common folder of a linked worktree, relative where its refs are told there."""
+
+_TOLD_OTHERWISE = frozenset(
+    {"HEAD", HEAD_COMMIT, SHARED_REFS, "stashes", "index", INDEX_MTIME, "refs/stash"}
+)
+_OF_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
 
 
 class GitName(Struct, frozen=True):
@@ -86,6 +95,17 @@ class GitChanged(Struct, frozen=True):
     def is_gone(self) -> bool:
         """Whether there is no repository any more."""
         return any(one.name == "HEAD" and one.after is None for one in self.names)
+
+    @property
+    def is_of_one_worktree(self) -> bool:
+        """Whether nothing changed but what a linked worktree has for itself, and its branch."""
+        head = _branch_of(self)
+        own = {"HEAD", HEAD_COMMIT, SHARED_REFS, "index", INDEX_MTIME, head}
+        names = (one.name for one in self.names)
+        shared = (one.path for one in self.changes if _is_shared(one.path))
+        return all(one in own or one.startswith(_OF_WORKTREE) for one in names) and all(
+            one == f"logs/{head}" for one in shared
+        )
 
     def is_about(self, name: str) -> bool:
         """Whether something of a name changed: a branch, a tag, or a file by its path.
@@ -178,6 +198,9 @@ def _words(fact: GitChanged) -> Iterator[str]:
     yield from (f"{_short_path(one)} changed: {RUNS_CODE}" for one in running_code(fact))
     if head := names.get("HEAD"):
         yield f"HEAD {_value(head.before)} → {_value(head.after)}{_about(head)}"
+    elif head := names.get(HEAD_COMMIT):
+        branch = _branch_of(fact).removeprefix("refs/heads/")
+        yield f"HEAD {branch} {_value(head.before)} → {_value(head.after)}{_about(head)}"
     stashes = names.get("stashes")
     before = _lines(stashes.before) if stashes else []
     after = _lines(stashes.after) if stashes else []
@@ -221,7 +244,11 @@ def _reflogs(fact: GitChanged, names: Mapping[str, GitName]) -> Iterator[str]:
         before, after = change.before, change.after
         if before and (after is None or after.size < before.size):
             yield f"reflog of {_shown(name)} {'cut short' if after else 'deleted'}"
-        elif before and not moved and not (name == "HEAD" and _branch_of(fact) in names):
+        elif (
+            before
+            and not moved
+            and not (name == "HEAD" and {_branch_of(fact), HEAD_COMMIT} & names.keys())
+        ):
             yield f"{_shown(name)} moved and came back, as its reflog tells"
 
 
@@ -267,6 +294,12 @@ def _runs_code(path: str) -> bool:
     return path.partition("/")[0] in ("hooks", "info", "config", "config.worktree")
 
 
+def _is_shared(path: str) -> bool:
+    """Whether a file of the git folder is one that linked worktrees share."""
+    name = path.partition("/")[0]
+    return name in ("hooks", "info", "config", "shallow") or path.startswith("logs/refs/")
+
+
 def _whole(fact: GitChanged, names: Mapping[str, GitName]) -> str:
     refs = sum(name.startswith("refs/") and name not in _TOLD_OTHERWISE for name in names)
     listed = names.get("stashes", GitName("stashes", None, None))
@@ -278,7 +311,12 @@ def _whole(fact: GitChanged, names: Mapping[str, GitName]) -> str:
     if stashes:
         counted.append(f"{stashes} stash{'' if stashes == 1 else 'es'}")
     first = "recorded" if fact.origin == "baseline" else "new or replaced"
-    return f"git repository {'gone' if fact.is_gone else first}: {', '.join(counted)}"
+    what = "git repository"
+    if one := names.get(SHARED_REFS):
+        what, common = "linked worktree", visible(one.after or one.before or "")
+        told_here = counted[1:] if common.startswith("/") else []
+        counted = [counted[0], *told_here, f"refs shared with {common}"]
+    return f"{what} {'gone' if fact.is_gone else first}: {', '.join(counted)}"
 
 
 def _moved(one: GitName, *, is_head: bool) -> str:

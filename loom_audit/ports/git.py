@@ -56,13 +56,17 @@ class GitSeen(Struct, frozen=True):
     text: an object id, `ref: NAME`, a line of id, time and message for each stash, the hash of the
     index's entries, ns since 1970, and what HEAD is in a linked worktree. `files` are
     by path in the git folder; `entries` are the index's, one a line. `unseen` says what could not
-    be looked at, and why.
+    be looked at, and why. `identity` says which repository it is, also after a reboot but for the
+    first digits; "" where that is not known. In a linked worktree `refs shared` names the common
+    folder; where that is in the `.git` of a folder of the workspace, the refs are told there, and
+    `HEAD commit` is what HEAD leads to here.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, GitFile] = field(default_factory=dict)
     entries: bytes = b""
     unseen: tuple[str, ...] = ()
+    identity: str = ""
 
 
 class Git(Protocol):
@@ -83,7 +87,7 @@ class Git(Protocol):
 
     def seen(self) -> GitSeen:
         """The state now, without any name where the folder is not a repository. ExecutionFailed
-        where git cannot tell it; its message is the reason.
+        where git cannot tell it, or it is not all of the same one; its message is the reason.
         """
         ...
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from loom_audit.config import Settings, read_settings
+from loom_audit.disk.access.identity import identity_at
 from loom_audit.disk.looking.index import DiskChangeIndex
 from loom_audit.disk.machine.heads import (
     DiskHeads,
@@ -56,7 +57,7 @@ from loom_audit.ports import (
     Workspace,
 )
 from loom_audit.sandbox import confining_runner
-from loom_audit.sandbox.git import ProgramGit
+from loom_audit.sandbox.git.program_git import ProgramGit
 from loom_audit.sandbox.scratch import scratch_folder
 from loom_audit.sandbox.supervised import SUPERVISOR
 from loom_audit.sql.code_index import SqlCodeIndex
@@ -331,7 +332,7 @@ class Adapters(Struct, frozen=True):
             processes=self.processes,
             runner=self.runner,
             code=SqlCodeIndex(self.settings.home / FOLDER / f"{id}.code.db"),
-            git=None if is_imported(entry.root) else ProgramGit(entry.root),
+            git=None if is_imported(entry.root) else ProgramGit(entry.root, identity_at),
         )
         return Attachment(stored, on_disk)
 

@@ -2,7 +2,7 @@
 
 from loom_audit.sandbox import confining_runner, open_runner, probe
 from loom_audit.sandbox.asked import first_answer
-from loom_audit.sandbox.git_program import ask_git, find_git
+from loom_audit.sandbox.git.program import ask_git, find_git
 
 __all__ = [
     "ask_git",

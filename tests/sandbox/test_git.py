@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from loom_audit.disk.access.identity import identity_at
 from loom_audit.errors import ExecutionFailed
-from loom_audit.sandbox.git import ProgramGit
+from loom_audit.sandbox.git.program_git import ProgramGit
 
 ABSENT = "1" * 40
 
@@ -114,7 +115,7 @@ def check_nothing_happens(root: Path) -> None:
     """Every command is asked: the state is told, nothing runs, and nothing is written."""
     head = (root / ".git/refs/heads/main").read_text().strip()
     before = written(root)
-    asked = ProgramGit(str(root))
+    asked = ProgramGit(str(root), identity_at)
     assert asked.stamps().text
     seen = asked.seen()
     told = asked.distances([(head, None), (ABSENT, head), (None, head)])
@@ -132,7 +133,7 @@ def check_nothing_happens(root: Path) -> None:
 def test_a_replaced_object_is_told_as_it_is(root: Path) -> None:
     head, older = git(root, "rev-parse", "HEAD", "HEAD~1").split("\n")
     git(root, "replace", older, git(root, "commit-tree", "HEAD^{tree}", "-m", "no parents"))
-    asked = ProgramGit(str(root))
+    asked = ProgramGit(str(root), identity_at)
     assert asked.distances([(head, older)]) == ["1 commit back"]
     assert f"refs/replace/{older}" in asked.seen().names
 
@@ -150,20 +151,20 @@ def test_what_is_a_link_is_named_and_not_read_through(root: Path, name: str) -> 
     (root / ".git" / name).rename(root.parent / "elsewhere")
     os.symlink(root.parent / "elsewhere", root / ".git" / name)
     with pytest.raises(ExecutionFailed, match=f".git/{name} is a symbolic link"):
-        ProgramGit(str(root)).seen()
+        ProgramGit(str(root), identity_at).seen()
 
 
 def test_what_stands_in_a_file_that_git_cannot_read_is_not_repeated(root: Path) -> None:
     (root / ".git/packed-refs").write_text("machine x password secret\n")
     with pytest.raises(ExecutionFailed, match="cannot read the repository") as refused:
-        ProgramGit(str(root)).seen()
+        ProgramGit(str(root), identity_at).seen()
     assert "secret" not in str(refused.value)
 
 
 def test_a_git_folder_that_is_a_link_is_named_and_not_read_through(root: Path) -> None:
     (root / ".git").rename(root.parent / "elsewhere")
     os.symlink(root.parent / "elsewhere", root / ".git")
-    git = ProgramGit(str(root))
+    git = ProgramGit(str(root), identity_at)
     assert git.stamps().text
     with pytest.raises(ExecutionFailed, match="symbolic link, which is not read through"):
         git.seen()
@@ -172,11 +173,11 @@ def test_a_git_folder_that_is_a_link_is_named_and_not_read_through(root: Path) -
 def test_a_repository_above_the_workspace_is_not_looked_at(root: Path) -> None:
     below = root / "below"
     below.mkdir()
-    assert ProgramGit(str(below)).stamps().text == ""
+    assert ProgramGit(str(below), identity_at).stamps().text == ""
     (below / ".git").mkdir()
-    assert ProgramGit(str(below)).seen().names == {}
+    assert ProgramGit(str(below), identity_at).seen().names == {}
     (below / ".git/HEAD").write_text("ref: refs/heads/main\n")
-    assert ProgramGit(str(below)).seen().names == {}
+    assert ProgramGit(str(below), identity_at).seen().names == {}
 
 
 def test_a_git_that_lies_in_the_workspace_is_not_run(
@@ -184,32 +185,32 @@ def test_a_git_that_lies_in_the_workspace_is_not_run(
 ) -> None:
     Path(program(root)).rename(root / "git")
     monkeypatch.setenv("PATH", str(root), prepend=os.pathsep)
-    assert ProgramGit(str(root)).seen().names["HEAD"] == "ref: refs/heads/main"
+    assert ProgramGit(str(root), identity_at).seen().names["HEAD"] == "ref: refs/heads/main"
     assert not has_run(root)
 
 
 def test_settings_that_are_a_pipe_are_waited_for_a_limited_time(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loom_audit.sandbox.git.SECONDS", 0.2)
+    monkeypatch.setattr("loom_audit.sandbox.git.program_git.SECONDS", 0.2)
     (root / ".git/config").unlink()
     os.mkfifo(root / ".git/config")
     with pytest.raises(ExecutionFailed, match="git gave no answer"):
-        ProgramGit(str(root)).seen()
+        ProgramGit(str(root), identity_at).seen()
 
 
 def test_a_ref_that_is_broken_is_named(root: Path) -> None:
     (root / ".git/refs/heads/broken").write_text("not an id\n")
-    names = ProgramGit(str(root)).seen().names
+    names = ProgramGit(str(root), identity_at).seen().names
     assert names["refs/heads/broken"] == "broken"
     assert names["refs/tags/v1"]
 
 
 def test_a_detached_head_and_ids_of_sha_256_are_told(root: Path) -> None:
     git(root, "checkout", "-q", "--detach")
-    assert ProgramGit(str(root)).seen().names["HEAD"] == git(root, "rev-parse", "HEAD")
+    assert ProgramGit(str(root), identity_at).seen().names["HEAD"] == git(root, "rev-parse", "HEAD")
     other = root.parent / "sha256"
     git(root, "init", "-q", "--object-format=sha256", str(other))
     git(other, "commit", "-q", "--allow-empty", "-m", "1")
-    names = ProgramGit(str(other)).seen().names
+    names = ProgramGit(str(other), identity_at).seen().names
     assert git(other, "rev-parse", "HEAD") in names.values()

@@ -16,7 +16,9 @@ from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import Draft
 from loom_audit.model.files import FileState, parents
 from loom_audit.model.git import (
+    HEAD_COMMIT,
     INDEX_MTIME,
+    SHARED_REFS,
     GitChanged,
     GitName,
     GitState,
@@ -47,6 +49,8 @@ class GitLook(Struct, frozen=True):
     why_unseen: tuple[str, ...] = ()
     is_new: bool = False
     """Whether nothing of any repository was on record."""
+    is_shared: bool = False
+    """Whether others change refs of it outside of the workspace."""
     unasked: bool = False
     """Whether git was not asked, since its stamps were the same."""
 
@@ -127,7 +131,7 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
     asked = time.time_ns()
     where = f"git: {visible(folder)}: " if folder else "git: "
     try:
-        identity, found = _seen(folder, attachment, git)
+        found = git.seen()
     except (ExecutionFailed, OSError) as error:
         seen.answer, seen.stamps = "failed", stamps.text
         return GitLook(None, (f"{where}{getattr(error, 'message', error)}",))
@@ -135,7 +139,10 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
     if not found.names:
         seen.answer, seen.stamps = "failed", stamps.text
         return GitLook(None, () if is_new else (f"{where}.git is not a repository any more",))
-    change = _difference(attachment, seen, identity, found)
+    if not found.identity:
+        seen.answer, seen.stamps = "failed", stamps.text
+        return GitLook(None, (f"{where}the filesystem does not tell which folder .git is",))
+    change = _difference(attachment, seen, found)
     if change is not None:
         change = replace(change, folder=folder)
     if stamps.newest + SETTLED < asked:
@@ -143,7 +150,8 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
             _keep(folder, attachment, stamps.text)
         else:
             seen.expected = stamps.text, seen.state.after(change)
-    return GitLook(change, found.unseen if change else (), is_new)
+    shared = found.names.get(SHARED_REFS, "").startswith("/")
+    return GitLook(change, found.unseen if change else (), is_new, shared)
 
 
 def _gone(folder: str, known: GitState) -> GitChanged | None:
@@ -173,18 +181,6 @@ def _kept_name(folder: str) -> str:
     return f"{_KEPT} in {folder}" if folder else _KEPT
 
 
-def _seen(folder: str, attachment: Attachment, git: Git) -> tuple[str, GitSeen]:
-    """The identity of the git folder and its state; ExecutionFailed where it is not all the same
-    one.
-    """
-    path = f"{folder}/{FOLDER}" if folder else FOLDER
-    identity = attachment.on_disk.workspace.identity(path)
-    state = git.seen()
-    if not identity or attachment.on_disk.workspace.identity(path) != identity:
-        raise ExecutionFailed("the git folder was replaced while it was looked at")
-    return identity, state
-
-
 def _kept(folder: str, attachment: Attachment) -> str:
     """The stamps that a process before this one kept; "" where the log is an older one, or says
     that the repository is gone: the same folder can come back with them.
@@ -210,11 +206,9 @@ def _read_states(attachment: Attachment) -> None:
                 one.state = GitState()
 
 
-def _difference(
-    attachment: Attachment, last: LastRepository, identity: str, seen: GitSeen
-) -> GitChanged | None:
+def _difference(attachment: Attachment, last: LastRepository, seen: GitSeen) -> GitChanged | None:
     """What git says and the log does not; everything where the log has another repository."""
-    before = last.state if last.state.is_of(identity) else GitState()
+    before = last.state if last.state.is_of(seen.identity) else GitState()
     # git writes an index anew, with other stamps in it, when it is only read
     as_before = seen.names.get("index") == before.names.get("index")
     kept = {path for path in before.files if as_before and _is_index(path)}
@@ -236,7 +230,7 @@ def _difference(
     if before.names and last.git is not None:
         names = _with_distances(last.git, names)
         names = _with_entries(attachment, names, listed, seen.entries)
-    return GitChanged(identity, names, changes, "outside", seen.names.get("HEAD", ""))
+    return GitChanged(seen.identity, names, changes, "outside", seen.names.get("HEAD", ""))
 
 
 def _is_index(path: str) -> bool:
@@ -262,7 +256,8 @@ def _with_distances(git: Git, names: Sequence[GitName]) -> tuple[GitName, ...]:
     moved = {
         one.name: (one.before, one.after)
         for one in names
-        if one.name.startswith("refs/") and all(map(_is_object, (one.before, one.after)))
+        if one.name.startswith(("refs/", HEAD_COMMIT))
+        and all(map(_is_object, (one.before, one.after)))
     }
     told = dict(zip(moved, git.distances([*moved.values()]), strict=True)) if moved else {}
     return tuple(replace(one, about=told.get(one.name, "")) for one in names)
@@ -293,8 +288,9 @@ def git_draft(
     """The change that a look found as a draft: of the calls that may have made it, or from outside.
 
     Calls that say their paths did not make it. No path tells whose it is, so that what a `late`
-    one found is never one call's alone. What it found `between` calls is from outside, with the
-    candidates as causes; the first state of all that is found so is the baseline.
+    one found is never one call's alone, nor is what worktrees outside share. What it found
+    `between` calls is from outside, with the candidates as causes; the first state of all that is
+    found so is the baseline.
     """
     change = look.change
     if change is None:
@@ -307,7 +303,8 @@ def git_draft(
     acting = [one for one in doers if not (one.ended or one.is_survivor)]
     if not acting:
         return [Draft(replace(change, causes=causes), "", OUTSIDE)]
-    if between or late or not acting[0].seen:
+    by_others = look.is_shared and not (change.is_first or change.is_of_one_worktree)
+    if between or late or by_others or not acting[0].seen:
         causes = (UNKNOWN, *causes)
     elif len(causes) == 1:
         causes = ()

@@ -13,9 +13,10 @@ from contextlib import suppress
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.ports import GitFile
-from loom_audit.sandbox.git_program import MAX_OUTPUT
+from loom_audit.sandbox.git.program import MAX_OUTPUT
 
 MAX_FILE = 16 << 20
+MAX_TEXT = 16 << 10
 MAX_FILES = 1_000
 MAX_LOGS = 10_000
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -46,7 +47,13 @@ _DERIVED = frozenset({"info/refs", "info/commit-graphs", "info/sparse-checkout.l
 _TOLD_BY = ("logs/HEAD", "logs/refs/stash", "reftable/tables.list", "objects")
 """What changes with what git is asked for."""
 
+_SHARED = ("hooks", "info", "config", "shallow", "logs/refs")
+"""What of a common folder is the state of a linked worktree too, but for its refs."""
+
+_OF_REFS = ("refs", "packed-refs", "reftable", "logs/refs")
+
 Numbers = tuple[int, ...]
+Stamped = tuple[str, Numbers]
 KnownFolders = MutableMapping[str, tuple[Numbers, tuple[str, ...]]]
 """The stamp of each folder of refs, and the folders that were in it then."""
 
@@ -74,7 +81,7 @@ def stamp(status: os.stat_result) -> Numbers:
     )
 
 
-def stamps_of(git: int, known: KnownFolders) -> Iterator[tuple[str, Numbers]]:
+def stamps_of(git: int, known: KnownFolders) -> Iterator[Stamped]:
     """The stamps of what the state is kept in; of refs those of folders, which are `known`."""
     names = sorted(name for name in os.listdir(git) if _STATE.fullmatch(name))
     for name in (*names, *_TOLD_BY):
@@ -93,6 +100,14 @@ def stamps_of(git: int, known: KnownFolders) -> Iterator[tuple[str, Numbers]]:
             if before is None or before[0] != now:
                 before = known[path] = now, _folders_in(git, path)
             waiting += (f"{path}/{name}" for name in before[1])
+
+
+def shared_stamps_of(common: int, known: KnownFolders, *, refs: bool) -> Iterator[Stamped]:
+    """The stamps of a common folder of what a linked worktree shares, or only of its `refs`."""
+    wanted = _OF_REFS if refs else (*_OF_REFS, *_SHARED)
+    for name, found in stamps_of(common, known):
+        if any(name == one or name.startswith(f"{one}/") for one in wanted):
+            yield f"common/{name}", found
 
 
 def _folders_in(git: int, path: str) -> tuple[str, ...]:
@@ -144,22 +159,32 @@ def _without_links(git: int, folder: str) -> Iterator[str]:
         yield path
 
 
-def state_files(git: int, unseen: list[str]) -> Iterator[tuple[str, GitFile]]:
-    """The files that hold the state, and in `unseen` why others are not among them.
-
-    ExecutionFailed where git would follow a link to what lies outside of the folder.
-    """
+def check_links(git: int) -> None:
+    """ExecutionFailed where git would follow a link to what lies outside of the folder."""
     for name in _NO_LINKS:
         with suppress(OSError):
             if stat.S_ISLNK(os.stat(name, dir_fd=git, follow_symlinks=False).st_mode):
                 raise ExecutionFailed(f".git/{name} is a symbolic link")
     deque(_without_links(git, "refs"), maxlen=0)
+
+
+def state_files(
+    git: int, unseen: list[str], *, shared: bool = False
+) -> Iterator[tuple[str, GitFile]]:
+    """The files that hold the state, and in `unseen` why others are not among them.
+
+    Of a common folder only those that linked worktrees have `shared`. ExecutionFailed where git
+    would follow a link to what lies outside of the folder.
+    """
+    check_links(git)
     names = sorted(n for n in os.listdir(git) if _STATE.fullmatch(n) and n not in _ASKED)
-    paths = [*names, "index"]
-    inside = {folder: [path for path, _ in _below(git, folder)] for folder in _WHOLE}
-    inside["logs"] = [*_without_links(git, "logs")]
+    paths = [one for one in names if one in _SHARED] if shared else [*names, "index"]
+    whole = [one for one in _WHOLE if one in _SHARED or not shared]
+    inside = {folder: [path for path, _ in _below(git, folder)] for folder in whole}
+    logs = "logs/refs" if shared else "logs"
+    inside[logs] = [*_without_links(git, logs)]
     for folder, found in inside.items():
-        most = MAX_LOGS if folder == "logs" else MAX_FILES
+        most = MAX_LOGS if folder == logs else MAX_FILES
         if len(found) > most:
             unseen.append(f"too many files in .git/{folder}")
         paths += found[:most]
@@ -175,6 +200,15 @@ def state_files(git: int, unseen: list[str]) -> Iterator[tuple[str, GitFile]]:
             unseen.append(f".git/{path} is not a file, or too large")
         else:
             yield path, file
+
+
+def read_text(folder: int, name: str) -> str | None:
+    """A short text in a file, without the line's end; None where there is none such. OSError."""
+    with suppress(FileNotFoundError):
+        file = _read(folder, name, MAX_TEXT)
+        if file is not None and file.kind == "file":
+            return file.content.decode("utf-8", "surrogateescape").rstrip("\n")
+    return None
 
 
 def _read(git: int, path: str, most: int) -> GitFile | None:

@@ -7,24 +7,27 @@ that read refs, the index and commits: none of them converts, compares or checks
 
 import os
 import re
-import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 
+from msgspec.structs import replace
+
 from loom_audit.errors import ExecutionFailed
-from loom_audit.model.git import INDEX_MTIME
+from loom_audit.model.git import HEAD_COMMIT, INDEX_MTIME, SHARED_REFS
 from loom_audit.model.text.display import count_text
 from loom_audit.ports import GitSeen, GitStamps, Moved
-from loom_audit.sandbox.git_files import (
-    FOLDER,
+from loom_audit.sandbox.git.files import (
     KnownFolders,
+    check_links,
     open_below,
+    shared_stamps_of,
     stamp,
     stamps_of,
     state_files,
 )
-from loom_audit.sandbox.git_program import GitAnswer, ask_git, check_answer, find_git
+from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place
+from loom_audit.sandbox.git.program import GitAnswer, ask_git, check_answer, find_git
 
 SECONDS = 5.0
 MAX_DISTANCES = 20
@@ -56,49 +59,48 @@ _LISTED = re.compile(
 )
 _INTENT_TO_ADD = 1 << 29
 
-_NEEDED = frozenset({"HEAD", "objects", "refs"})
-"""Without one of these git takes a folder for no repository."""
+_OF_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
+"""The refs that each worktree has for itself (gitrepository-layout(5))."""
 
 
 class ProgramGit:
     """A `ports.Git` that asks the program `git`."""
 
-    def __init__(self, root: str, folder: str = "") -> None:
+    def __init__(self, root: str, identity_of: IdentityOf, folder: str = "") -> None:
         self._root = root
+        self._identity_of = identity_of
         self._below = folder
-        self._top = os.path.join(root, folder) if folder else root
-        self._folder = os.path.join(self._top, ".git")
-        self._folders: KnownFolders = {}
+        top = os.path.join(root, folder) if folder else root
+        self._folders = _folders(top, os.path.join(top, ".git"), os.path.join(top, ".git"))
+        self._known: tuple[KnownFolders, KnownFolders] = ({}, {})
 
     def nested(self, folder: str) -> "ProgramGit":
         """The repository in another folder of the same workspace."""
-        return ProgramGit(self._root, folder)
+        return ProgramGit(self._root, self._identity_of, folder)
 
     # --- stamps ---------------------------------------------------------------------------
 
     def stamps(self) -> GitStamps:
-        """The stamps now, "" where no `.git` is there; of one that is no folder its own."""
+        """The stamps now, "" where no `.git` is there; of one that is not read through its own."""
         try:
-            above = open_below(self._root, self._below)
-        except (FileNotFoundError, NotADirectoryError):
-            return GitStamps()
-        except OSError as error:
-            return GitStamps(f"{error.strerror}")
-        try:
-            git = os.open(".git", FOLDER, dir_fd=above)
-        except FileNotFoundError:
-            return GitStamps()
-        except OSError:
+            with opened_place(self._root, self._below) as place:
+                if place is None:
+                    return GitStamps()
+                found = [*stamps_of(place.git, self._known[0])]
+                if place.own is not None:
+                    found.append((".git", place.own))
+                if place.is_linked:
+                    refs = place.is_shared_inside
+                    found += shared_stamps_of(place.common, self._known[1], refs=refs)
+        except ExecutionFailed as error:
+            own = None
             with suppress(OSError):
-                own = stamp(os.stat(".git", dir_fd=above, follow_symlinks=False))
-                return GitStamps(repr(own), own[3])
-            return GitStamps()
-        finally:
-            os.close(above)
-        try:
-            found = [*stamps_of(git, self._folders)]
-        finally:
-            os.close(git)
+                above = open_below(self._root, self._below)
+                try:
+                    own = stamp(os.stat(".git", dir_fd=above, follow_symlinks=False))
+                finally:
+                    os.close(above)
+            return GitStamps(f"{own} {error.message}", own[3] if own else 0)
         return GitStamps(repr(found), max((one[3] for _, one in found), default=0))
 
     # --- state ----------------------------------------------------------------------------
@@ -107,24 +109,40 @@ class ProgramGit:
         """The state now; none where it is no repository. ExecutionFailed with the reason why git
         cannot tell it.
         """
-        git = self._opened()
-        try:
-            if not _NEEDED.issubset(os.listdir(git)):
-                return GitSeen()
-            names: dict[str, str] = {}
-            unseen: list[str] = []
-            files = dict(state_files(git, unseen))
-            linked = "worktrees" in os.listdir(git)
-            with suppress(FileNotFoundError):
-                index = os.stat("index", dir_fd=git, follow_symlinks=False)
-                names[INDEX_MTIME] = str(index.st_mtime_ns)
-        finally:
-            os.close(git)
+        with opened_place(self._root, self._below) as place:
+            if place is None:
+                raise ExecutionFailed("the git folder is gone")
+            identity = place.identity(self._identity_of)
+            found = self._seen(place)
+        with opened_place(self._root, self._below) as again:
+            if again is None or again.identity(self._identity_of) != identity:
+                raise ExecutionFailed("the git folder was replaced while it was looked at")
+        return replace(found, identity=identity)
+
+    def _seen(self, place: GitPlace) -> GitSeen:
+        inside, common = os.listdir(place.git), os.listdir(place.common)
+        # without one of these git takes a folder for no repository
+        if "HEAD" not in inside or not {"objects", "refs"}.issubset(common):
+            return GitSeen()
+        names: dict[str, str] = {}
+        unseen: list[str] = []
+        files = dict(state_files(place.git, unseen))
+        if place.is_shared_inside:
+            check_links(place.common)
+        elif place.is_linked:
+            files.update(state_files(place.common, unseen, shared=True))
+        with suppress(FileNotFoundError):
+            index = os.stat("index", dir_fd=place.git, follow_symlinks=False)
+            names[INDEX_MTIME] = str(index.st_mtime_ns)
+        self._folders = _folders(place.top, place.path, place.common_path)
+        linked = "worktrees" in common and not place.is_linked
         refs, listed, *told = self._ask(_REFS, _ENTRIES, *([_WORKTREES] if linked else []))
         for done in (refs, listed):
             check_answer(done)
         names.update(_refs(refs))
         names["HEAD"] = _branch(refs) or _head(*self._ask(_HEAD, _DETACHED))
+        if place.is_linked:
+            names = _of_linked(names, place)
         for done in told:
             if done.code:
                 unseen.append("git cannot list the linked worktrees")
@@ -137,19 +155,6 @@ class ProgramGit:
             if lines := [*_stashes(stashes.output)]:  # the ref stays when its log was expired
                 names["stashes"] = "\n".join(lines)
         return GitSeen(names, files, entries, tuple(unseen))
-
-    def _opened(self) -> int:
-        """The git folder, opened without following a link. ExecutionFailed with the reason."""
-        try:
-            above = open_below(self._root, self._below)
-        except OSError as error:
-            raise ExecutionFailed(f"the folder cannot be read: {error.strerror}") from error
-        try:
-            return os.open(".git", FOLDER, dir_fd=above)
-        except OSError as error:
-            raise ExecutionFailed(_why_no_folder(above, error)) from error
-        finally:
-            os.close(above)
 
     def distances(self, moved: Sequence[Moved]) -> Sequence[str]:
         """How far names moved, in words; "" where git cannot tell."""
@@ -165,25 +170,17 @@ class ProgramGit:
 
     def _ask(self, *commands: Sequence[str]) -> Sequence[GitAnswer]:
         """Run commands beside each other. ExecutionFailed where one does not end in time."""
-        folders = {
-            "GIT_DIR": self._folder,
-            "GIT_COMMON_DIR": self._folder,
-            "GIT_WORK_TREE": self._top,
-        }
-        return ask_git(find_git(self._root), self._top, folders, *commands, seconds=SECONDS)
-
-
-def _why_no_folder(above: int, error: OSError) -> str:
-    with suppress(OSError):
-        mode = os.stat(".git", dir_fd=above, follow_symlinks=False).st_mode
-        if stat.S_ISLNK(mode):
-            return ".git is a symbolic link, which is not read through"
-        if stat.S_ISREG(mode):
-            return ".git is a file that names a folder elsewhere, which is not looked at yet"
-    return f"the git folder cannot be read: {error.strerror}"
+        program = find_git(self._root)
+        at = self._folders["GIT_WORK_TREE"]
+        return ask_git(program, at, self._folders, *commands, seconds=SECONDS)
 
 
 # --- what git says ------------------------------------------------------------------------
+
+
+def _folders(top: str, git: str, common: str) -> Mapping[str, str]:
+    """The variables that tell git its folders, so that it looks for none."""
+    return {"GIT_DIR": git, "GIT_COMMON_DIR": common, "GIT_WORK_TREE": top}
 
 
 def _head(symbolic: GitAnswer, detached: GitAnswer) -> str:
@@ -196,6 +193,18 @@ def _branch(done: GitAnswer) -> str:
     """What HEAD names, which is marked among the refs; "" where it is none of them."""
     lines = _text(done.output).split("\n")
     return next((f"ref: {line.split(' ')[1]}" for line in lines if line.startswith("*")), "")
+
+
+def _of_linked(names: Mapping[str, str], place: GitPlace) -> dict[str, str]:
+    """The names of a linked worktree: of shared refs only those that are told nowhere else."""
+    found = {SHARED_REFS: place.shared_with}
+    for name, value in names.items():
+        if name[:5] != "refs/" or not place.is_shared_inside or name.startswith(_OF_WORKTREE):
+            found[name] = value
+    branch = names["HEAD"].removeprefix("ref: ")
+    if place.is_shared_inside and branch in names:
+        found[HEAD_COMMIT] = names[branch]
+    return found
 
 
 def _refs(done: GitAnswer) -> Iterator[tuple[str, str]]:

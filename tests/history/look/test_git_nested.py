@@ -60,10 +60,11 @@ def check_against_git(workspace: AuditedWorkspace, folder: str) -> None:
     here, state = Path(workspace.root) / folder, GitState()
     for fact in facts(workspace, folder):
         state.follow(fact)
-    refs = dict(
-        line.split(" ")[::-1]
-        for line in git(here, "for-each-ref", "--format=%(objectname) %(refname)").splitlines()
-    )
+    listed = git(here, "for-each-ref", "--format=%(refname) %(objectname) %(symref)").splitlines()
+    refs = {
+        name: f"ref: {target} {found}" if target else found
+        for name, found, target in (line.split(" ") for line in listed)
+    }
     assert {k: v for k, v in state.names.items() if k.startswith("refs/")} == refs
     assert state.names["HEAD"] == "ref: " + git(here, "symbolic-ref", "HEAD").strip()
     entries = workspace.timeline.content(state.files["index entries"]).decode()
