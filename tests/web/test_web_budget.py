@@ -194,6 +194,24 @@ def test_the_first_view_of_every_page_is_small(
         assert 1 + len(shape.loads) <= REQUESTS, found
 
 
+@pytest.mark.parametrize(("files", "lines"), [(1, 240), (12, 20), (40, 8)])
+def test_a_review_of_which_all_was_changed_again_is_small(
+    recorded: Recorded, client: TestClient, files: int, lines: int
+) -> None:
+    make = f"for f in $(seq {files}); do seq {lines} > again_$f.txt; done"
+    recorded.call("made", "shell_execute", {"command": make})
+    change = "for f in again_*.txt; do sed -i '0~2s/$/ %s/' $f; done"
+    recorded.call("changed", "shell_execute", {"command": change % "by"})
+    page = f"{recorded.url}/s/{recorded.workspace.timeline.calls()[0].session}"
+    for n in range(4):
+        recorded.call(f"later {n}", "shell_execute", {"command": change % n})
+    answer = client.get(page)
+    assert answer.text.count("Changed again by") > 10
+    assert Shape(answer.text).nodes <= FIRST_NODES
+    more = next(one for one in Shape(answer.text).parts if "diff" in one)
+    assert Shape(client.get(more, headers=HX).text).nodes <= NODES
+
+
 def test_every_part_that_a_page_goes_on_with_is_bounded(
     first_views: dict[str, Any], asker: TestClient
 ) -> None:

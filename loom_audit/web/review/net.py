@@ -1,6 +1,6 @@
 """A session's own net change, ready to show: files with sums, and rows that name their calls."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
 from fastapi import Request
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.lines import CallSet, Lines, NetChange, NetFile, NetHunk, Writer, lines_of
-from loom_audit.api.review.aftermath import RunsChangedAgain
+from loom_audit.api.review.aftermath import ChangedAgain, RunsChangedAgain
 from loom_audit.api.review.marks import calls_since
 from loom_audit.api.review.sessions import Reviews, SessionReview
 from loom_audit.errors import InvalidArguments
@@ -40,6 +40,8 @@ from loom_audit.web.shared.tree import FILES, NO_TREE, Folder, Leaf, Sums, show_
 from loom_audit.web.shared.urls import Fields, first
 
 SHOWN_WRITERS = 4
+SHOWN_LATER = 3
+"""So many of those who changed a part again are named."""
 MOST_PAIRS = 200
 """So many pairs of lines of a run are compared word by word."""
 
@@ -139,6 +141,7 @@ def show_net(
         by_path = {file.path: file for file in net.files}
         about = partial(about, again=lambda path: again.of(by_path[path]))
     show = partial(view_net, viewed=marking.viewed if marking else frozenset())
+    show = partial(show, again=again.of if again else None)
     if path := first(query, "diff"):
         found = next((file for file in net.files if file.path == path), None)
         if found is None:
@@ -181,11 +184,13 @@ def view_net(
     space: int = AUTO,
     whole: bool = True,
     viewed: Collection[str] = (),
+    again: Callable[[NetFile], Mapping[str, ChangedAgain]] | None = None,
     around: Around = Around(),
 ) -> FileView:
     """View one file of a net change, with the rows from `start` on that weigh no more than `space`.
 
-    `whole`: all of them, or none. `viewed` are the names of the parts that are folded.
+    `whole`: all of them, or none. `viewed` are the names of the parts that are folded, and `again`
+    gives those that were changed again.
     """
     change, source = change_of(file), source_of(file)
     said, of_file = spacing_of([hunk.lines for hunk in file.hunks])
@@ -203,8 +208,12 @@ def view_net(
     length = sum(len(hunk.lines) + _has_gap(file, n) for n, hunk in enumerate(file.hunks))
     if not length:
         return view
+    later = {
+        part: tuple([one.actor for one in told.by[:SHOWN_LATER]])
+        for part, told in (again(file) if again else {}).items()
+    }
     rows, used, length = rows_on_page(
-        lambda start: _rows(file, start, said, viewed), length, start, around, space
+        lambda start: _rows(file, start, said, viewed, later), length, start, around, space
     )
     if whole and len(rows) < length:
         return replace(view, body="later")
@@ -264,7 +273,13 @@ def _notes(file: NetFile) -> Iterator[str]:
         yield f"also changed by {first_few(file.others, SHOWN_WRITERS, lambda one: one.text)}"
 
 
-def _rows(file: NetFile, start: int, said: Said, viewed: Collection[str]) -> Iterator[Row]:
+def _rows(
+    file: NetFile,
+    start: int,
+    said: Said,
+    viewed: Collection[str],
+    later: Mapping[str, tuple[str, ...]],
+) -> Iterator[Row]:
     """The rows from `start` on, counted with those that stand for a gap."""
     passed = 0
     for n, hunk in enumerate(file.hunks):
@@ -274,7 +289,8 @@ def _rows(file: NetFile, start: int, said: Said, viewed: Collection[str]) -> Ite
             passed += 1
         skipped = max(0, start - passed)
         of_runs = {place: words for (one, place), words in said.items() if one == n}
-        yield from _lines(file, hunk, skipped, of_runs, viewed)
+        for row in _lines(file, hunk, skipped, of_runs, viewed):
+            yield replace(row, later=later[row.part]) if row.starts and row.part in later else row
         passed += len(hunk.lines)
 
 

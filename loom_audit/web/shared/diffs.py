@@ -24,6 +24,7 @@ MAX_LINES = 500_000
 LINE_CHARACTERS = 2_000
 HEADING = 18
 """Elements of a file without its lines."""
+AGAIN = "Changed again by and 50 more: taking it back would ask which lines to keep."
 MOST_ROWS = 1_000
 """No more fit into any answer."""
 CONTEXT = 3
@@ -68,6 +69,7 @@ class Row(Struct, frozen=True):
     Where the rows of a file name who changed them: `call` is the number of the call, 0 for none,
     and `by` says who else it was. `part` names the part of the change that the row belongs to and,
     where it is the first of it, `starts`; the rows of a `folded` one are in a table of their own.
+    `later` are those who changed the part again, where its first row says so.
     """
 
     kind: RowKind
@@ -80,16 +82,19 @@ class Row(Struct, frozen=True):
     part: str = ""
     starts: bool = False
     folded: bool = False
+    later: tuple[str, ...] = ()
 
     @property
     def weight(self) -> int:
-        """How much of the budget the row takes."""
+        """How much of the budget the row takes, with the one above it that says who came later."""
         changed = sum(changed for _, changed in self.pieces)
         text = "".join([text for text, _ in self.pieces])
         named = 3 * bool(self.call or self.by)
         marked = (9 if self.folded else 4) * self.starts
         opening = 3 * (self.kind == "gap")
-        return weight(5 + changed + bool(self.note) + named + marked + opening, text, self.by)
+        nodes = 5 + changed + bool(self.note) + named + marked + opening
+        said = weight(2 + 2 * len(self.later), AGAIN, *self.later) if self.later else 0
+        return weight(nodes, text, self.by) + said
 
 
 class Block(Struct, frozen=True):
