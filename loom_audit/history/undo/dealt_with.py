@@ -146,6 +146,31 @@ def changes_by(stored: StoredLog, number: int) -> Sequence[RecordedChange]:
     return [*stored.reading.changes(after=number - 1, until=number)]
 
 
+def changes_before(
+    stored: StoredLog,
+    back: TakenBack,
+    changes: Sequence[RecordedChange],
+    paths: Collection[str],
+) -> Sequence[RecordedChange]:
+    """The changes at some paths before these, from the first on which one of these took back.
+
+    Without them it is not known what took others back leaves there. Corrupt.
+    """
+    took = {one.number for one in back.doings}
+    first = begin = min((one.seq for one in changes), default=0)
+    found: Sequence[RecordedChange] = ()
+    while True:
+        there = {one.number for one in (*found, *changes) if one.change.path in paths}
+        older = tuple(sorted(n for n in back.below(took & there) if n < begin))
+        calls = stored.reading.calls(CallFilter(numbers=older, limit=None)) if older else ()
+        targets = stored.reading.changes(calls=[call.requested for call in calls]) if calls else ()
+        earliest = min((one.seq for one in targets if one.change.path in paths), default=begin)
+        if earliest >= begin:
+            return found
+        begin = earliest
+        found = [*stored.reading.changes(after=begin - 1, until=first - 1, paths=sorted(paths))]
+
+
 def changed_paths(stored: StoredLog, numbers: Collection[int]) -> Mapping[int, Collection[str]]:
     """The paths that calls changed, and events of no call, by their numbers. Corrupt."""
     changed = _Changed(stored)

@@ -23,7 +23,7 @@ from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.history.undo.arrived_folders import with_arrived_folders
 from loom_audit.history.undo.contents_on_disk import ContentsOnDisk
 from loom_audit.history.undo.counting import reverts, taken_in_part, takings, with_rest
-from loom_audit.history.undo.dealt_with import changed_paths
+from loom_audit.history.undo.dealt_with import changed_paths, changes_before
 from loom_audit.history.undo.limits import names_by
 from loom_audit.history.undo.notes import (
     git_notes,
@@ -294,10 +294,10 @@ class Planner:
         is_taken: Callable[[RecordedChange], bool],
     ) -> tuple[list[PathStep], Mapping[int, tuple[Move, ...]], tuple[Note, ...]]:
         """The changes as steps, their moves by seq, and notes on shared changes that stay."""
-        steps: list[PathStep] = []
+        recorded = list(recorded)
+        steps = [] if selection.rollback else self._earlier_steps(selection, recorded, is_taken)
         shared: dict[str, Note] = {}
         calls = {call.requested for call in selection.calls}
-        recorded = list(recorded)
         facts = self.timeline.verified.files_changed
         captured = facts(events_with_arrivals(recorded))
         arrived = {seq: frozenset(fact.arrived) for seq, fact in captured.items()}
@@ -315,10 +315,12 @@ class Planner:
             if asked and (doubtful or not calls.isdisjoint(maybe)):
                 shared[one.change.path] = shared_note(one, calls, number)
 
+        undone = {one.target for one in selection.back.doings} if not selection.rollback else ()
         for one in recorded:
             taken = is_taken(one)
             came = one.change.path in arrived.get(one.seq, ())
-            steps.append(PathStep(one.seq, one.change, taken, one.number, came))
+            was_undone = not taken and one.number in undone
+            steps.append(PathStep(one.seq, one.change, taken, one.number, came, was_undone))
             if not taken:
                 note_shared(one)
         for one in unrecorded:
@@ -331,6 +333,16 @@ class Planner:
             if not selection.rollback or selection.is_asked_for(step.change.path)
         ]
         return steps, moves, tuple(shared.values())
+
+    def _earlier_steps(
+        self,
+        selection: Selection,
+        recorded: Sequence[RecordedChange],
+        is_taken: Callable[[RecordedChange], bool],
+    ) -> list[PathStep]:
+        paths = {one.change.path for one in recorded if is_taken(one)}
+        found = changes_before(self.attachment.stored, selection.back, recorded, paths)
+        return [PathStep(one.seq, one.change, False, one.number, earlier=True) for one in found]
 
     # --- what disk says -------------------------------------------------------------------
 

@@ -19,7 +19,8 @@ class PathStep(Struct, frozen=True):
     """One recorded change of one path; `taken` when it is to be taken back.
 
     `call` is the number of the call that made it, None for outside changes and the baseline.
-    `came_in`: what it created existed before, at a place that is not recorded.
+    `came_in`: what it created existed before, at a place that is not recorded. `earlier`: it was
+    made before all that is taken back, and what came later says whether it is in effect.
     """
 
     seq: int
@@ -27,6 +28,7 @@ class PathStep(Struct, frozen=True):
     taken: bool
     call: int | None = None
     came_in: bool = False
+    earlier: bool = False
 
 
 def events_with_opaque(steps: Iterable[PathStep]) -> set[int]:
@@ -60,8 +62,8 @@ class LineageStep(Struct, frozen=True):
 
     `arrived` is true when a file without a lineage was renamed to this path. `moved` is the other
     end of a move from outside that the lineage does not follow. `came_in`: what was created existed
-    before, at a place that is not recorded. `cancels`: the step is kept, and so is another one that
-    took it back, or that it took back. `takes`: it is of a call that took another one back.
+    before, at a place that is not recorded. `cancels`: the step is kept, and another one took it
+    back, or it took others back, so that nothing in effect is its own.
     """
 
     before: PathState
@@ -72,7 +74,6 @@ class LineageStep(Struct, frozen=True):
     moved: str = ""
     came_in: bool = False
     cancels: bool = False
-    takes: bool = False
 
 
 class ThreeWay(Struct, frozen=True):
@@ -83,10 +84,23 @@ class ThreeWay(Struct, frozen=True):
     now: PathState
 
 
+class InEffect(Struct, frozen=True):
+    """Whether each of all steps of a lineage is in effect, `now` and `after` a plan."""
+
+    now: tuple[bool, ...]
+    after: tuple[bool, ...]
+
+
 class Lineage(Struct, eq=False):
-    """The steps of one file in log order, never empty."""
+    """The steps of one file in log order, never empty.
+
+    `earlier` are steps before the first that is taken back, in so far as later ones say whether
+    these are in effect. `in_effect` is None where no kept step took others back.
+    """
 
     steps: list[LineageStep] = field(default_factory=list)
+    earlier: list[LineageStep] = field(default_factory=list)
+    in_effect: InEffect | None = None
 
     @property
     def start(self) -> PathState:
@@ -102,6 +116,10 @@ class Lineage(Struct, eq=False):
     def is_taken(self) -> bool:
         """Whether any of the steps is to be taken back."""
         return any(step.taken for step in self.steps)
+
+    def all_steps(self) -> list[LineageStep]:
+        """The earlier steps and those from the first on that is taken back."""
+        return [*self.earlier, *self.steps]
 
     def paths(self) -> list[str]:
         """Every path that the file had, the present one first."""
@@ -195,6 +213,17 @@ class LineageTrace(Struct):
             self.displaced.setdefault(path, []).append(older)
         self.by_path[path] = lineage
 
+    def set_earlier_apart(self) -> None:
+        """Let each lineage begin with its first step that is taken, and leave out one of none."""
+        for lineage in self.lineages:
+            begin = next((n for n, step in enumerate(lineage.steps) if step.taken), None)
+            if begin is not None:
+                lineage.earlier, lineage.steps = lineage.steps[:begin], lineage.steps[begin:]
+        self.lineages = [one for one in self.lineages if one.is_taken]
+        self.by_path = {path: one for path, one in self.by_path.items() if one.is_taken}
+        for path, displaced in self.displaced.items():
+            self.displaced[path] = [one for one in displaced if one.is_taken]
+
     def start_at(self, path: str) -> Lineage:
         """Begin a lineage, still without steps, of the file that is at this path now."""
         lineage = Lineage()
@@ -204,7 +233,7 @@ class LineageTrace(Struct):
 
 
 def trace_lineages(
-    steps: Iterable[PathStep],
+    steps: Sequence[PathStep],
     moves: Mapping[int, Iterable[Move]],
     tree: Tree,
     *,
@@ -222,6 +251,8 @@ def trace_lineages(
     followed = _moves_of_chosen(events, moves, chosen) if chosen else frozenset()
     for seq, event in events:
         _trace_event(trace, event, tuple(moves.get(seq, ())), outside, followed)
+    if any(step.earlier for step in steps):
+        trace.set_earlier_apart()
     for path, lineage in trace.by_path.items():
         found = PathState(path, tree.get(path))
         if found != lineage.current:
@@ -263,7 +294,7 @@ def _trace_event(
         _note_directories_and_writers(trace, step)
 
     def starts(step: PathStep) -> bool:
-        return step.taken or (outside and step.call is None)
+        return step.taken or step.earlier or (outside and step.call is None)
 
     pairs = _linked_steps(
         steps, moves, lambda step: starts(step) or step.change.path in trace.by_path

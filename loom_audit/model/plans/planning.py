@@ -24,7 +24,7 @@ from loom_audit.model.plans.placement import (
 )
 from loom_audit.model.plans.rebase import BlobReader, KeptChange, StateMerger, rebase
 from loom_audit.model.plans.request import Choice, PlanRequest, Verb
-from loom_audit.model.plans.taking_back.cancelling import mark_cancelling
+from loom_audit.model.plans.taking_back.in_effect import mark_in_effect
 from loom_audit.model.plans.taking_back.taken_back import TakenBack
 from loom_audit.model.plans.verdicts import Category, Note, one_verdict_each
 
@@ -188,7 +188,7 @@ def plan_taking_back(
     otherwise the file at its new name is kept and listed.
     """
     chosen = request.choices
-    trace = _traced(steps, moves or {}, tree, request, back)
+    trace = _traced(steps, moves or {}, tree, request, back, reverts, head)
     merger = StateMerger(blobs)
     kept: dict[Lineage, tuple[KeptChange, ...]] = {}
     proposals = []
@@ -257,13 +257,16 @@ def _traced(
     tree: Tree,
     request: PlanRequest,
     back: TakenBack,
+    reverts: Collection[int],
+    head: int,
 ) -> LineageTrace:
-    """The lineages, in which steps that cancel each other out are marked."""
+    """The lineages, in which the steps are marked that are in effect."""
     chosen = {path for path, choice in request.choices.items() if choice != "current"}
     outside = request.verb == "rollback"
     trace = trace_lineages(steps, moves, tree, outside=outside, chosen=chosen)
-    for lineage in trace.lineages:
-        mark_cancelling(lineage, back, steps[0].seq)
+    if not outside:  # a rollback keeps nothing that calls did
+        for lineage in trace.lineages:
+            mark_in_effect(lineage, back, reverts, head)
     return trace
 
 

@@ -5,15 +5,18 @@ content, each on its own. Consecutive kept steps count as one, so that what they
 themselves is not a conflict.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from itertools import groupby
+from operator import itemgetter
 from typing import Protocol, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.plans.lineage import (
+    InEffect,
     Lineage,
     LineageStep,
     PathState,
@@ -167,14 +170,49 @@ class StateMerger(Struct):
 
 
 def rebase(lineage: Lineage, merger: StateMerger, *, markers: bool = False) -> RebaseResult:
-    """Rebase the kept steps of a lineage onto its start, leaving out the taken ones."""
-    result = lineage.start
+    """Rebase the kept steps of a lineage onto its start, leaving out the taken ones.
+
+    Where a kept one took others back, what is in effect then is what counts.
+    """
+    if lineage.in_effect and (found := _replay(lineage, lineage.in_effect, merger, markers)):
+        return found
+    kept = [not step.taken for step in lineage.steps]
+    return _apply(lineage.start, lineage.steps, kept, merger, markers)
+
+
+def _replay(
+    lineage: Lineage, in_effect: InEffect, merger: StateMerger, markers: bool
+) -> RebaseResult | None:
+    """What is in effect once the plan is carried out, applied from the earliest step on.
+
+    None where what is in effect now does not lead to what the file is now: a step that took
+    others back did not do just that, for a person chose what is left.
+    """
+    steps = lineage.all_steps()
+    start = steps[0].before
+    now = _apply(start, steps, in_effect.now, merger)
+    if now.conflict or now.result != lineage.current:
+        return None
+    after = _apply(start, steps, in_effect.after, merger, markers)
+    earlier = {step.call for step in lineage.earlier}
+    told = tuple(one for one in after.kept_changes if not earlier.issuperset(one.calls))
+    return replace(after, kept_changes=told)
+
+
+def _apply(
+    start: PathState,
+    steps: Sequence[LineageStep],
+    kept: Sequence[bool],
+    merger: StateMerger,
+    markers: bool = False,
+) -> RebaseResult:
+    """What the kept ones of some steps make of what was there before them."""
+    result = start
     kept_changes: list[KeptChange] = []
-    left_out = _left_out(lineage.steps)
-    for skipped, group in groupby(lineage.steps, key=left_out):
-        if skipped:
+    for is_kept, group in groupby(zip(kept, steps, strict=True), key=itemgetter(0)):
+        if not is_kept:
             continue
-        run = list(group)
+        run = [step for _, step in group]
         base, theirs = run[0].before, run[-1].after
         merged = merger.merge(base, result, theirs, who=_label_of(run), markers=markers)
         if isinstance(merged, MergeConflict):
@@ -187,20 +225,6 @@ def rebase(lineage: Lineage, merger: StateMerger, *, markers: bool = False) -> R
             kept_changes += _kept_changes(run, merged)
         result = merged
     return RebaseResult(result, tuple(kept_changes))
-
-
-def _left_out(steps: Sequence[LineageStep]) -> Callable[[LineageStep], bool]:
-    """A function that tells which steps are not applied: the taken ones.
-
-    And those that cancel each other out, where taken ones lie between them, so that they do not in
-    the sum of kept steps that follow each other, or one that took back what they did, too: in the
-    sum it would be gone with them.
-    """
-    cancel = [n for n, step in enumerate(steps) if step.cancels]
-    between = steps[cancel[0] : cancel[-1]] if cancel else ()
-    if any(step.taken or (step.takes and not step.cancels) for step in between):
-        return lambda step: step.taken or step.cancels
-    return lambda step: step.taken
 
 
 def _conflicting_steps(
