@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.undo.dealt_with import changed_paths, changes_by
-from loom_audit.history.undo.limits import all_names
+from loom_audit.history.undo.limits import MovedSince, all_names
 from loom_audit.history.undo.selection import UNDO_AND_REDO, Selection
 from loom_audit.model.plans.planning import PathStep, Plan
 from loom_audit.model.plans.request import PlanRequest
@@ -52,9 +52,9 @@ def reverts(
         )
         if request.verb in UNDO_AND_REDO and dealt_with:
             counted |= {call.seq for call in selection.calls}
-        calls = sorted(
-            c.seq for c in selection.calls if c.seq and (c.seq in counted or not c.changed)
-        )
+        if not selection.paths:  # what changed nothing changed none of these
+            counted |= {call.seq for call in selection.calls if not call.changed}
+        calls = sorted(call.seq for call in selection.calls if call.seq in counted and call.seq)
         numbers = (*calls, *(seq for seq in selection.events if seq not in events))
         return tuple(number for number in numbers if number not in partly)
     partly |= {step.call for step in steps if step.call and not step.taken}
@@ -150,7 +150,10 @@ def _names_before(
         return set()
     changes = [change for one in sorted(older) for change in changes_by(stored, one)]
     own = {one.change.path for one in changes_by(stored, number)}
-    names = {*all_names(paths, timeline, changes)} & {one.change.path for one in changes}
+    moved = MovedSince(stored, timeline, min(older))
+    there = all_names(paths, timeline, changes)
+    names = {name for path in there for name in moved.names(path, number)}
+    names &= {one.change.path for one in changes}
     return {path for path in names - own if number not in back.at(path)}
 
 

@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec import Struct, field
 
 from loom_audit.history.ground.attachment import StoredLog
-from loom_audit.history.undo.limits import is_below_any
+from loom_audit.history.read.timeline import Timeline
+from loom_audit.history.undo.limits import MovedSince, is_below_any
 from loom_audit.model.plans.taking_back.taken_back import TakenBack
 from loom_audit.model.records import RecordedChange
 from loom_audit.ports import CallFilter
@@ -31,6 +32,7 @@ class DealtWith(Struct, frozen=True):
 
 def dealt_with(
     stored: StoredLog,
+    timeline: Timeline,
     back: TakenBack,
     changes: Iterable[RecordedChange],
     numbers: Collection[int] = (),
@@ -48,7 +50,7 @@ def dealt_with(
         if number is not None:
             changed.setdefault(number, set()).add(one.change.path)
     taken = {*changed, *numbers}
-    before = Before(stored, back.concerning(back.below(taken)), changed, taken, within)
+    before = Before(stored, timeline, back.concerning(back.below(taken)), changed, taken, within)
     calls = {number: before.all.without(taken).of(number, own) for number, own in changed.items()}
     each = [(number, path) for number, own in changed.items() for path in own]
     paths = frozenset(one for one in each if before.is_taken_back(*one))
@@ -65,17 +67,20 @@ class Before:
     def __init__(
         self,
         stored: StoredLog,
+        timeline: Timeline,
         back: TakenBack,
         changed: Mapping[int, Collection[str]],
         taken: Collection[int],
         within: Sequence[str],
     ) -> None:
         self.all = back
+        self._moved = MovedSince(stored, timeline, min(back.below(taken), default=0))
         self._changed = changed
         self._taken = frozenset(taken)
         self._within = within
         self._on_record = _Changed(stored)
         self._without: dict[frozenset[int], TakenBack] = {}
+        self._until: dict[int, tuple[TakenBack, TakenBack]] = {}
 
     def stays(self, path: str) -> TakenBack:
         """What is taken back at a path without the calls that are taken back there."""
@@ -91,8 +96,8 @@ class Before:
     def is_taken_back(self, number: int, path: str) -> bool:
         """Whether a call is taken back at a path already, and the path was changed for it.
 
-        It need not have been where the call that did so took back what this one took back there,
-        too, or what had taken this one back.
+        It need not have been where all that was in effect there before the call that did so, was
+        after it, too.
         """
         stays = self.stays(path)
         by = stays.at(path).get(number)
@@ -100,26 +105,41 @@ class Before:
             return False
         if stays.names(by, number) or path in self._on_record.paths(by):
             return True
-        others = self.all.targets(by, path)
-        had = any(number in self.all.targets(one, path) for one in others)
-        return had or self.is_overtaken(number, path)
+        return self._made_no_difference(by, number, path) or self.is_overtaken(number, path)
+
+    def _made_no_difference(self, by: int, number: int, path: str) -> bool:
+        """Whether a call by which this one is taken back left in effect at a path what had been.
+
+        Of what this one did there: it, or what it took back, and so on.
+        """
+        if by not in self._until:
+            older = [one for one in self.all.doings if one.number < by]
+            own = [one for one in self.all.doings if one.number == by]
+            self._until[by] = (TakenBack(older), TakenBack((*older, *own)))
+        before, after = self._until[by]
+        took = {one.number for one in after.doings}
+        names = self._moved.names(path, number)
+        edits = [n for n in self.all.below((number,)) - took if self._was_at(n, names)]
+        same = (before.is_at(n, names) == after.is_at(n, names) for n in edits)
+        return bool(edits) and all(same)
 
     def is_overtaken(self, number: int, path: str) -> bool:
         """Whether all that a call took back at a path stays taken back without it, by others."""
-        targets, stay = self.all.targets(number, path), self.stays(path).at(path).keys()
-        if stay.isdisjoint(targets):
+        targets, stays = self.all.targets(number, path), self.stays(path)
+        if stays.never_took(targets):
             return False
-        there = {target for target in targets if self.was_at(target, path)}
-        return bool(there) and stay >= there
+        names = self._moved.names(path, number)
+        there = [target for target in targets if self._was_at(target, names)]
+        return bool(there) and all(stays.is_at(target, names) for target in there)
 
-    def was_at(self, target: int, path: str) -> bool:
-        """Whether a call changed a path, or took back one that did."""
+    def _was_at(self, target: int, names: Collection[str]) -> bool:
+        """Whether a call changed a file at one of its names, or took back one that did."""
         found = {target}
         for one in sorted(self.all.below(found), reverse=True):
             if one in found:
-                if path in self._on_record.paths(one):
+                if not self._on_record.paths(one).isdisjoint(names):
                     return True
-                found.update(self.all.targets(one, path))
+                found.update(t for name in names for t in self.all.targets(one, name))
         return False
 
 

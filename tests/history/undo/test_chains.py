@@ -1,26 +1,29 @@
 """Chains of undos, redos and reverts, of which each takes back what others took back."""
 
+from collections.abc import Callable
 from pathlib import Path
 
-from loom_audit import AuditedWorkspace
+from loom_audit import AuditedWorkspace, ToolResult
 
 LINES = tuple(f"{word}\n\n\n\n" for word in ("one", "two", "three", "four"))
 
 
-def write(workspace: AuditedWorkspace, root: Path, n: int, session: str = "writer") -> int:
-    """One call marks the line with this number; its number."""
-    with workspace.session(session) as writer, writer.recording("work"):
-        text = (root / "a").read_text()
-        (root / "a").write_text(text.replace(LINES[n], f"{LINES[n].strip()}: marked\n\n\n\n"))
+def write(workspace: AuditedWorkspace, root: Path, n: int, *names: str) -> int:
+    """One call marks the line with this number in some files, or in "a"; its number."""
+    with workspace.session("writer") as writer, writer.recording("work"):
+        for name in names or ("a",):
+            text = (root / name).read_text()
+            text = text.replace(LINES[n], f"{LINES[n].strip()}: marked\n\n\n\n")
+            (root / name).write_text(text)
     return workspace.timeline.calls()[0].seq or 0
 
 
-def marked(root: Path) -> list[str]:
-    return [line.split(":")[0] for line in (root / "a").read_text().split() if ":" in line]
+def marked(root: Path, name: str = "a") -> list[str]:
+    return [line.split(":")[0] for line in (root / name).read_text().split() if ":" in line]
 
 
-def revert(workspace: AuditedWorkspace, *calls: int | str) -> int:
-    done = workspace.carry_out(workspace.plan_revert(calls)).call
+def revert(workspace: AuditedWorkspace, *calls: int | str, paths: tuple[str, ...] = ()) -> int:
+    done = workspace.carry_out(workspace.plan_revert(calls, paths=paths)).call
     assert done.seq
     return done.seq
 
@@ -59,3 +62,53 @@ def test_a_session_is_taken_back_where_a_revert_took_back_a_rollback_and_one_of_
     revert(workspace, *calls)
     assert (root / "a").read_text() == before
     assert all(workspace.timeline.call(number).call.undone_by for number in calls)
+
+
+def test_an_undo_is_taken_back_where_a_revert_of_it_and_of_the_first_call_changed_no_line(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    for name in ("a", "b"):
+        (root / name).write_text("".join(LINES))
+    workspace.status()
+    first = write(workspace, root, 0)
+    revert(workspace, revert(workspace, first))
+    undo = workspace.carry_out(workspace.plan_undo()).call.seq or 0
+    revert(workspace, undo, write(workspace, root, 1, "b"), first)
+    other = write(workspace, root, 2, "b")
+    assert workspace.plan_revert([other, undo], paths=["a"]).is_empty
+    revert(workspace, other, undo)
+    assert not marked(root) and not marked(root, "b")
+
+
+def test_what_others_took_back_at_an_old_name_of_a_file_stays_taken_back(
+    workspace: AuditedWorkspace, root: Path, call: Callable[..., ToolResult]
+) -> None:
+    (root / "a").write_text("".join(LINES))
+    workspace.status()
+    taken = revert(workspace, write(workspace, root, 0))
+    call("move_file", **{"from": "a", "to": "b"})
+    revert(workspace, taken)
+    workspace.carry_out(workspace.plan_undo())
+    again = revert(workspace, taken)
+    redo = workspace.carry_out(workspace.plan_redo()).call.seq or 0
+    assert marked(root, "b") == ["one"]
+    assert workspace.plan_revert([again, redo], paths=["b"]).is_empty, "the redo changed nothing"
+    revert(workspace, again, redo)
+    assert not marked(root, "b")
+
+
+def test_a_file_that_another_call_moved_counts_at_all_its_names(
+    workspace: AuditedWorkspace, root: Path, call: Callable[..., ToolResult]
+) -> None:
+    for name in ("a", "c"):
+        (root / name).write_text("".join(LINES))
+    workspace.status()
+    first = write(workspace, root, 0)
+    call("move_file", **{"from": "a", "to": "b"})
+    other = revert(workspace, write(workspace, root, 1, "c"))
+    taken = revert(workspace, first)
+    both = revert(workspace, other, taken)
+    assert marked(root, "b") == ["one"]
+    revert(workspace, both, paths=("b",))
+    assert not marked(root, "b") and marked(root, "c") == ["two"]
+    assert workspace.timeline.call(first).call.undone_by == taken
