@@ -157,7 +157,9 @@ def _names_before(
     return {path for path in names - own if number not in back.at(path)}
 
 
-def with_rest(plan: Plan, selection: Selection, candidates: Iterable[RecordedChange]) -> Plan:
+def with_rest(
+    stored: StoredLog, plan: Plan, selection: Selection, candidates: Iterable[RecordedChange]
+) -> Plan:
     """The plan with the paths that were left of calls which it takes back as a whole.
 
     Of such calls of which others were taken back before. What took those back can itself be taken
@@ -173,12 +175,16 @@ def with_rest(plan: Plan, selection: Selection, candidates: Iterable[RecordedCha
             before.add(one.number)
         else:
             left.setdefault(one.number, {})[one.change.path] = None
-    # what took others back did so at paths, too, that it did not change
     took = {one.number for one in selection.back.doings}
     for number, paths in left.items():
         moved = number not in took and not plan.followed.keys().isdisjoint(paths)
         if moved and all(map(plan.settles, paths)):
             before.add(number)
+    for number in before & took & left.keys():
+        # what took others back did so at paths, too, that it did not change
+        changed = changed_paths(stored, selection.back.below((number,)))
+        there = sorted({path for own in changed.values() for path in own})
+        left[number] |= {path: None for path in there if number not in selection.back.at(path)}
     rest = {number: tuple(paths) for number, paths in sorted(left.items()) if number in before}
     return replace(plan, rest=rest)
 

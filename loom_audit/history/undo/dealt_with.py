@@ -168,27 +168,32 @@ def changes_by(stored: StoredLog, number: int) -> Sequence[RecordedChange]:
 
 def changes_before(
     stored: StoredLog,
+    timeline: Timeline,
     back: TakenBack,
     changes: Sequence[RecordedChange],
     paths: Collection[str],
 ) -> Sequence[RecordedChange]:
-    """The changes at some paths before these, from the first on which one of these took back.
+    """The changes before these of the files at some paths, from the first on of a call which one of
+    these took back.
 
     Without them it is not known what took others back leaves there. Corrupt.
     """
     took = {one.number for one in back.doings}
     first = begin = min((one.seq for one in changes), default=0)
     found: Sequence[RecordedChange] = ()
-    while True:
-        there = {one.number for one in (*found, *changes) if one.change.path in paths}
+    while took and changes:
+        names = MovedSince(stored, timeline, begin - 1).all_names(paths)
+        there = {one.number for one in (*found, *changes) if one.change.path in names}
         older = tuple(sorted(n for n in back.below(took & there) if n < begin))
         calls = stored.reading.calls(CallFilter(numbers=older, limit=None)) if older else ()
         targets = stored.reading.changes(calls=[call.requested for call in calls]) if calls else ()
-        earliest = min((one.seq for one in targets if one.change.path in paths), default=begin)
+        earliest = min((one.seq for one in targets), default=begin)
         if earliest >= begin:
-            return found
+            break
         begin = earliest
-        found = [*stored.reading.changes(after=begin - 1, until=first - 1, paths=sorted(paths))]
+        names = MovedSince(stored, timeline, begin - 1).all_names(paths)
+        found = [*stored.reading.changes(after=begin - 1, until=first - 1, paths=names)]
+    return found
 
 
 def changed_paths(stored: StoredLog, numbers: Collection[int]) -> Mapping[int, Collection[str]]:

@@ -108,6 +108,20 @@ class MovedSince:
             found.append(name)
         return frozenset(found)
 
+    def all_names(self, paths: Iterable[str]) -> frozenset[str]:
+        """Some paths, and all names that what was at one of them had before or since. Corrupt."""
+        ends: dict[str, set[str]] = {}
+        for target, came in self._by_target.items():
+            for _, source in came:
+                ends.setdefault(source, set()).add(target)
+                ends.setdefault(target, set()).add(source)
+        found = {*paths}
+        for path in (queue := [*found]):
+            new = ends.get(path, set()) - found
+            found |= new
+            queue += new
+        return frozenset(found)
+
 
 def _moves(timeline: Timeline, changes: Iterable[RecordedChange]) -> list[Move]:
     """The moves that the events of some changes tell, in log order."""

@@ -205,7 +205,7 @@ class Planner:
         """The plan with the paths of calls that it takes back."""
         stored = self.attachment.stored
         partly = taken_in_part(stored, self.timeline, plan, selection, candidates, selected)
-        return with_rest(replace(plan, partly=partly), selection, candidates)
+        return with_rest(stored, replace(plan, partly=partly), selection, candidates)
 
     def _notes_on_calls(
         self, selection: Selection, selected: Sequence[RecordedChange]
@@ -341,7 +341,8 @@ class Planner:
         is_taken: Callable[[RecordedChange], bool],
     ) -> list[PathStep]:
         paths = {one.change.path for one in recorded if is_taken(one)}
-        found = changes_before(self.attachment.stored, selection.back, recorded, paths)
+        stored = self.attachment.stored
+        found = changes_before(stored, self.timeline, selection.back, recorded, paths)
         return [PathStep(one.seq, one.change, False, one.number, earlier=True) for one in found]
 
     # --- what disk says -------------------------------------------------------------------

@@ -112,3 +112,52 @@ def test_a_file_that_another_call_moved_counts_at_all_its_names(
     revert(workspace, both, paths=("b",))
     assert not marked(root, "b") and marked(root, "c") == ["two"]
     assert workspace.timeline.call(first).call.undone_by == taken
+
+
+def test_what_a_later_revert_took_back_at_a_file_that_it_left_as_it_was_stays_taken_back(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    for name in ("a", "b"):
+        (root / name).write_text("".join(LINES))
+    workspace.status()
+    first = write(workspace, root, 0)
+    taken = revert(workspace, first)
+    undo = revert(workspace, revert(workspace, taken))
+    assert not marked(root)
+    revert(workspace, taken, write(workspace, root, 1, "b"), first)
+    write(workspace, root, 2)
+    assert workspace.plan_revert([undo]).is_empty
+    assert marked(root) == ["three"] and workspace.timeline.call(first).call.undone_by
+
+
+def test_lines_of_a_file_that_was_moved_back_since_come_back_from_under_its_names(
+    workspace: AuditedWorkspace, root: Path, call: Callable[..., ToolResult]
+) -> None:
+    (root / "a").write_text("".join(LINES))
+    workspace.status()
+    taken = revert(workspace, write(workspace, root, 0))
+    call("move_file", **{"from": "a", "to": "b"})
+    move = workspace.timeline.calls()[0].seq or 0
+    brought = revert(workspace, taken)
+    later = write(workspace, root, 1, "b")
+    both = revert(workspace, later, brought)
+    assert not marked(root, "b")
+    revert(workspace, move)
+    revert(workspace, both, move)
+    assert marked(root) == ["one", "two"]
+
+
+def test_the_rest_of_a_rollback_has_the_files_that_it_left_as_they_were(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    for name in ("a", "b", "c"):
+        (root / name).write_text("".join(LINES))
+    workspace.status()
+    point = workspace.log.head()
+    first = write(workspace, root, 0, "a", "b", "c")
+    taken = revert(workspace, first, paths=("c",))
+    rollback = workspace.carry_out(workspace.plan_rollback(point)).call.seq or 0
+    revert(workspace, rollback, paths=("b",))
+    revert(workspace, rollback)
+    assert [marked(root, name) for name in ("a", "b", "c")] == [["one"], ["one"], []]
+    assert workspace.timeline.call(first).taken_back_in_part == {"c": taken}
