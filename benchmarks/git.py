@@ -1,6 +1,7 @@
-"""What recording git costs: a look that finds it unchanged, and a commit.
+"""What recording git costs: a look that finds it unchanged, a commit, the mirror of objects.
 
-A commit is beside the same one recorded without a look at git, as before there was one.
+A commit is beside the same one recorded without a look at git, as before there was one; the first
+copy of all objects beside the baseline of a tenth as many files.
 """
 
 import os
@@ -8,20 +9,24 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
 
 from msgspec.structs import force_setattr
 
 from benchmarks.commands import NO_OP
-from benchmarks.figures import Figure, Sizes, interleaved
-from benchmarks.projects import new_store
+from benchmarks.figures import Figure, Sizes, interleaved, timed
+from benchmarks.projects import fill, new_store
 from loom_audit.api.face import Session
 from loom_audit.disk.access.identity import identity_at
+from loom_audit.disk.machine.git_objects import DiskObjectMirror
+from loom_audit.sandbox.git.mirrored import ProgramMirroredGit
 from loom_audit.sandbox.git.program_git import ProgramGit
 
 COMMITS = 500
 COMMIT = ("sh", "-c", "echo $$ > file.txt && git commit -qam more")
 MOST_UNCHANGED = 0.5
 MOST_COMMIT = 1.5
+MOST_MIRROR = 1.0
 
 
 def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
@@ -29,6 +34,32 @@ def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
     for how, count in refs:
         yield _unchanged(folder / f"{how}-{count}", how, count)
     yield from _recorded(folder, 10 if sizes.quick else 30)
+    yield from _mirrored(folder, 10_000 if sizes.quick else 100_000)
+
+
+def _mirrored(folder: Path, objects: int) -> Iterator[Figure]:
+    """The first copy of so many objects, one after a commit, and one that finds nothing new."""
+    files = folder / "baseline"
+    fill(files, objects // 10)
+    with new_store(folder / "baseline-store") as store:
+        baseline = timed(lambda: store.attach(files)) * 1000
+    for how in ("packed", "loose"):
+        root = folder / f"mirrored-{how}"
+        _repository(root, objects // 3, packed=how == "packed")
+        mirror = DiskObjectMirror(str(root), folder / f"mirror-{how}")
+        asked = ProgramMirroredGit(str(root))
+        first = timed(lambda: mirror.take(".git", asked)) * 1000  # noqa: B023 - it is run at once
+        against = f"a baseline of {objects // 10:,} files"
+        shown = f"mirror of {objects:,} objects, {how}"
+        yield Figure("git", shown, first, "ms", against, baseline, MOST_MIRROR)
+    times = []
+    for n in range(10):
+        (root / "file.txt").write_text(f"more {n}\n")
+        _git(root, "commit", "-qam", "more")
+        times.append(timed(lambda: mirror.take(".git", asked)) * 1000)
+    yield Figure("git", "mirror after a commit", median(times), "ms")
+    unchanged = interleaved(20, {"": lambda: mirror.take(".git", asked)}, warm=2)[""]
+    yield Figure("git", "mirror, nothing new", unchanged, "ms")
 
 
 def _unchanged(folder: Path, how: str, count: int) -> Figure:
@@ -69,8 +100,8 @@ def _run(session: Session, argv: tuple[str, ...]) -> Callable[[], object]:
     return lambda: session.run(argv)
 
 
-def _repository(folder: Path, commits: int) -> None:
-    """A repository of so many commits and tags."""
+def _repository(folder: Path, commits: int, *, packed: bool = True) -> None:
+    """A repository of so many commits and tags, each with a tree and a file."""
     folder.mkdir(parents=True)
     _git(folder, "init", "-q", "-b", "main")
     _git(folder, "config", "user.name", "ann")
@@ -84,7 +115,11 @@ def _repository(folder: Path, commits: int) -> None:
             f"reset refs/tags/t{n}\nfrom refs/heads/main\n\n"
         )
     subprocess.run(
-        ["git", "fast-import", "--quiet"], cwd=folder, input="".join(lines), text=True, check=True
+        ["git", "-c", f"fastimport.unpackLimit={1 if packed else 2**30}", "fast-import", "--quiet"],
+        cwd=folder,
+        input="".join(lines),
+        text=True,
+        check=True,
     )
     _git(folder, "reset", "-q", "--hard")
 

@@ -36,6 +36,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("session", "Look", "List the sessions, show one, or end one."),
     ("diff", "Look", "Compare two points, or the log with the disk."),
     ("cat", "Look", "Print a recorded file as it was at a point."),
+    ("git", "Look", "Ask git about a repository of the workspace as it was at a point."),
     ("ls", "Look", "List what a folder of the workspace held at a point."),
     ("history", "Look", "List every change of one path, newest first."),
     ("blame", "Look", "Name for each line of a file the call that wrote it."),

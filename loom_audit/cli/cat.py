@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 PIECE = 1024 * 1024
 
 
-@command(examples=("loom-audit cat src/app.py --at head~3 > old.py",))
+@command(
+    examples=(
+        "loom-audit cat src/app.py --at head~3 > old.py",
+        "loom-audit cat 1a2b3c4:src/app.py",
+    )
+)
 def cat(
     invocation: Invocation,
     path: Annotated[str, argument("PATH")],
@@ -34,6 +39,10 @@ def cat(
     --events`) it is what a program had written into the file after it was replaced, or what a
     call of another program was about to change out of scope. At that of a `change.intended` it
     is what the call was about to change, also of a path that is not recorded.
+
+    REV:PATH is a file as a commit of the workspace's git repository has it, also of one that no
+    branch or stash holds any more, and that git has deleted. Branches and stashes are those of the
+    point.
     """
     output = invocation.output
     with invocation.workspace() as workspace:
@@ -41,6 +50,9 @@ def cat(
         seq = read_point(invocation, workspace, point)
         found = workspace.timeline.found(name, seq) if point.isdecimal() else None
         state = found or workspace.timeline.state(name, seq)
+        if state is None and ":" in path and (content := _kept(workspace, path, seq)) is not None:
+            _write_blob(invocation, content, raw=raw)
+            return
         if state is None and name:
             raise not_there(workspace, name, path, seq)
         if state is None or state.blob is None:
@@ -55,6 +67,24 @@ def cat(
         else:
             text = visible_bytes(workspace.timeline.content(state), multiline=True)
             output.text(text.removesuffix("\n"))
+
+
+def _kept(workspace: "AuditedWorkspace", name: str, seq: int) -> bytes | None:
+    """What a commit has at a path; None where no repository is on record."""
+    revision, _, path = name.partition(":")
+    if not revision:
+        return None
+    return workspace.kept_git(seq).blob(revision, path)
+
+
+def _write_blob(invocation: Invocation, content: bytes, *, raw: bool) -> None:
+    output = invocation.output
+    if output.json:
+        output.record({"text": content.decode("utf-8", "surrogateescape")})
+    elif raw or not output.stdout.isatty():
+        output.raw(content)
+    else:
+        output.text(visible_bytes(content, multiline=True).removesuffix("\n"))
 
 
 def _write_out(invocation: Invocation, workspace: "AuditedWorkspace", state: "FileState") -> None:

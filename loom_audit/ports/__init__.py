@@ -19,6 +19,13 @@ from loom_audit.ports.git import (
     Moved,
     setting_variables,
 )
+from loom_audit.ports.git_objects import (
+    GitAnswer,
+    GitPoint,
+    MirroredGit,
+    MissingObjects,
+    ObjectMirror,
+)
 from loom_audit.ports.held import HeldSessions
 from loom_audit.ports.lines import LineMaps
 from loom_audit.ports.log import (
@@ -88,7 +95,9 @@ __all__ = [
     "Evidence",
     "FoundCode",
     "Git",
+    "GitAnswer",
     "GitFile",
+    "GitPoint",
     "GitSeen",
     "GitStamps",
     "Heads",
@@ -100,9 +109,12 @@ __all__ = [
     "Lock",
     "Looks",
     "Marks",
+    "MirroredGit",
+    "MissingObjects",
     "Moments",
     "Moved",
     "Noticed",
+    "ObjectMirror",
     "Observer",
     "OnProgress",
     "PayloadRow",

@@ -59,7 +59,8 @@ class GitSeen(Struct, frozen=True):
     be looked at, and why. `identity` says which repository it is, also after a reboot but for the
     first digits; "" where that is not known. In a linked worktree `refs shared` names the common
     folder; where that is in the `.git` of a folder of the workspace, the refs are told there, and
-    `HEAD commit` is what HEAD leads to here.
+    `HEAD commit` is what HEAD leads to here. `holds_objects` is the path in the workspace of the
+    git folder that has the objects, "" where that is elsewhere.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -67,6 +68,7 @@ class GitSeen(Struct, frozen=True):
     entries: bytes = b""
     unseen: tuple[str, ...] = ()
     identity: str = ""
+    holds_objects: str = ""
 
 
 class Git(Protocol):

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from loom_audit.config import Settings, read_settings
 from loom_audit.disk.access.identity import identity_at
 from loom_audit.disk.looking.index import DiskChangeIndex
+from loom_audit.disk.machine.git_objects import DiskObjectMirror
 from loom_audit.disk.machine.heads import (
     DiskHeads,
     LastVerified,
@@ -57,6 +58,7 @@ from loom_audit.ports import (
     Workspace,
 )
 from loom_audit.sandbox import confining_runner
+from loom_audit.sandbox.git.mirrored import ProgramMirroredGit
 from loom_audit.sandbox.git.program_git import ProgramGit
 from loom_audit.sandbox.scratch import scratch_folder
 from loom_audit.sandbox.supervised import SUPERVISOR
@@ -65,7 +67,7 @@ from loom_audit.sql.ground.clock import SystemClock
 from loom_audit.sql.line_maps import SqlLineMaps
 from loom_audit.sql.projections.keyframes import KEYFRAME_EVENTS
 from loom_audit.sql.store.database import Database, WorkspaceEntry, open_database
-from loom_audit.wiring.caches import FOLDER
+from loom_audit.wiring.caches import FOLDER, MIRROR
 
 if TYPE_CHECKING:
     from loom_audit.sql.erasing.forgetting import Amount as Amount
@@ -333,6 +335,8 @@ class Adapters(Struct, frozen=True):
             runner=self.runner,
             code=SqlCodeIndex(self.settings.home / FOLDER / f"{id}.code.db"),
             git=None if is_imported(entry.root) else ProgramGit(entry.root, identity_at),
+            mirror=DiskObjectMirror(entry.root, self.settings.home / FOLDER / f"{id}{MIRROR}"),
+            mirrored_git=ProgramMirroredGit(entry.root),
         )
         return Attachment(stored, on_disk)
 

@@ -57,6 +57,9 @@ CACHES = (
 TABLES = (*OF_LOG, FULL_TEXT)
 """Derived tables in the database itself, which `db rebuild` makes anew from the log."""
 
+MIRROR = ".git"
+"""How the name of the folder ends that holds copies of the objects of a workspace's repository:
+not a cache, the repository may have them no longer."""
 
 _OF_SQLITE = ("", "-wal", "-shm", "-journal")
 

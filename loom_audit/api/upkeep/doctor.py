@@ -29,6 +29,7 @@ from loom_audit.api.agents.launcher import CLIENT
 from loom_audit.api.ground.held import agree
 from loom_audit.api.ground.watched import watched_text
 from loom_audit.api.store import AuditStore, lost_store_hint, open_store
+from loom_audit.api.upkeep.git_mirror import mirror_state
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.clients.known import CLIENTS
 from loom_audit.clients.programs import PROGRAMS
@@ -230,6 +231,7 @@ def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
                     continue
                 workspace = store.workspace(entry.id)
                 yield from _guarded(name, partial(_workspace, workspace, now))
+                yield from _guarded(name, partial(_mirror, workspace))
                 yield from _guarded(name, partial(_hear, workspace, heard, failed))
                 roots.append(entry.root)
             yield _failed(settings, waiting(settings), failed)
@@ -247,6 +249,14 @@ def _guarded(name: str, checks: Callable[[], Sequence[Check]]) -> Sequence[Check
         return checks()
     except AuditError as error:
         return [Check(name, "problem", error.message, error.hint)]
+
+
+def _mirror(workspace: AuditedWorkspace) -> Sequence[Check]:
+    state = mirror_state(workspace)
+    if state is None:
+        return []
+    verdict: Verdict = "problem" if state.damaged else "ok" if state.is_whole else "warning"
+    return [Check(f"git objects of {workspace.root}", verdict, state.text, state.hint)]
 
 
 def _missing(missing_logs: Callable[[], Sequence[str]]) -> Sequence[Check]:

@@ -26,6 +26,8 @@ from loom_audit.ports import (
     HeldSessions,
     Lock,
     Looks,
+    MirroredGit,
+    ObjectMirror,
     Processes,
     Projections,
     Reading,
@@ -94,6 +96,7 @@ class OnDisk(Struct, frozen=True):
     `runner` runs the tools' commands and is None where tools cannot run any; `code` is None where
     they cannot search. `processes` are those of the machine that the workspace is on. `git` is the
     repository at the top of the workspace, and gives nested ones; None where nobody looks at any.
+    `mirror` holds copies of their objects, in which `mirrored_git` is asked.
     """
 
     workspace: Workspace
@@ -103,6 +106,8 @@ class OnDisk(Struct, frozen=True):
     runner: Runner | None = None
     code: CodeIndex | None = None
     git: Git | None = None
+    mirror: ObjectMirror | None = None
+    mirrored_git: MirroredGit | None = None
 
 
 class Attachment(Struct, frozen=True):

@@ -21,7 +21,7 @@ from loom_audit.history.look.attribution import (
 from loom_audit.history.look.batches import Batch, WholeLook
 from loom_audit.history.look.capture import scan
 from loom_audit.history.look.doers import Candidate, Told
-from loom_audit.history.look.git import git_draft, look_at_git
+from loom_audit.history.look.git.changes import git_draft, look_at_git
 from loom_audit.history.look.survivors import LeftRunning, Running, Window
 from loom_audit.history.look.timing import look_between, look_made
 from loom_audit.history.record.call_record import LOOKED_AT_LATE, CallRecord

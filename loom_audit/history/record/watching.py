@@ -18,7 +18,7 @@ from loom_audit.history.look.attribution import (
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.capture import scan
 from loom_audit.history.look.change_index import update_index
-from loom_audit.history.look.git import git_draft, look_at_git
+from loom_audit.history.look.git.changes import git_draft, look_at_git
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.fitted import append_batch

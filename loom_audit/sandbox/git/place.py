@@ -101,7 +101,7 @@ def opened_place(root: str, below: str) -> Iterator[GitPlace | None]:
         shared = ""
         if common_path != path:
             _check_names_back(git, path, top)
-            inside = _below(root, common_path)
+            inside = path_below(root, common_path)
             shared = inside if inside and ".git" in inside.split("/") else common_path
         yield GitPlace(top, path, common_path, folder, git, common, own, shared)
 
@@ -127,9 +127,9 @@ def _named_folders(root: str, top: str, folder: int) -> tuple[str, str]:
     if not said.startswith("gitdir: "):
         raise ExecutionFailed(".git is a file that names no git folder")
     path = os.path.normpath(os.path.join(top, said.removeprefix("gitdir: ")))
-    if not (inside := _below(root, path)):
+    if not (inside := path_below(root, path)):
         path = os.path.realpath(path)
-        inside = _below(root, path)
+        inside = path_below(root, path)
     above = os.path.dirname(path)
     if os.path.basename(above) == "worktrees":
         return path, os.path.dirname(above)
@@ -156,7 +156,7 @@ def _check_names_back(opened: int, path: str, top: str) -> None:
         raise ExecutionFailed("the entry of this worktree names another common folder")
 
 
-def _below(root: str, path: str) -> str:
+def path_below(root: str, path: str) -> str:
     """A path relative to the workspace; "" where it is not in it."""
     start = root.rstrip("/") + "/"
     return path.removeprefix(start) if path.startswith(start) else ""
@@ -164,5 +164,5 @@ def _below(root: str, path: str) -> str:
 
 def _open(root: str, path: str) -> int:
     """A folder, opened without following a link in the workspace. OSError."""
-    inside = _below(root, path)
+    inside = path_below(root, path)
     return open_below(root, inside) if inside else os.open(path, FOLDER)

@@ -12,10 +12,14 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from msgspec import Struct
-
 from loom_audit.errors import ExecutionFailed
-from loom_audit.ports import NO_HOOKS, ON_HOSTILE_GROUND, RUNS_NOTHING, setting_variables
+from loom_audit.ports import (
+    NO_HOOKS,
+    ON_HOSTILE_GROUND,
+    RUNS_NOTHING,
+    GitAnswer,
+    setting_variables,
+)
 
 MAX_OUTPUT = 64 << 20
 
@@ -51,14 +55,6 @@ _ENVIRONMENT = {
 _TOO_OLD = ("Expected git repo version", "unknown repository extension", "unknown ref storage")
 
 
-class GitAnswer(Struct, frozen=True):
-    """How a git command ended, and what it said."""
-
-    code: int
-    output: bytes
-    errors: str
-
-
 def ask_git(
     program: str,
     at: str,
@@ -66,24 +62,26 @@ def ask_git(
     *commands: Sequence[str],
     seconds: float,
     limit: int = MAX_OUTPUT,
+    given: bytes = b"",
 ) -> Sequence[GitAnswer]:
     """Run git commands beside each other in the folder `at`; the variables name git's folders.
 
-    One that says more than `limit` bytes is ended. ExecutionFailed where one cannot be run, or does
-    not end in time.
+    Each reads `given`. One that says or writes more than `limit` bytes is ended. ExecutionFailed
+    where one cannot be run, or does not end in time.
     """
     environment = {**_ENVIRONMENT, "PATH": os.path.dirname(program), **folders}
     running: list[tuple[subprocess.Popen[bytes], int, int]] = []
     end = time.monotonic() + seconds
     try:
         for words in commands:
-            output, errors = os.memfd_create("output"), os.memfd_create("errors")
+            read, output, errors = map(os.memfd_create, ("input", "output", "errors"))
             try:
+                _give(read, given)
                 asked = subprocess.Popen(
                     [program, "--no-pager", *words],
                     cwd=at,
                     env=environment,
-                    stdin=subprocess.DEVNULL,
+                    stdin=read,
                     stdout=output,
                     stderr=errors,
                     start_new_session=True,
@@ -92,6 +90,8 @@ def ask_git(
                 os.close(output)
                 os.close(errors)
                 raise ExecutionFailed(f"git cannot be run: {error.strerror}") from error
+            finally:
+                os.close(read)
             running.append((asked, output, errors))
             with suppress(OSError):  # it has ended already
                 resource.prlimit(asked.pid, resource.RLIMIT_FSIZE, (limit, limit))
@@ -117,6 +117,12 @@ def find_git(root: str) -> str:
         if os.path.isabs(folder) and not inside and os.access(path, os.X_OK):
             return os.path.join(folder, "git")
     raise ExecutionFailed("git is not installed")
+
+
+def _give(file: int, content: bytes) -> None:
+    written = 0
+    while written < len(content):
+        written += os.pwrite(file, memoryview(content)[written:], written)
 
 
 def _ended(asked: "subprocess.Popen[bytes]", output: int, errors: int, end: float) -> GitAnswer:

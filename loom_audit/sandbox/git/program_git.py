@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.git import HEAD_COMMIT, INDEX_MTIME, SHARED_REFS
 from loom_audit.model.text.display import count_text
-from loom_audit.ports import GitSeen, GitStamps, Moved
+from loom_audit.ports import GitAnswer, GitSeen, GitStamps, Moved
 from loom_audit.sandbox.git.files import (
     KnownFolders,
     check_links,
@@ -26,8 +26,8 @@ from loom_audit.sandbox.git.files import (
     stamps_of,
     state_files,
 )
-from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place
-from loom_audit.sandbox.git.program import GitAnswer, ask_git, check_answer, find_git
+from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place, path_below
+from loom_audit.sandbox.git.program import ask_git, check_answer, find_git
 
 SECONDS = 5.0
 MAX_DISTANCES = 20
@@ -114,10 +114,11 @@ class ProgramGit:
                 raise ExecutionFailed("the git folder is gone")
             identity = place.identity(self._identity_of)
             found = self._seen(place)
+            holds_objects = path_below(self._root, place.common_path)
         with opened_place(self._root, self._below) as again:
             if again is None or again.identity(self._identity_of) != identity:
                 raise ExecutionFailed("the git folder was replaced while it was looked at")
-        return replace(found, identity=identity)
+        return replace(found, identity=identity, holds_objects=holds_objects)
 
     def _seen(self, place: GitPlace) -> GitSeen:
         inside, common = os.listdir(place.git), os.listdir(place.common)

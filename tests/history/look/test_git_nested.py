@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult, open_store
-from loom_audit.history.look import git as looking
+from loom_audit.history.look.git import changes as looking
 from loom_audit.model.git import NOT_TAKEN_BACK, GitChanged, GitState, git_words, words_of
 from loom_audit.ports import EventFilter
 

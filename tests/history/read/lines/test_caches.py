@@ -12,6 +12,7 @@ from loom_audit.sql.store import places
 from loom_audit.wiring.caches import (
     CACHES,
     FOLDER,
+    MIRROR,
     TABLES,
     Cache,
     empty_caches,
@@ -20,10 +21,10 @@ from loom_audit.wiring.caches import (
 
 DOCS = Path(__file__).parents[4] / "docs"
 
-NOT_DERIVED = (".db.ahead", ".roots", ".looks", ".forgetting")
+NOT_DERIVED = (".db.ahead", ".roots", ".looks", ".forgetting", MIRROR)
 """What lies beside the caches and cannot be made again: the head of an index that had seen more
 than the log has, which folder a workspace was, what was seen as a call began, what is still to be
-erased."""
+erased, and objects that the repository may have no longer."""
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from loom_audit.errors import AuditError, ExecutionFailed
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.process_state import LastRepository
 from loom_audit.history.look.doers import UNKNOWN, Candidate
+from loom_audit.history.look.git.kept_objects import keep_objects
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import Draft
 from loom_audit.model.files import FileState, parents
@@ -142,16 +143,19 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
     if not found.identity:
         seen.answer, seen.stamps = "failed", stamps.text
         return GitLook(None, (f"{where}the filesystem does not tell which folder .git is",))
+    unkept: tuple[str, ...] = ()
     change = _difference(attachment, seen, found)
     if change is not None:
         change = replace(change, folder=folder)
+        # before the record names the objects
+        unkept = keep_objects(attachment, folder, found)
     if stamps.newest + SETTLED < asked:
         if change is None:
             _keep(folder, attachment, stamps.text)
         else:
             seen.expected = stamps.text, seen.state.after(change)
     shared = found.names.get(SHARED_REFS, "").startswith("/")
-    return GitLook(change, found.unseen if change else (), is_new, shared)
+    return GitLook(change, (*found.unseen, *unkept) if change else (), is_new, shared)
 
 
 def _gone(folder: str, known: GitState) -> GitChanged | None:

@@ -1,0 +1,62 @@
+"""`loom-audit git`: the kept objects of a repository, asked with git's own commands."""
+
+from typing import Annotated
+
+from loom_audit.cli.shared import exits
+from loom_audit.cli.shared.command import command
+from loom_audit.cli.shared.invocation import Invocation
+from loom_audit.cli.shared.options import AtOption, workspace_path
+from loom_audit.cli.shared.parameters import argument, option
+from loom_audit.cli.shared.points import read_point
+from loom_audit.errors import InvalidArguments
+from loom_audit.model.text.display import visible_bytes
+
+
+@command(
+    examples=(
+        "loom-audit git . -- log --oneline --all",
+        "loom-audit git --at head~3 . -- show stash@{0}",
+        "loom-audit git . -- ls-tree -r 1a2b3c4",
+    ),
+    codes={exits.FAILED: "git says that it failed"},
+    passes_on=True,
+)
+def git(
+    invocation: Invocation,
+    repository: Annotated[str, argument("REPOSITORY")],
+    words: Annotated[list[str], argument("COMMAND")],
+    point: AtOption = "head",
+    raw: Annotated[bool, option("--raw", help="Bytes as they are, on a terminal too.")] = False,
+) -> int:
+    """Ask git about a repository of the workspace as it was at a point.
+
+    Its objects were kept as calls changed the repository: also those that no branch and no stash
+    holds any more, that git has deleted, or of a `.git` that is gone. HEAD, branches, tags and
+    stashes are those of the point. The workspace's own repository is not read.
+
+    COMMAND is one of `blame`, `cat-file`, `diff-tree`, `for-each-ref`, `grep`, `log`,
+    `ls-tree`, `merge-base`, `rev-list`, `rev-parse`, `shortlog` and `show`, with options that
+    neither write a file nor run a program.
+    """
+    output = invocation.output
+    with invocation.workspace() as workspace:
+        place = workspace_path(workspace.root, repository)
+        if words[:1] == ["--"]:
+            words = words[1:]
+        if not words:
+            raise InvalidArguments(
+                "no command given", hint="Write `loom-audit git . -- log --oneline`."
+            )
+        done = workspace.kept_git(read_point(invocation, workspace, point), place).ask(words)
+    errors = done.errors.strip()
+    if output.json:
+        text = done.output.decode("utf-8", "surrogateescape")
+        output.record({"code": done.code, "output": text, "errors": errors})
+    else:
+        if raw or not output.stdout.isatty():
+            output.raw(done.output)
+        else:
+            output.text(visible_bytes(done.output, multiline=True).removesuffix("\n"))
+        for line in errors.splitlines():
+            output.note(line)
+    return exits.FAILED if done.code else exits.OK

@@ -1,0 +1,1 @@
+"""What changed of the git repository of a workspace, and the objects that are kept of it."""

@@ -1,0 +1,91 @@
+"""Keeps the objects that a repository names, before a record says that it names them."""
+
+import re
+from collections.abc import Iterator
+
+from loom_audit.errors import AuditError
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.model.text.display import count_text, visible
+from loom_audit.ports import GitSeen, MirroredGit, MissingObjects, ObjectMirror
+from loom_audit.ports.git_objects import LONG_ID, SHORT_ID
+
+_ID = re.compile(r"[0-9a-f]{64}|[0-9a-f]{40}")
+_STAGED = re.compile(rb"(?!intended )\S (?!160000)[0-7]{6} ([0-9a-f]{40,64}) ")
+_NAMING = re.compile(r"[A-Z_]+|rebase-merge/.*|rebase-apply/.*|sequencer/.*")
+"""The files of a git folder whose lines may begin with an object's id."""
+
+MOST_NAMED = 1_000
+"""So many missing objects are named to the mirror; the others are counted."""
+
+_LINES = re.compile(r"^[0-9a-f]{64}(?=\s|$)|^[0-9a-f]{40}(?=\s|$)", re.MULTILINE)
+
+
+def keep_objects(attachment: Attachment, folder: str, seen: GitSeen) -> tuple[str, ...]:
+    """Copy the objects of a repository into the mirror, and see that what it names is there.
+
+    The repository is the one in a folder of the workspace, "" for its top.
+
+    Returns in words what is not there, now or since the last time, and why. What fails here fails
+    no call: the words say it.
+    """
+    mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
+    if mirror is None or git is None:
+        return ()
+    if not seen.holds_objects:
+        where = f" in {visible(folder)}" if folder else ""
+        return (f"git: the objects of the linked worktree{where} are elsewhere, and not kept",)
+    place = seen.holds_objects
+    try:
+        before, reasons = mirror.left_out(place), mirror.take(place, git)
+    except AuditError as error:
+        return (f"git: objects are not kept: {error.message}",)
+    said = [*dict.fromkeys((*before, *reasons))]
+    try:
+        if missing := _missing(mirror, git, seen):
+            why = "kept" if reasons else "in it"
+            said.append(f"git: {count_text(missing, 'object')} that git names not {why}")
+    except AuditError as error:
+        said.append(f"git: whether all objects are kept cannot be told: {error.message}")
+    return tuple(said)
+
+
+def _missing(mirror: ObjectMirror, git: MirroredGit, seen: GitSeen) -> int:
+    """How many of the objects that a repository names, or that these lead to, are not in the
+    mirror. Only what is new is followed, and what was missing before is asked for again.
+    """
+    whole, before = mirror.whole(), mirror.missing()
+    known = {*whole}
+    new = [*{id: None for id in wanted_objects(seen) if id not in known}]
+    if not new and not before.some:
+        return before.count
+    shallow = seen.files.get("shallow")
+    content = shallow.content if shallow else b""
+    missing: set[str] = set()
+    for length in (SHORT_ID, LONG_ID):  # a repository may be replaced by one of the other kind
+        wanted, reached = (
+            [id for id in ids if len(id) == length] for ids in ((*before.some, *new), whole)
+        )
+        if wanted:
+            place = mirror.folder(long_ids=length == LONG_ID)
+            missing.update(git.missing(place, wanted, reached, content))
+    still = [id for id in before.some if id in missing]
+    count = before.count - len(before.some) + len(missing)
+    # what is missing leads nowhere, and git cannot stop at it
+    mirror.note(
+        [id for id in new if id not in missing],
+        MissingObjects(count, (*still, *(missing - {*still}))[:MOST_NAMED]),
+    )
+    return count
+
+
+def wanted_objects(seen: GitSeen) -> Iterator[str]:
+    """The ids that a repository names: in its index, in files of what is in progress, by refs."""
+    yield from (found[1].decode() for found in _STAGED.finditer(seen.entries))
+    for path, file in seen.files.items():
+        if _NAMING.fullmatch(path) and file.kind == "file":
+            yield from _LINES.findall(file.content[:65_536].decode("ascii", "replace"))
+    for name, value in seen.names.items():
+        if name == "stashes":
+            yield from (id for line in value.split("\n") if (id := line.partition(" ")[0]))
+        elif name != "index":
+            yield from (word for word in value.split(" ") if _ID.fullmatch(word))

@@ -1,0 +1,170 @@
+"""Asks git in a mirror of objects, whose own git folder has no refs and no settings of others'."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from loom_audit.errors import ExecutionFailed
+from loom_audit.model.git import HEAD_COMMIT
+from loom_audit.ports import GitAnswer, GitPoint
+from loom_audit.sandbox.git.program import ask_git, check_answer, find_git
+from loom_audit.sandbox.scratch import scratch_folder
+
+SECONDS = 30.0
+"""For all that a call waits for."""
+HASHING_SECONDS = 600.0
+"""For `doctor`, which hashes all of a mirror."""
+MOST_INDEX = 1 << 30
+FEW = 50
+"""Of so many ids it is not asked first which are there."""
+
+MOST_WHOLE = 2_000
+"""So many ids are told to git as those at which it can stop."""
+
+_PRESENT = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
+_REACHED = ("rev-list", "--objects", "--quiet", "--missing=print", "--stdin")
+_HASHED = ("fsck", "--full", "--no-dangling", "--no-progress")
+_DAMAGED = re.compile(
+    r"mismatch|corrupt|garbage|does not match|inflate|unable to (?:unpack|parse|read contents)"
+)
+"""In a line of git: that an object is damaged. Others are of objects that are not there."""
+
+_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_REF = re.compile(r"refs/[^\x00-\x20\x7f~^:?*\[\\]+")
+_SETTINGS = (
+    *(
+        part
+        for name in ("gpg", "gpg.ssh", "gpg.x509")
+        for part in ("-c", f"{name}.program=/nonexistent")
+    ),
+)
+_LEAN = (*("-c", "core.bigFileThreshold=16m"), *("-c", "core.deltaBaseCacheLimit=64m"))
+"""What keeps the memory of `index-pack` small; objects over the first are read in pieces."""
+_FORMAT = "[core]\n\trepositoryformatversion = {}\n\tbare = true\n"
+_LONG_IDS = "[extensions]\n\tobjectFormat = sha256\n"
+
+
+class ProgramMirroredGit:
+    """A `ports.MirroredGit` that asks the program `git`, which is not taken from the workspace."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def missing(
+        self, mirror: str, wanted: Sequence[str], whole: Sequence[str], shallow: bytes
+    ) -> Sequence[str]:
+        """The wanted ids, and those that they lead to, that are not in the mirror."""
+        if len(wanted) <= FEW:
+            with suppress(ExecutionFailed):  # one of them is not there
+                return self._missing_below(mirror, wanted, whole, shallow)
+        given = "".join(f"{one}\n" for one in wanted).encode("ascii")
+        there, missing = [], []
+        for line in self._said(mirror, _PRESENT, given, b"").splitlines():
+            id, _, kind = line.partition(" ")
+            if kind == "missing":
+                missing.append(id)
+            elif kind != "blob":
+                there.append(id)
+        if there:
+            missing += self._missing_below(mirror, there, whole, shallow)
+        return missing
+
+    def _missing_below(
+        self, mirror: str, ids: Sequence[str], whole: Sequence[str], shallow: bytes
+    ) -> Sequence[str]:
+        """The ids that are not in the mirror of those that these, which are there, lead to."""
+        given = "".join(f"{one}\n" for one in (*ids, *(f"^{one}" for one in whole[-MOST_WHOLE:])))
+        reached = self._said(mirror, _REACHED, given.encode("ascii"), shallow)
+        return [one[1:] for one in reached.split() if one.startswith("?")]
+
+    def index(self, mirror: str, pack: str, made: str, seconds: float) -> bool:
+        """Write the index of a pack out of its objects alone; whether it is a whole pack."""
+        # beside no other objects: those of the same ids would be compared, byte by byte
+        folders = {
+            "GIT_DIR": mirror,
+            "GIT_COMMON_DIR": mirror,
+            "GIT_OBJECT_DIRECTORY": os.path.dirname(pack),
+        }
+        words = (*_LEAN, "index-pack", "--no-rev-index", "-o", made, pack)
+        program = find_git(self._root)
+        [done] = ask_git(program, mirror, folders, words, seconds=seconds, limit=MOST_INDEX)
+        if done.code < 0:
+            check_answer(done)
+        return done.code == 0
+
+    def damaged(self, mirror: str) -> Sequence[str]:
+        """What git says of each object or pack that is not what its name says."""
+        folders = {"GIT_DIR": mirror, "GIT_COMMON_DIR": mirror}
+        program = find_git(self._root)
+        [done] = ask_git(program, mirror, folders, _HASHED, seconds=HASHING_SECONDS)
+        if done.code < 0:
+            check_answer(done)
+        said = done.output.decode("utf-8", "replace") + done.errors
+        return [line for line in said.splitlines() if _DAMAGED.search(line)]
+
+    def _said(self, mirror: str, words: Sequence[str], given: bytes, shallow: bytes) -> str:
+        with ExitStack() as stack:
+            if shallow:
+                file = Path(stack.enter_context(scratch_folder()), "shallow")
+                file.write_bytes(shallow)
+                words = (f"--shallow-file={file}", *words)
+            folders = {"GIT_DIR": mirror, "GIT_COMMON_DIR": mirror}
+            program = find_git(self._root)
+            [done] = ask_git(program, mirror, folders, words, given=given, seconds=SECONDS)
+        check_answer(done)
+        return done.output.decode("ascii", "replace")
+
+    def ask(
+        self, mirror: str, point: GitPoint, words: Sequence[str], given: bytes = b""
+    ) -> GitAnswer:
+        """Run a git command in a mirror that has the refs of a point."""
+        program = find_git(self._root)
+        with scratch_folder() as scratch:
+            for folder in ("refs", "logs/refs"):
+                Path(scratch, folder).mkdir(parents=True)
+            for name, content in _git_folder(point).items():
+                Path(scratch, name).write_text(content, "utf-8", "surrogateescape")
+            if point.shallow:
+                Path(scratch, "shallow").write_bytes(point.shallow)
+            folders = {
+                "GIT_DIR": scratch,
+                "GIT_COMMON_DIR": scratch,
+                "GIT_OBJECT_DIRECTORY": os.path.join(mirror, "objects"),
+            }
+            asked = (*_SETTINGS, *words)
+            [done] = ask_git(program, scratch, folders, asked, given=given, seconds=SECONDS)
+        if done.code < 0:
+            check_answer(done)
+        return done
+
+
+def _git_folder(point: GitPoint) -> dict[str, str]:
+    """The files of a git folder that has the HEAD, refs and stashes of a point."""
+    refs = {}
+    for name, value in point.names.items():
+        id = value.rpartition(" ")[2]
+        if _REF.fullmatch(name) and _ID.fullmatch(id):
+            refs[name] = id
+    head = point.names.get(HEAD_COMMIT) or point.names.get("HEAD", "")
+    target = head.removeprefix("ref: ")
+    if not (_ID.fullmatch(head) or (head != target and _REF.fullmatch(target))):
+        head = "ref: refs/heads/none"
+    return {
+        "HEAD": f"{head}\n",
+        "config": _FORMAT.format(int(point.long_ids)) + _LONG_IDS * point.long_ids,
+        "packed-refs": "".join(f"{id} {name}\n" for name, id in sorted(refs.items())),
+        "logs/refs/stash": "".join(_stash_log(point)),
+    }
+
+
+def _stash_log(point: GitPoint) -> Iterator[str]:
+    """The lines of the log of stashes, the oldest first."""
+    before = "0" * (64 if point.long_ids else 40)
+    for line in reversed(point.names.get("stashes", "").split("\n")):
+        id, _, rest = line.partition(" ")
+        seconds, _, message = rest.partition(" ")
+        if _ID.fullmatch(id) and seconds.isdecimal():
+            yield f"{before} {id} loom-audit <loom-audit> {seconds} +0000\t{message}\n"
+            before = id

@@ -1,0 +1,81 @@
+"""`loom-audit git` and `loom-audit cat REV:PATH` read what git has deleted."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from loom_audit.history.read.kept_git import COMMANDS
+from tests.cli.shells import Shell
+
+
+def git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def lost(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A workspace whose repository was deleted; `feat` had a file of its own."""
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "ann")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    root = shell.workspace
+    git(root, "init", "-q", "-b", "main")
+    git(root, "commit", "-q", "--allow-empty", "-m", "one\x1b[31m")
+    git(root, "checkout", "-q", "-b", "feat")
+    (root / "only.txt").write_text("precious\n")
+    git(root, "add", "only.txt")
+    git(root, "commit", "-q", "-m", "only here")
+    git(root, "checkout", "-q", "main")
+    shell("init")
+    shell("run", "--", "true")
+    shell("checkpoint", "before")
+    shell("run", "--", "git", "branch", "-D", "feat")
+    shutil.rmtree(root / ".git")
+    return shell
+
+
+def test_a_file_of_a_deleted_branch_is_printed(lost: Shell) -> None:
+    assert lost("cat", "feat:only.txt", "--at", "@before").text == "precious\n"
+    refused = lost("cat", "feat:only.txt", code=4)
+    assert "no feat:only.txt is kept" in refused.errors
+    assert lost("cat", "feat:gone.txt", "--at", "@before", code=4).text == ""
+
+
+def test_git_is_asked_as_of_a_point(lost: Shell) -> None:
+    assert "only here" in lost("git", "--at", "@before", ".", "--", "log", "feat").text
+    assert "only here" not in lost("git", ".", "--", "log", "--all").text
+    failed = lost("git", ".", "--", "log", "nowhere", code=1)
+    assert "nowhere" in failed.errors
+
+
+def test_a_word_that_could_write_a_file_is_refused_and_writes_none(lost: Shell) -> None:
+    before = sorted(lost.workspace.rglob("*"))
+    refused = lost("git", ".", "--", "log", "--output=made", code=2)
+    assert refused.text == "" and "hint: " in refused.errors
+    assert sorted(lost.workspace.rglob("*")) == before
+
+
+def test_the_help_names_the_commands_that_can_be_asked(shell: Shell) -> None:
+    said = "".join(shell("git", "--help").text.split())  # a name may be broken at a hyphen
+    assert [name for name in COMMANDS if name not in said] == []
+
+
+def test_doctor_says_how_large_the_mirror_is_and_what_of_it_is_damaged(lost: Shell) -> None:
+    assert "are kept, whole and hashed" in lost("doctor", code=None).text
+    [one, *_] = lost.home.glob("index/*.git/sha1/objects/??/*")
+    content = one.read_bytes()
+    one.chmod(0o600)
+    one.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    said = lost("doctor", code=1).text
+    assert "are kept, damaged: " in said
+
+
+def test_forgetting_the_workspace_deletes_the_mirror(lost: Shell) -> None:
+    assert [*lost.home.glob("index/*.git/sha1/HEAD")] != []
+    lost("workspaces", "forget", str(lost.workspace), "--yes")
+    assert [*lost.home.glob("index/*.git")] == []
