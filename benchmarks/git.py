@@ -19,11 +19,13 @@ from benchmarks.projects import fill, new_store
 from loom_audit.api.face import Session
 from loom_audit.disk.access.identity import identity_at
 from loom_audit.disk.machine.git_objects import DiskObjectMirror
+from loom_audit.history.look.git.changes import look_at_git
 from loom_audit.sandbox.git.mirrored import ProgramMirroredGit
 from loom_audit.sandbox.git.program_git import ProgramGit
 
 COMMITS = 500
 COMMIT = ("sh", "-c", "echo $$ > file.txt && git commit -qam more")
+NESTED = 10
 MOST_UNCHANGED = 0.5
 MOST_COMMIT = 1.5
 MOST_MIRROR = 1.0
@@ -33,6 +35,7 @@ def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
     refs = [("loose", 1_000), ("packed", 1_000), ("packed", 5_000 if sizes.quick else 50_000)]
     for how, count in refs:
         yield _unchanged(folder / f"{how}-{count}", how, count)
+    yield _nested(folder / "nested")
     yield from _recorded(folder, 10 if sizes.quick else 30)
     yield from _mirrored(folder, 10_000 if sizes.quick else 100_000)
 
@@ -73,6 +76,23 @@ def _unchanged(folder: Path, how: str, count: int) -> Figure:
     git = ProgramGit(str(folder), identity_at)
     time = interleaved(50, {"stamps": git.stamps}, warm=3)["stamps"]
     return Figure("git", f"unchanged, {count:,} {how} refs", time, "ms", most=MOST_UNCHANGED)
+
+
+def _nested(folder: Path) -> Figure:
+    """A look at nested repositories that finds all of them unchanged, by repository."""
+    for n in range(NESTED):
+        _repository(folder / f"work/vendor/{n}", 1)
+    with ExitStack() as opened:
+        workspace = opened.enter_context(new_store(folder / "store")).attach(folder / "work")
+        session = opened.enter_context(workspace.session("benchmark"))
+        for _ in range(4):
+            session.run(NO_OP)
+        opened.enter_context(workspace.attachment.exclusive())
+        look = {"look": lambda: [*look_at_git(workspace.attachment)]}
+        time = interleaved(50, look, warm=3)["look"]
+    return Figure(
+        "git", f"unchanged, each of {NESTED} nested", time / NESTED, "ms", most=MOST_UNCHANGED
+    )
 
 
 def _recorded(folder: Path, rounds: int) -> Iterator[Figure]:
