@@ -81,6 +81,7 @@ def test_below_a_repository_a_run_asks_which_of_both_is_meant(below: Shell, answ
 def test_below_a_repository_a_run_that_is_told_to_names_the_way_to_take_all(below: Shell) -> None:
     told = below("run", "--init", "--", "true").errors
     assert "only a part of the git repository" in told
+    assert "branches, stashes and commits is not on record" in told
     assert f"`loom-audit workspaces forget {below.workspace}`" in told
     assert f"`loom-audit init {repository(below)}`" in told
 

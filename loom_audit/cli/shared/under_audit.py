@@ -31,7 +31,8 @@ def note_repository(output: Output, root: str) -> None:
         forget, init = (shlex.quote(visible(one)) for one in (root, repository))
         output.note(
             ("note: ", "yellow"),
-            f"it is only a part of the git repository {visible(repository)}. To record all of that:"
+            f"it is only a part of the git repository {visible(repository)}, and what is done to"
+            " that one's branches, stashes and commits is not on record. To record all of that:"
             f" `loom-audit workspaces forget {forget}`, then `loom-audit init {init}`",
         )
 
