@@ -74,7 +74,7 @@ class CallLookup:
     """Finds calls: among those of a fold, else where the tables suggest, else in the whole log.
 
     `after` is the event after which the fold begins, by default the last. `read` has events, by
-    their seqs, that were read from the log already.
+    their seqs, that were read from the log already, and `listed` is a call as the tables have it.
     """
 
     def __init__(
@@ -85,9 +85,11 @@ class CallLookup:
         after: int | None = None,
         *,
         read: Mapping[int, Event] = MappingProxyType({}),
+        listed: Call | None = None,
     ) -> None:
         self._proven = proven
         self._read = read
+        self._listed = listed
         self._suggested = suggested
         self._after = proven.head() if after is None else after
         self._known: dict[tuple[str, str], tuple[int, int | None]] = {}
@@ -141,10 +143,12 @@ class CallLookup:
 
         Corrupt where the suggested number is not that of the call's finish.
         """
-        try:
-            call = self._suggested.call(session, call_id)
-        except NotFound:
-            return None
+        call = self._listed
+        if call is None or (call.session, call.call_id) != (session, call_id):
+            try:
+                call = self._suggested.call(session, call_id)
+            except NotFound:
+                return None
         if not self._is_event_of(call, call.requested, CallRequested):
             return None
         if call.seq is not None and not self._is_event_of(call, call.seq, CallFinished):

@@ -223,7 +223,7 @@ class VerifiedReading:
         """As `call_at`, with the call's events and changes. NotFound, Corrupt."""
         with suppress(NotFound):  # what the tables do not have may still be in the log
             listed = self._suggested.call_at(seq)
-            found = self.call_record(listed.session, listed.call_id)
+            found = self.call_record(listed.session, listed.call_id, listed)
             if any(event.seq == seq for event in found.events):
                 return found
         head = self._proven.head()
@@ -242,8 +242,9 @@ class VerifiedReading:
         """One call by its session and id. NotFound, Corrupt."""
         return self.call_record(session, call_id).call
 
-    def call_record(self, session: str, call_id: str) -> RecordedCall:
-        """One call, its events, with what was reported about it later, and its changes.
+    def call_record(self, session: str, call_id: str, listed: Call | None = None) -> RecordedCall:
+        """One call, its events, with what was reported about it later, and its changes; `listed`
+        is the call as the tables have it, where they were asked already.
 
         The log is read from the call's request to its finish, and at least `near` events. Any later
         event may have taken the call back, lowered its coverage, reported of it, or say that a
@@ -251,9 +252,11 @@ class VerifiedReading:
         every event. NotFound, Corrupt.
         """
         matters = _may_be_about(session, call_id)
+        listed = listed or self._listed(session, call_id)
         # most often what the tables suggest is right, and then one stretch is all there is to read
-        read = self._around(session, call_id, matters)
-        lookup = CallLookup(self._proven, self._suggested, read={one.seq: one for one in read[2]})
+        read = self._around(listed, matters)
+        by_seq = {one.seq: one for one in read[2]}
+        lookup = CallLookup(self._proven, self._suggested, read=by_seq, listed=listed)
         start = lookup.request(session, call_id)
         if start is None:
             raise NotFound(
@@ -283,25 +286,28 @@ class VerifiedReading:
                 add(self._proven.event(seq))
         [call] = fold.calls(lambda one: (one.session, one.call_id) == (session, call_id))
         undone = fold.taken_back().of(call.seq or 0, fold.changed(session, call_id)).paths
-        listed, maybe = list[RecordedChange](), list[RecordedChange]()
+        made, maybe = list[RecordedChange](), list[RecordedChange]()
         for whose in found:
             own = whose.requested == start
-            to, whose = (listed, replace(whose, number=call.seq)) if own else (maybe, whose)
+            to, whose = (made, replace(whose, number=call.seq)) if own else (maybe, whose)
             to += map(whose.recorded, whose.fact.changes)
-        return RecordedCall(call, tuple(events), tuple(listed), tuple(maybe), undone)
+        return RecordedCall(call, tuple(events), tuple(made), tuple(maybe), undone)
 
-    def _around(
-        self, session: str, call_id: str, wanted: Wanted
-    ) -> tuple[int, int, Sequence[Event]]:
+    def _listed(self, session: str, call_id: str) -> Call | None:
+        """A call as the tables have it; None where they do not."""
+        try:
+            return self._suggested.call(session, call_id)
+        except NotFound:
+            return None
+
+    def _around(self, listed: Call | None, wanted: Wanted) -> tuple[int, int, Sequence[Event]]:
         """The wanted events from a call's request, as the tables have it, to the last near event,
         with the seqs of those two.
 
         Nothing is read where the tables do not have the call, where the log cannot have it there,
         or where its finish is far from its request.
         """
-        try:
-            listed = self._suggested.call(session, call_id)
-        except NotFound:
+        if listed is None:
             return 0, 0, ()
         start, head = listed.requested, self._proven.head()
         near = min(head, max(start + self._near, listed.seq or head))
