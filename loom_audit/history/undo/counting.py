@@ -177,7 +177,7 @@ def with_rest(
             left.setdefault(one.number, {})[one.change.path] = None
     took = {one.number for one in selection.back.doings}
     for number, paths in left.items():
-        moved = number not in took and not plan.followed.keys().isdisjoint(paths)
+        moved = not plan.followed.keys().isdisjoint(paths)
         if moved and all(map(plan.settles, paths)):
             before.add(number)
     for number in before & took & left.keys():

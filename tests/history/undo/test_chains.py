@@ -161,3 +161,17 @@ def test_the_rest_of_a_rollback_has_the_files_that_it_left_as_they_were(
     revert(workspace, rollback)
     assert [marked(root, name) for name in ("a", "b", "c")] == [["one"], ["one"], []]
     assert workspace.timeline.call(first).taken_back_in_part == {"c": taken}
+
+
+def test_a_file_stays_where_a_rollback_took_back_both_what_moved_it_back_and_what_moved_it_on(
+    workspace: AuditedWorkspace, root: Path, call: Callable[..., ToolResult]
+) -> None:
+    (root / "a").write_text("".join(LINES))
+    workspace.status()
+    call("move_file", **{"from": "a", "to": "b"})
+    point = workspace.log.head()
+    back = revert(workspace, workspace.timeline.calls()[0].seq or 0)
+    call("move_file", **{"from": "a", "to": "c"})
+    workspace.carry_out(workspace.plan_rollback(point))
+    assert workspace.plan_revert([back]).is_empty
+    assert (root / "b").read_text() == "".join(LINES)
