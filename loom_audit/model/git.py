@@ -316,7 +316,8 @@ def _whole(fact: GitChanged, names: Mapping[str, GitName]) -> str:
         what, common = "linked worktree", visible(one.after or one.before or "")
         told_here = counted[1:] if common.startswith("/") else []
         counted = [counted[0], *told_here, f"refs shared with {common}"]
-    return f"{what} {'gone' if fact.is_gone else first}: {', '.join(counted)}"
+    moved = f"{names['HEAD'].about}, " if names["HEAD"].about else ""
+    return f"{what} {'gone' if fact.is_gone else first}: {moved}{', '.join(counted)}"
 
 
 def _moved(one: GitName, *, is_head: bool) -> str:

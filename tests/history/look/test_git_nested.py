@@ -153,6 +153,25 @@ def test_one_that_is_deleted_is_said_once_and_one_made_anew_is_another(
     check_against_git(workspace, LIB)
 
 
+def test_one_that_is_moved_and_moved_back_by_an_undo_is_never_told_as_from_outside(
+    workspace: AuditedWorkspace, call: Call
+) -> None:
+    call("shell_execute", command="mv vendor moved")
+    told = words_of(facts(workspace)[1:])
+    counted = "HEAD main, 2 refs, 1 stash"
+    assert f"{LIB}: git repository gone: moved to moved/lib, {counted}" in told
+    assert f"moved/lib: git repository new or replaced: moved from {LIB}, {counted}" in told
+    assert {fact.origin for fact in facts(workspace)[1:]} == {"command"}
+    check_against_git(workspace, "moved/lib")
+    workspace.carry_out(workspace.plan_undo())
+    call("shell_execute", command="true")
+    assert {fact.origin for fact in facts(workspace)[3:]} == {"baseline"}
+    told = words_of(facts(workspace)[3:])
+    assert f"moved/lib: git repository gone: moved to {LIB}, {counted}" in told
+    assert f"{LIB}: git repository recorded: moved from moved/lib, {counted}" in told
+    check_against_git(workspace, LIB)
+
+
 def test_one_made_anew_within_a_call_is_replaced_and_not_compared_ref_by_ref(
     workspace: AuditedWorkspace, call: Call
 ) -> None:

@@ -1,7 +1,7 @@
 """What changed of the workspace's git repositories since they were last on record."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 
@@ -15,7 +15,7 @@ from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.history.look.git.kept_objects import keep_objects
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import Draft
-from loom_audit.model.files import FileState, parents
+from loom_audit.model.files import EPOCH_DIGITS, FileState, parents
 from loom_audit.model.git import (
     HEAD_COMMIT,
     INDEX_MTIME,
@@ -56,7 +56,7 @@ class GitLook(Struct, frozen=True):
     """Whether git was not asked, since its stamps were the same."""
 
 
-def look_at_git(attachment: Attachment, *, anyway: bool = False) -> Iterator[GitLook]:
+def look_at_git(attachment: Attachment, *, anyway: bool = False) -> Sequence[GitLook]:
     """Look at the repository at the top of the workspace and at nested ones; the lock is held.
 
     Nested ones are those on record, and those whose `.git` a scan saw. git is asked where stamps
@@ -66,6 +66,32 @@ def look_at_git(attachment: Attachment, *, anyway: bool = False) -> Iterator[Git
     said is on record, so that what is found and then not recorded is found again.
     AuditUnavailable where a content cannot be stored.
     """
+    looks = [*_look_at_each(attachment, anyway=anyway)]
+    found = [one.change for one in looks if one.change is not None]
+    gone = {one.identity[EPOCH_DIGITS:]: one.folder for one in found if one.is_gone}
+    came = {one.identity[EPOCH_DIGITS:]: one.folder for one in found if one.is_first}
+    return [_with_move(one, gone, came) for one in looks]
+
+
+def _with_move(look: GitLook, gone: Mapping[str, str], came: Mapping[str, str]) -> GitLook:
+    """A look at a repository that went from one folder to another, or came, which is said of it.
+
+    The record of files has the move, and whose it is: between calls it is not from outside.
+    """
+    change = look.change
+    if change is None or not (change.is_gone or change.is_first):
+        return look
+    known = change.identity[EPOCH_DIGITS:]
+    if known not in gone or known not in came:
+        return look
+    other = f"to {visible(came[known])}" if change.is_gone else f"from {visible(gone[known])}"
+    names = tuple(
+        replace(one, about=f"moved {other}") if one.name == "HEAD" else one for one in change.names
+    )
+    return replace(look, change=replace(change, names=names), is_new=True)
+
+
+def _look_at_each(attachment: Attachment, *, anyway: bool) -> Iterator[GitLook]:
     top, known = attachment.on_disk.git, attachment.process.last_seen.git
     if top is None:
         return
