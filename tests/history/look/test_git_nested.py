@@ -260,6 +260,17 @@ def test_more_repositories_than_are_looked_at_are_counted(
     assert {fact.folder for fact in facts(workspace)} == {LIB, "a"}
 
 
+def test_repositories_that_there_is_no_time_for_are_counted(
+    workspace: AuditedWorkspace, root: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository(root)
+    monkeypatch.setattr(looking, "LONGEST", -1.0)
+    call("shell_execute", command=f"cd {LIB}; git tag unseen")
+    newest, *_ = workspace.timeline.calls()
+    assert "git: 1 more folder with a repository not looked at" in newest.coverage.reasons
+    assert {fact.folder for fact in facts(workspace)} == {""}
+
+
 def test_taking_back_a_call_names_what_it_changed_of_a_nested_repository(
     workspace: AuditedWorkspace, call: Call
 ) -> None:

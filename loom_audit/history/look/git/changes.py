@@ -39,6 +39,9 @@ _KEPT = "the stamps of git"
 MOST_NESTED = 64
 """So many repositories below the top are looked at."""
 
+LONGEST = 20.0
+"""Seconds after which no more of them is looked at: others wait for the lock at most a minute."""
+
 SETTLED = 20_000_000
 """Nanoseconds after a change, after which a later one surely has another stamp: two long ticks."""
 
@@ -103,7 +106,11 @@ def _look_at_each(attachment: Attachment, *, anyway: bool) -> Iterator[GitLook]:
         _read_states(attachment)
     yield _look_at("", attachment, at_top, anyway)
     folders = _nested(attachment) if known.seen_in or len(repositories) > 1 else []
+    end, looked_at = time.monotonic() + LONGEST, 0
     for folder in folders[:MOST_NESTED]:
+        if time.monotonic() > end:
+            break
+        looked_at += 1
         one = repositories.setdefault(folder, LastRepository())
         if one.git is None:
             one.git = top.nested(folder)
@@ -111,7 +118,7 @@ def _look_at_each(attachment: Attachment, *, anyway: bool) -> Iterator[GitLook]:
         if one.answer == "absent":
             known.seen_in.discard(folder)
             del repositories[folder]
-    if more := folders[MOST_NESTED:]:
+    if more := folders[looked_at:]:
         count = count_text(len(more), "more folder")
         yield GitLook(None, (f"git: {count} with a repository not looked at",))
 
