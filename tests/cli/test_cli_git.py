@@ -47,7 +47,8 @@ def test_a_file_of_a_deleted_branch_is_printed(lost: Shell) -> None:
 
 
 def test_git_is_asked_as_of_a_point(lost: Shell) -> None:
-    assert "only here" in lost("git", "--at", "@before", ".", "--", "log", "feat").text
+    found = lost("git", "--at", "@before", ".", "--", "log", "feat")
+    assert "only here" in found.text and "hint: " not in found.errors
     assert "only here" not in lost("git", ".", "--", "log", "--all").text
     failed = lost("git", ".", "--", "log", "nowhere", code=1)
     assert "nowhere" in failed.errors

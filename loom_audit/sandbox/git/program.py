@@ -33,6 +33,7 @@ SETTINGS = (
     ("core.attributesFile", "/dev/null"),
     ("core.excludesFile", "/dev/null"),
     ("protocol.allow", "never"),
+    ("advice.graftFileDeprecated", "false"),  # of the file that the environment names
 )
 """What a repository's configuration cannot say otherwise."""
 
