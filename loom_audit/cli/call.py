@@ -54,7 +54,7 @@ def call(
     that are not JSON are refused by the tool, and on record as the text they are. Of its output,
     of which a model sees 10 KB, up to 1 MiB is printed.
     """
-    from loom_audit.api.ground.event_loop import run_in_loop
+    from loom_audit.api.ground.event_loop import run_interrupted_once
 
     output = invocation.output
     values = _read(tool, arguments or [])
@@ -62,7 +62,7 @@ def call(
         gate = workspace.default_gate(ask=prompt(output, workspace.actor))
         actor = actor_of(agent, workspace.actor)
         with workspace.session(agent, actor=actor, gate=gate, background=False) as session:
-            result = run_in_loop(session.call(tool, values))
+            result = run_interrupted_once(session.call(tool, values))
     if output.json:
         output.record({**result.to_dict(), "output": result.full_output})
     else:

@@ -29,6 +29,28 @@ main()
 """`loom-audit` which is hung up on as a function of Python's begins or ends."""
 
 
+INTERRUPTED_TWICE = """
+import os, signal, sys, threading, time
+from loom_audit.cli import main
+came = []
+def interrupt(frame, event, _):
+    name, file = frame.f_code.co_name, frame.f_code.co_filename
+    if (name, event) == ("_on_sigint", "call"):
+        came.append(1)
+    elif came and (name, event) == ("__exit__", "call") and file.endswith("_asyncio.py"):
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGINT)
+def first():
+    while not os.path.exists("ready"):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=first, daemon=True).start()
+sys.setprofile(interrupt)
+main()
+"""
+"""`loom-audit` to which Ctrl-C comes once `ready` is there, and again as anyio leaves a scope."""
+
+
 def test_a_failed_call_prints_why_and_exits_by_its_error(audited: Shell) -> None:
     failed = audited("call", "read_file", '{"path": "/etc/passwd"}', code=2)
     assert failed.errors.startswith("error: ")
@@ -213,6 +235,20 @@ def test_a_call_told_to_end_as_its_event_loop_is_made_or_closed_says_no_more_tha
     assert (process.returncode, process.stderr) == (128 + signal.SIGHUP, b"interrupted\n")
     written = [record["status"] for record in audited.records("log")]
     assert written == (["ok"] if moment == "return" else [])
+
+
+def test_a_second_interrupt_within_the_event_loop_changes_nothing(audited: Shell) -> None:
+    asked = ("call", "shell_execute", "command=touch ready; exec sleep 1000")
+    process = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_TWICE, *asked],
+        cwd=audited.workspace,
+        env=audited.environment,
+        capture_output=True,
+        timeout=SECONDS,
+    )
+    assert (process.returncode, process.stderr) == (128 + signal.SIGINT, b"interrupted\n")
+    (record,) = audited.records("log")
+    assert (record["status"], record["paths"]) == ("cancelled", ["ready"])
 
 
 def test_where_a_hangup_is_ignored_it_stays_ignored(audited: Shell) -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 import inspect
+import signal
 from collections.abc import Coroutine
+from types import FrameType
 from typing import Any, TypeVar
 
 from loom_audit.wiring.signals import deferred
@@ -18,8 +20,44 @@ def run_in_loop(running: Coroutine[Any, Any, T]) -> T:
         with asyncio.Runner(loop_factory=_Loop) as runner:
             return runner.run(running)
     finally:
-        if inspect.getcoroutinestate(running) == inspect.CORO_CREATED:
-            running.close()  # or Python warns that nobody awaited it
+        _never_began(running)
+
+
+def run_interrupted_once(running: Coroutine[Any, Any, T]) -> T:
+    """As `run_in_loop`, for what ends by itself once it is cancelled: the first Ctrl-C cancels it,
+    and those that come before it has ended change nothing.
+
+    asyncio raises KeyboardInterrupt at the second one, wherever that comes, also between two
+    instructions of anyio, which then waits for ever or fails.
+    """
+    try:
+        return run_in_loop(_interrupted_once(running))
+    finally:
+        _never_began(running)
+
+
+async def _interrupted_once(running: Coroutine[Any, Any, T]) -> T:
+    answer = signal.getsignal(signal.SIGINT)
+    if not callable(answer):
+        return await running
+    came: list[int] = []
+
+    def once(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if len(came) == 1:
+            answer(number, frame)
+
+    signal.signal(signal.SIGINT, once)
+    try:
+        return await running
+    finally:
+        signal.signal(signal.SIGINT, answer)
+
+
+def _never_began(running: Coroutine[Any, Any, object]) -> None:
+    """Close what never began, or Python warns that nobody awaited it."""
+    if inspect.getcoroutinestate(running) == inspect.CORO_CREATED:
+        running.close()
 
 
 class _Loop(asyncio.SelectorEventLoop):
