@@ -2,13 +2,14 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from loom_audit import Conflict, NotFound
 from loom_audit.model.files import BlobId, FileState
-from loom_audit.model.plans.planning import Choice, Plan
+from loom_audit.model.plans.planning import TAKEN_BACK, Choice, Note, Plan
 from tests.tapes.tape import Look, Point, State, Step, Tape, apart, look
 
+NOBODY_SAW = "nobody saw who did it"
 CHOICES: Sequence[Choice] = ("current", "old", "merge")
 Tree = Mapping[bytes, State | None]
 """Some paths with what must be there, None for nothing."""
@@ -23,9 +24,15 @@ def reverted(steps: Sequence[Step], taken: set[int], now: Look) -> Tree:
     A path that none of them changed stays. One that they alone changed, since the first of them
     did, becomes what it was before. What others changed too depends on contents, and what another
     call moved may be followed: of these nothing is said here, nor of calls before the tape.
+
+    What is taken back already stays so. Where what took it back changed nothing, as it took back
+    more than that, or kept it, nothing is said either.
     """
     if not taken <= {call for step in steps for call in step.calls}:
         return {}
+    back = taken_back(steps, but=taken)
+    left = {path for call in taken & back.keys() for path in _left(steps, call, back[call])}
+    taken = taken - back.keys()
     sure: dict[bytes, State | None] = {}
     moved = {path for step in steps if _may_move(step) for path in step.changed}
     for path in _all_paths(steps, now):
@@ -38,7 +45,22 @@ def reverted(steps: Sequence[Step], taken: set[int], now: Look) -> Tree:
                 sure[path] = now.tree.get(path)
         elif all(_is_of(step, taken) for step in touching[first:]):
             sure[path] = touching[first].before.tree.get(path)
+    sure = {path: state for path, state in sure.items() if path not in left}
     return _without_moved(sure, steps, lambda step: _is_of(step, taken))
+
+
+def taken_back(steps: Sequence[Step], but: Collection[int] = ()) -> dict[int, Step]:
+    """By call the plan that took it back as a whole and stands, without those plans (`but`)."""
+    found: dict[int, Step] = {}
+    for step in reversed(steps):
+        if step.kind == "plan" and not {*step.calls} & (found.keys() | {*but}):
+            found = dict.fromkeys(step.reverts, step) | found
+    return found
+
+
+def _left(steps: Sequence[Step], call: int, by: Step) -> set[bytes]:
+    """The paths that a call changed, or another one beside it, and what took it back did not."""
+    return {path for step in steps if call in step.calls for path in step.changed - by.changed}
 
 
 def rolled_back(
@@ -108,13 +130,13 @@ def carry_out(tape: Tape, plan: Plan, sure: Tree) -> bool:
             assert look(tape.root).tree == before.tree
             return False
         raise AssertionError(f"a blocked plan was carried out: {plan.blocked}")
+    check_said_of_calls(tape, plan)
     if plan.is_empty:
-        unlike = {path for path, state in sure.items() if before.tree.get(path) != state}
-        assert not unlike, f"nothing is done, and these are not as they are to be: {unlike}"
+        check_sure(tape, plan, sure, before, before)
         return False
     head, marks = workspace.log.head(), set(tape.marks)
     workspace.carry_out(plan)
-    tape.add(f"{plan.verb} {plan.target}", head, before, plan=True)
+    tape.add(f"{plan.verb} {plan.target}", head, before, plan)
     after = tape.steps[-1].after
     said = {os.fsencode(change.path): change for change in plan.changes}
     for path in before.tree.keys() | after.tree.keys() | said.keys():
@@ -131,7 +153,15 @@ def carry_out(tape: Tape, plan: Plan, sure: Tree) -> bool:
     request = plan.request
     if not request.outside and not request.choices:
         assert marks <= after.marks, (plan.verb, marks - after.marks, "of the person is gone")
-    noted = {os.fsencode(note.path) for note in (*plan.kept, *plan.irreversible) if note.path}
+    check_sure(tape, plan, sure, before, after)
+    return True
+
+
+def check_sure(tape: Tape, plan: Plan, sure: Tree, before: Look, after: Look) -> None:
+    """What is sure is so, but for paths of which the plan says why they are not."""
+    notes = [*plan.kept, *plan.irreversible]
+    notes += [note for note in plan.merged if _is_of_nobody(tape, note)]
+    noted = {os.fsencode(note.path) for note in notes if note.path}
     wrong = {
         path: (state, after.tree.get(path))
         for path, state in sure.items()
@@ -140,8 +170,24 @@ def carry_out(tape: Tape, plan: Plan, sure: Tree) -> bool:
         and "opaque" not in (state or after.tree[path])
         and not _is_excused(path, state, noted, after)
     }
-    assert not wrong, (plan.verb, plan.target, plan.calls, request.choices, wrong)
-    return True
+    assert not wrong, (plan.verb, plan.target, plan.calls, plan.request.choices, wrong)
+
+
+def _is_of_nobody(tape: Tape, note: Note) -> bool:
+    """Whether a change is kept as a person may have made it, and calls were at it at once."""
+    path = os.fsencode(note.path)
+    shared = [one for one in tape.steps if one.kind == "shared" and path in one.changed]
+    return NOBODY_SAW in note.reason and any({*note.calls} & {*one.calls} for one in shared)
+
+
+def check_said_of_calls(tape: Tape, plan: Plan) -> None:
+    """What a plan calls taken back already was so, by plans that were carried out."""
+    back = taken_back(tape.steps, but=plan.calls)
+    for note in plan.irreversible:
+        if TAKEN_BACK in note.reason:
+            [number] = note.calls
+            by = back[number].calls if number in back else None
+            assert by and note.reason.endswith(f"by call {by[0]}"), (note, by)
 
 
 def _is_excused(path: bytes, state: State | None, noted: set[bytes], after: Look) -> bool:
@@ -260,6 +306,9 @@ def expected(tape: Tape, plan: Plan, point: Point | None) -> Tree:
     else:
         asked = request.outside, request.paths
         sure = dict(rolled_back(tape.steps, point, now, outside=asked[0], within=asked[1]))
+        if request.paths:
+            for path in _moved_with(tape.steps[point.steps :], request.paths):
+                sure.pop(path, None)
     moved = {path for step in tape.steps if _renames(step) for path in step.changed}
     if request.choices:
         chosen = [os.fsencode(path) for path in request.choices]
@@ -270,6 +319,25 @@ def expected(tape: Tape, plan: Plan, point: Point | None) -> Tree:
         kept = {os.fsencode(p) for p, choice in request.choices.items() if choice == "current"}
         sure.update({path: now.tree.get(path) for path in kept})
     return sure
+
+
+def _moved_with(steps: Sequence[Step], paths: Sequence[str]) -> set[bytes]:
+    """Where what is at these paths may have been moved from or to, and so on from there: a move is
+    taken back at both ends, with what was made at the other one since.
+    """
+    asked, found = [os.fsencode(path) for path in paths], set[bytes]()
+
+    def is_asked(path: bytes) -> bool:
+        return path in found or any(is_below(path, one) for one in asked)
+
+    known = -1
+    while known < len(found):
+        known = len(found)
+        for step in steps:
+            gone = {path for path in step.changed if path not in step.after.tree}
+            left, came = any(map(is_asked, gone)), any(map(is_asked, step.changed - gone))
+            found |= (step.changed - gone if left else set()) | (gone if came else set())
+    return found
 
 
 def undo_and_redo(tape: Tape, most: int) -> int:

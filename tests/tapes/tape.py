@@ -16,6 +16,7 @@ from typing import Literal
 
 from loom_audit import AuditedWorkspace
 from loom_audit.model.events import CallFinished, Event, FilesChanged
+from loom_audit.model.plans.planning import Plan
 from loom_audit.model.scope import TEMPORARY
 from loom_audit.ports import EventFilter
 from loom_audit.tools.calls.settings import ToolSettings
@@ -78,7 +79,7 @@ class Step:
 
     A `tool` says which paths it changes, so nothing else is looked at; a call that is `looked`
     at, and a `plan` that is carried out, leave log and disk the same; what is `shared` was done
-    by several calls at once.
+    by several calls at once. `reverts` are the calls that a plan said it takes back as a whole.
     """
 
     kind: Literal["person", "tool", "looked", "shared", "plan"]
@@ -86,6 +87,7 @@ class Step:
     before: Look
     after: Look
     calls: tuple[int, ...] = ()
+    reverts: tuple[int, ...] = ()
 
     @property
     def changed(self) -> set[bytes]:
@@ -137,15 +139,16 @@ class Tape:
         self.add(what, head, before)
         return True
 
-    def add(self, what: str, head: int, before: Look, *, plan: bool = False) -> None:
+    def add(self, what: str, head: int, before: Look, plan: Plan | None = None) -> None:
         """Keep what happened since the event `head` and the look `before` as a step."""
         after = look(self.root)
         self.marks &= after.marks
         events = [*self.workspace.log.read(EventFilter(after=head))]
         ended = [event for event in events if isinstance(event.fact, CallFinished)]
         kind = "plan" if plan else _kind(ended)
+        reverts = plan.reverts if plan else ()
         effects = [event.seq for event in ended if event.fact.effect != "read"]
-        step = Step(kind, what, before, after, tuple(effects))
+        step = Step(kind, what, before, after, tuple(effects), reverts)
         known = recorded(self.workspace, head)
         self.steps.append(step)
         now = recorded(self.workspace, self.workspace.log.head())
