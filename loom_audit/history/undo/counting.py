@@ -109,9 +109,8 @@ def taken_in_part(
     if selection.rollback and selection.paths:
         for number, path in _taken_unchanged(stored, selection, candidates):
             found.setdefault(number, set()).add(path)
-    if not selection.rollback:
-        for number in found.keys() - {0}:
-            found[number] |= _names_before(stored, timeline, selection, number, found[number])
+    for number in found.keys() - {0}:
+        found[number] |= _names_before(stored, timeline, selection, number, found[number])
     early = {one.number for one in candidates if (one.requested or 0) <= selection.since}
     wanted = found.keys() - {0, *plan.reverts, *early}
     return {number: tuple(sorted(found[number])) for number in sorted(wanted)}

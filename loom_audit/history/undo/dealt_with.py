@@ -88,7 +88,8 @@ class Before:
         if not is_below_any(self._within, path):
             taken = frozenset()
         elif self._within:
-            taken = frozenset(n for n in taken if path in self._changed.get(n, ()))
+            names = self._moved.all_names((path,))
+            taken = frozenset(n for n in taken if not names.isdisjoint(self._changed.get(n, ())))
         if taken not in self._without:
             self._without[taken] = self.all.without(taken)
         return self._without[taken]
@@ -119,9 +120,8 @@ class Before:
         before, after = self._until[by]
         took = {one.number for one in after.doings}
         names = self._moved.names(path, number)
-        edits = [n for n in self.all.below((number,)) - took if self._was_at(n, names)]
-        same = (before.is_at(n, names) == after.is_at(n, names) for n in edits)
-        return bool(edits) and all(same)
+        each = [(n, name) for n in self.all.below((number,)) - took for name in self._at(n, names)]
+        return bool(each) and all((n in before.at(at)) == (n in after.at(at)) for n, at in each)
 
     def is_overtaken(self, number: int, path: str) -> bool:
         """Whether all that a call took back at a path stays taken back without it, by others."""
@@ -129,18 +129,18 @@ class Before:
         if stays.never_took(targets):
             return False
         names = self._moved.names(path, number)
-        there = [target for target in targets if self._was_at(target, names)]
-        return bool(there) and all(stays.is_at(target, names) for target in there)
+        there = [(target, name) for target in targets for name in self._at(target, names)]
+        return bool(there) and all(target in stays.at(name) for target, name in there)
 
-    def _was_at(self, target: int, names: Collection[str]) -> bool:
-        """Whether a call changed a file at one of its names, or took back one that did."""
+    def _at(self, target: int, names: Collection[str]) -> Collection[str]:
+        """At which names of a file a call changed it, or else those did that it took back."""
         found = {target}
         for one in sorted(self.all.below(found), reverse=True):
             if one in found:
-                if not self._on_record.paths(one).isdisjoint(names):
-                    return True
+                if there := self._on_record.paths(one).intersection(names):
+                    return there
                 found.update(t for name in names for t in self.all.targets(one, name))
-        return False
+        return ()
 
 
 class _Changed:

@@ -100,6 +100,15 @@ class MovedSince:
                 found.setdefault(move.target, []).append((seq, move.source))
         return found
 
+    @cached_property
+    def _other_ends(self) -> Mapping[str, set[str]]:
+        ends: dict[str, set[str]] = {}
+        for target, came in self._by_target.items():
+            for _, source in came:
+                ends.setdefault(source, set()).add(target)
+                ends.setdefault(target, set()).add(source)
+        return ends
+
     def names(self, path: str, until: int) -> frozenset[str]:
         """The names up to an event of the file that is at a path after it. Corrupt."""
         found, name = [path], path
@@ -110,14 +119,9 @@ class MovedSince:
 
     def all_names(self, paths: Iterable[str]) -> frozenset[str]:
         """Some paths, and all names that what was at one of them had before or since. Corrupt."""
-        ends: dict[str, set[str]] = {}
-        for target, came in self._by_target.items():
-            for _, source in came:
-                ends.setdefault(source, set()).add(target)
-                ends.setdefault(target, set()).add(source)
         found = {*paths}
         for path in (queue := [*found]):
-            new = ends.get(path, set()) - found
+            new = self._other_ends.get(path, set()) - found
             found |= new
             queue += new
         return frozenset(found)

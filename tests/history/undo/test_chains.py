@@ -175,3 +175,47 @@ def test_a_file_stays_where_a_rollback_took_back_both_what_moved_it_back_and_wha
     workspace.carry_out(workspace.plan_rollback(point))
     assert workspace.plan_revert([back]).is_empty
     assert (root / "b").read_text() == "".join(LINES)
+
+
+def test_all_that_a_revert_of_one_moved_file_names_is_taken_back_by_whichever_name(
+    workspace: AuditedWorkspace, root: Path, call: Callable[..., ToolResult]
+) -> None:
+    (root / "a").write_text("".join(LINES))
+    workspace.status()
+    first = write(workspace, root, 0)
+    call("move_file", **{"from": "a", "to": "b"})
+    move = workspace.timeline.calls()[0].seq or 0
+    taken = revert(workspace, first)
+    revert(workspace, taken, move, first, paths=("b",))
+    assert not marked(root)
+
+
+def test_a_rollback_of_a_file_brings_its_lines_back_from_before_a_move_before_the_point(
+    workspace: AuditedWorkspace, root: Path, call: Callable[..., ToolResult]
+) -> None:
+    for name in ("a", "c"):
+        (root / name).write_text("".join(LINES))
+    workspace.status()
+    first = write(workspace, root, 0, "a", "c")
+    call("move_file", **{"from": "a", "to": "b"})
+    point = workspace.log.head()
+    taken = revert(workspace, first)
+    workspace.carry_out(workspace.plan_rollback(point, paths=["b"]))
+    assert marked(root, "b") == ["one"]
+    assert workspace.timeline.call(first).taken_back_in_part == {"c": taken}
+
+
+def test_a_redo_brings_the_lines_of_a_file_that_was_moved_there_and_back_in_between(
+    workspace: AuditedWorkspace, root: Path, call: Callable[..., ToolResult]
+) -> None:
+    (root / "a").write_text("".join(LINES))
+    workspace.status()
+    first = write(workspace, root, 0)
+    taken = revert(workspace, first)
+    call("move_file", **{"from": "a", "to": "b"})
+    move = workspace.timeline.calls()[0].seq or 0
+    revert(workspace, taken)
+    revert(workspace, move)
+    again = revert(workspace, first)
+    revert(workspace, again)
+    assert marked(root) == ["one"]

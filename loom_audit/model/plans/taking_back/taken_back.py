@@ -78,10 +78,6 @@ class TakenBack:
         """Whether nothing took any of these back."""
         return not any(number in self._by_target for number in numbers)
 
-    def is_at(self, number: int, names: Iterable[str]) -> bool:
-        """Whether a call is taken back at any of the names of a file."""
-        return any(number in self.at(name) for name in names)
-
     def without(self, numbers: Collection[int]) -> "TakenBack":
         """The same, if the calls with these numbers took nothing back."""
         return TakenBack(one for one in self.doings if one.number not in numbers)
