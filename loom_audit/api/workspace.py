@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from loom_audit.api.registry import ToolRegistry
     from loom_audit.api.session import Session
     from loom_audit.history.check.verification import Verification
-    from loom_audit.history.read.kept_git import KeptGit
     from loom_audit.history.record.recovery import RecoveredCall
     from loom_audit.history.undo.own_calls import OwnCalls
     from loom_audit.history.undo.undo import Undo, UndoResult
@@ -119,14 +118,6 @@ class AuditedWorkspace:
     def questions(self) -> Questions:
         """The calls that wait for an answer, which `actor` gives unless another is named."""
         return Questions(self.attachment, self.actor)
-
-    def kept_git(self, point: int, folder: str = "") -> "KeptGit":
-        """The git repository in a folder at a point, its objects as kept. NotFound where none is on
-        record, Corrupt.
-        """
-        from loom_audit.history.read.kept_git import kept_git
-
-        return kept_git(self.timeline, self.attachment.on_disk, folder, point)
 
     def lacks_room(self) -> str:
         """A sentence that says that the store's disk is nearly full; mostly empty."""

@@ -74,7 +74,9 @@ def _kept(workspace: "AuditedWorkspace", name: str, seq: int) -> bytes | None:
     revision, _, path = name.partition(":")
     if not revision:
         return None
-    return workspace.kept_git(seq).blob(revision, path)
+    from loom_audit.api.upkeep.git_mirror import kept_git
+
+    return kept_git(workspace, seq).blob(revision, path)
 
 
 def _write_blob(invocation: Invocation, content: bytes, *, raw: bool) -> None:

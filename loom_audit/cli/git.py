@@ -38,6 +38,8 @@ def git(
     `ls-tree`, `merge-base`, `rev-list`, `rev-parse`, `shortlog` and `show`, with options that
     neither write a file nor run a program.
     """
+    from loom_audit.api.upkeep.git_mirror import kept_git
+
     output = invocation.output
     with invocation.workspace() as workspace:
         place = workspace_path(workspace.root, repository)
@@ -47,7 +49,7 @@ def git(
             raise InvalidArguments(
                 "no command given", hint="Write `loom-audit git . -- log --oneline`."
             )
-        done = workspace.kept_git(read_point(invocation, workspace, point), place).ask(words)
+        done = kept_git(workspace, read_point(invocation, workspace, point), place).ask(words)
     errors = done.errors.strip()
     if output.json:
         text = done.output.decode("utf-8", "surrogateescape")

@@ -1,10 +1,11 @@
-"""The mirror of git's objects of a workspace: how large it is, and whether it is whole."""
+"""The mirror of git's objects of a workspace: what is in it, how large it is, what is damaged."""
 
 from collections.abc import Iterator
 
 from msgspec import Struct
 
 from loom_audit.api.workspace import AuditedWorkspace
+from loom_audit.history.read import kept_git as reading
 from loom_audit.model.text.display import count_text, first_few, size_text, visible
 
 
@@ -41,6 +42,13 @@ class MirrorState(Struct, frozen=True):
         yield from (visible(one.removeprefix("git: ")) for one in self.left_out)
         if self.missing:
             yield f"{count_text(self.missing, 'object')} that git names not among them"
+
+
+def kept_git(workspace: AuditedWorkspace, point: int, folder: str = "") -> reading.KeptGit:
+    """The git repository in a folder at a point, its objects as kept. NotFound where none is on
+    record, Corrupt.
+    """
+    return reading.kept_git(workspace.timeline, workspace.attachment.on_disk, folder, point)
 
 
 def mirror_state(workspace: AuditedWorkspace) -> MirrorState | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
+from loom_audit.api.upkeep.git_mirror import kept_git
 from loom_audit.errors import NotFound
 
 Call = Callable[..., ToolResult]
@@ -191,9 +192,9 @@ def test_what_no_ref_holds_is_read_by_its_commit_and_by_the_names_of_a_point(
     point, feat = workspace.log.head(), git(root, "rev-parse", "feat").decode().strip()
     call("shell_execute", command=LOSSES["garbage collection"])
     call("shell_execute", command="rm -rf .git")
-    now = workspace.kept_git(workspace.log.head())
+    now = kept_git(workspace, workspace.log.head())
     assert now.blob(feat, "only.txt") == b"precious\n"
-    then = workspace.kept_git(point)
+    then = kept_git(workspace, point)
     assert then.blob("feat", "only.txt") == b"precious\n"
     assert then.blob("stash@{0}", "a.txt") == b"work\n"
     assert b"only here" in then.ask(["log", "--all", "--oneline"]).output
@@ -215,12 +216,12 @@ def test_the_objects_of_nested_repositories_and_of_linked_worktrees_are_kept(
     assert [*reasons(workspace)] == []
     call("shell_execute", command="rm -rf vendor tree .git")
     assert {id: kept(workspace, id) for id in made} == made
-    inner = workspace.kept_git(point, "vendor/lib")
+    inner = kept_git(workspace, point, "vendor/lib")
     assert inner.blob("HEAD", "i") == b"inner\n"
-    assert workspace.kept_git(point, "tree").blob("HEAD", "t") == b"t\n"
-    assert workspace.kept_git(workspace.log.head(), "vendor/lib").point.names == {}
+    assert kept_git(workspace, point, "tree").blob("HEAD", "t") == b"t\n"
+    assert kept_git(workspace, workspace.log.head(), "vendor/lib").point.names == {}
     with pytest.raises(NotFound, match="no git repository in elsewhere"):
-        workspace.kept_git(point, "elsewhere")
+        kept_git(workspace, point, "elsewhere")
 
 
 def test_of_a_worktree_of_a_repository_elsewhere_it_is_said_that_no_object_is_kept(
