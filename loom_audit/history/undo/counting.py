@@ -12,8 +12,13 @@ from loom_audit.history.undo.selection import UNDO_AND_REDO, Selection
 from loom_audit.model.plans.planning import PathStep, Plan
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.plans.taking_back.taken_back import TakingBack
+from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.records import RecordedChange
 from loom_audit.ports import CallFilter
+
+MISCOUNTED = (
+    "it would count as taken back, and nothing here takes it back: revert the call by itself first"
+)
 
 
 def reverts(
@@ -186,6 +191,35 @@ def with_rest(
         left[number] |= {path: None for path in there if number not in selection.back.at(path)}
     rest = {number: tuple(paths) for number, paths in sorted(left.items()) if number in before}
     return replace(plan, rest=rest)
+
+
+def miscounted(
+    stored: StoredLog,
+    timeline: Timeline,
+    selection: Selection,
+    plan: Plan,
+    taken: Collection[str],
+) -> Iterator[Note]:
+    """Notes on files that a plan leaves alone, though it counts something in them as taken back.
+
+    So can one that takes back what took others back, for what it changed itself. `taken` are the
+    paths at which the plan takes something back; what is kept by choice is left alone. Corrupt.
+    """
+    more, back = takings(plan), selection.back
+    took = {one.number for one in back.doings}
+    numbers = back.below({one.target for one in more}) - took
+    if selection.rollback or not numbers or took.isdisjoint(one.target for one in more):
+        return
+    after, at = back.and_then(more), {*taken, *plan.request.choices}
+    found = [
+        (path, number)
+        for number, paths in sorted(changed_paths(stored, numbers).items())
+        for path in sorted({*paths} - at)
+        if number in after.at(path) and number not in back.at(path)
+    ]
+    if found:
+        at |= MovedSince(stored, timeline, min(numbers) - 1).all_names(at)
+    yield from (Note(path, MISCOUNTED, (number,)) for path, number in found if path not in at)
 
 
 def takings(plan: Plan) -> Sequence[TakingBack]:

@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from loom_audit import AuditedWorkspace, ToolResult
+from loom_audit.errors import Conflict
 
 LINES = tuple(f"{word}\n\n\n\n" for word in ("one", "two", "three", "four"))
 
@@ -219,3 +222,28 @@ def test_a_redo_brings_the_lines_of_a_file_that_was_moved_there_and_back_in_betw
     again = revert(workspace, first)
     revert(workspace, again)
     assert marked(root) == ["one"]
+
+
+def test_a_revert_that_would_leave_a_file_otherwise_than_the_log_counts_it_is_blocked(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    for name in ("a", "c"):
+        (root / name).write_text("".join(LINES))
+    workspace.status()
+    first = write(workspace, root, 0, "a")
+    undo = revert(workspace, first)
+    both = revert(workspace, undo, first, write(workspace, root, 1, "c"))
+    brought = revert(workspace, both, paths=("c",))
+    revert(workspace, undo)
+    assert (marked(root), marked(root, "c")) == (["one"], ["two"])
+    plan = workspace.plan_revert([brought])
+    assert [(note.path, note.calls) for note in plan.blocked] == [("a", (first,))]
+    assert "revert the call by itself first" in plan.blocked[0].reason
+    with pytest.raises(Conflict):
+        workspace.carry_out(plan)
+    assert (marked(root), marked(root, "c")) == (["one"], ["two"])
+    assert not workspace.timeline.call(first).call.undone_by
+    revert(workspace, first)
+    revert(workspace, brought)
+    assert (marked(root), marked(root, "c")) == ([], [])
+    assert workspace.timeline.call(first).call.undone_by
