@@ -5,8 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec import Struct, field
 
 from loom_audit.history.ground.attachment import StoredLog
-from loom_audit.history.read.timeline import Timeline
-from loom_audit.history.undo.limits import MovedSince, is_below_any
+from loom_audit.history.undo.limits import is_below_any
 from loom_audit.model.plans.taking_back.taken_back import TakenBack
 from loom_audit.model.records import RecordedChange
 from loom_audit.ports import CallFilter
@@ -32,7 +31,6 @@ class DealtWith(Struct, frozen=True):
 
 def dealt_with(
     stored: StoredLog,
-    timeline: Timeline,
     back: TakenBack,
     changes: Iterable[RecordedChange],
     numbers: Collection[int] = (),
@@ -50,7 +48,7 @@ def dealt_with(
         if number is not None:
             changed.setdefault(number, set()).add(one.change.path)
     taken = {*changed, *numbers}
-    before = Before(stored, timeline, back.concerning(back.below(taken)), changed, taken, within)
+    before = Before(stored, back.concerning(back.below(taken)), changed, taken, within)
     calls = {number: before.all.without(taken).of(number, own) for number, own in changed.items()}
     each = [(number, path) for number, own in changed.items() for path in own]
     paths = frozenset(one for one in each if before.is_taken_back(*one))
@@ -67,20 +65,17 @@ class Before:
     def __init__(
         self,
         stored: StoredLog,
-        timeline: Timeline,
         back: TakenBack,
         changed: Mapping[int, Collection[str]],
         taken: Collection[int],
         within: Sequence[str],
     ) -> None:
         self.all = back
-        self._moved = MovedSince(stored, timeline, min(back.below(taken), default=0))
         self._changed = changed
         self._taken = frozenset(taken)
         self._within = within
         self._on_record = _Changed(stored)
         self._without: dict[frozenset[int], TakenBack] = {}
-        self._until: dict[int, tuple[TakenBack, TakenBack]] = {}
 
     def stays(self, path: str) -> TakenBack:
         """What is taken back at a path without the calls that are taken back there."""
@@ -88,8 +83,7 @@ class Before:
         if not is_below_any(self._within, path):
             taken = frozenset()
         elif self._within:
-            names = self._moved.all_names((path,))
-            taken = frozenset(n for n in taken if not names.isdisjoint(self._changed.get(n, ())))
+            taken = frozenset(n for n in taken if path in self._changed.get(n, ()))
         if taken not in self._without:
             self._without[taken] = self.all.without(taken)
         return self._without[taken]
@@ -97,8 +91,8 @@ class Before:
     def is_taken_back(self, number: int, path: str) -> bool:
         """Whether a call is taken back at a path already, and the path was changed for it.
 
-        It need not have been where all that was in effect there before the call that did so, was
-        after it, too.
+        It need not have been where the call that did so took back what this one took back there,
+        too, or what had taken this one back.
         """
         stays = self.stays(path)
         by = stays.at(path).get(number)
@@ -106,41 +100,27 @@ class Before:
             return False
         if stays.names(by, number) or path in self._on_record.paths(by):
             return True
-        return self._made_no_difference(by, number, path) or self.is_overtaken(number, path)
-
-    def _made_no_difference(self, by: int, number: int, path: str) -> bool:
-        """Whether a call by which this one is taken back left in effect at a path what had been.
-
-        Of what this one did there: it, or what it took back, and so on.
-        """
-        if by not in self._until:
-            older = [one for one in self.all.doings if one.number < by]
-            own = [one for one in self.all.doings if one.number == by]
-            self._until[by] = (TakenBack(older), TakenBack((*older, *own)))
-        before, after = self._until[by]
-        took = {one.number for one in after.doings}
-        names = self._moved.names(path, number)
-        each = [(n, name) for n in self.all.below((number,)) - took for name in self._at(n, names)]
-        return bool(each) and all((n in before.at(at)) == (n in after.at(at)) for n, at in each)
+        others = self.all.targets(by, path)
+        had = any(number in self.all.targets(one, path) for one in others)
+        return had or self.is_overtaken(number, path)
 
     def is_overtaken(self, number: int, path: str) -> bool:
         """Whether all that a call took back at a path stays taken back without it, by others."""
-        targets, stays = self.all.targets(number, path), self.stays(path)
-        if stays.never_took(targets):
+        targets, stay = self.all.targets(number, path), self.stays(path).at(path).keys()
+        if stay.isdisjoint(targets):
             return False
-        names = self._moved.names(path, number)
-        there = [(target, name) for target in targets for name in self._at(target, names)]
-        return bool(there) and all(target in stays.at(name) for target, name in there)
+        there = {target for target in targets if self.was_at(target, path)}
+        return bool(there) and stay >= there
 
-    def _at(self, target: int, names: Collection[str]) -> Collection[str]:
-        """At which names of a file a call changed it, or else those did that it took back."""
+    def was_at(self, target: int, path: str) -> bool:
+        """Whether a call changed a path, or took back one that did."""
         found = {target}
         for one in sorted(self.all.below(found), reverse=True):
             if one in found:
-                if there := self._on_record.paths(one).intersection(names):
-                    return there
-                found.update(t for name in names for t in self.all.targets(one, name))
-        return ()
+                if path in self._on_record.paths(one):
+                    return True
+                found.update(self.all.targets(one, path))
+        return False
 
 
 class _Changed:
@@ -168,32 +148,27 @@ def changes_by(stored: StoredLog, number: int) -> Sequence[RecordedChange]:
 
 def changes_before(
     stored: StoredLog,
-    timeline: Timeline,
     back: TakenBack,
     changes: Sequence[RecordedChange],
     paths: Collection[str],
 ) -> Sequence[RecordedChange]:
-    """The changes before these of the files at some paths, from the first on of a call which one of
-    these took back.
+    """The changes at some paths before these, from the first on which one of these took back.
 
     Without them it is not known what took others back leaves there. Corrupt.
     """
     took = {one.number for one in back.doings}
     first = begin = min((one.seq for one in changes), default=0)
     found: Sequence[RecordedChange] = ()
-    while took and changes:
-        names = MovedSince(stored, timeline, begin - 1).all_names(paths)
-        there = {one.number for one in (*found, *changes) if one.change.path in names}
+    while True:
+        there = {one.number for one in (*found, *changes) if one.change.path in paths}
         older = tuple(sorted(n for n in back.below(took & there) if n < begin))
         calls = stored.reading.calls(CallFilter(numbers=older, limit=None)) if older else ()
         targets = stored.reading.changes(calls=[call.requested for call in calls]) if calls else ()
-        earliest = min((one.seq for one in targets), default=begin)
+        earliest = min((one.seq for one in targets if one.change.path in paths), default=begin)
         if earliest >= begin:
-            break
+            return found
         begin = earliest
-        names = MovedSince(stored, timeline, begin - 1).all_names(paths)
-        found = [*stored.reading.changes(after=begin - 1, until=first - 1, paths=names)]
-    return found
+        found = [*stored.reading.changes(after=begin - 1, until=first - 1, paths=sorted(paths))]
 
 
 def changed_paths(stored: StoredLog, numbers: Collection[int]) -> Mapping[int, Collection[str]]:

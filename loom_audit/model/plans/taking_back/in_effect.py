@@ -18,7 +18,7 @@ def mark_in_effect(lineage: Lineage, back: TakenBack, reverts: Collection[int], 
     paths = lineage.paths()
     numbers = {step.call for step in lineage.all_steps() if step.call is not None}
     undos = {one for one in numbers if any(back.targets(one, path) for path in paths)}
-    if not undos:
+    if not any(step.call in undos and not step.taken for step in lineage.steps):
         return
     taken = {step.call for step in lineage.steps if step.taken and step.call is not None}
     then = back.and_then(TakingBack(head + 1, one) for one in sorted(taken | {*reverts}))
