@@ -51,7 +51,13 @@ SHARED_REFS = "refs shared"
 _TOLD_OTHERWISE = frozenset(
     {"HEAD", HEAD_COMMIT, SHARED_REFS, "stashes", "index", INDEX_MTIME, "refs/stash"}
 )
-_OF_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
+OF_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
+"""The refs that each worktree has for itself (gitrepository-layout(5))."""
+
+SHARED_FILES = ("hooks", "info", "config", "shallow", "logs/refs")
+"""What of a common folder is the state of a linked worktree too, but for its refs."""
+
+OBJECT_ID = re.compile(r"[0-9a-f]{64}|[0-9a-f]{40}")
 
 
 class GitName(Struct, frozen=True):
@@ -103,7 +109,7 @@ class GitChanged(Struct, frozen=True):
         own = {"HEAD", HEAD_COMMIT, SHARED_REFS, "index", INDEX_MTIME, head}
         names = (one.name for one in self.names)
         shared = (one.path for one in self.changes if _is_shared(one.path))
-        return all(one in own or one.startswith(_OF_WORKTREE) for one in names) and all(
+        return all(one in own or one.startswith(OF_WORKTREE) for one in names) and all(
             one == f"logs/{head}" for one in shared
         )
 
@@ -296,8 +302,7 @@ def _runs_code(path: str) -> bool:
 
 def _is_shared(path: str) -> bool:
     """Whether a file of the git folder is one that linked worktrees share."""
-    name = path.partition("/")[0]
-    return name in ("hooks", "info", "config", "shallow") or path.startswith("logs/refs/")
+    return any(path == one or path.startswith(f"{one}/") for one in SHARED_FILES)
 
 
 def _whole(fact: GitChanged, names: Mapping[str, GitName]) -> str:

@@ -9,6 +9,12 @@ SHORT_ID, LONG_ID = 40, 64
 """The hex digits of an object's id by SHA-1 and by SHA-256."""
 
 
+def bare_settings(*, long_ids: bool) -> str:
+    """The `config` of a bare repository whose ids are of one length (git-config(1))."""
+    settings = f"[core]\n\trepositoryformatversion = {int(long_ids)}\n\tbare = true\n"
+    return settings + "[extensions]\n\tobjectFormat = sha256\n" * long_ids
+
+
 class GitPoint(Struct, frozen=True):
     """What a repository named at a point: HEAD, refs and stashes as `GitSeen` has them.
 

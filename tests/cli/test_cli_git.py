@@ -1,6 +1,5 @@
 """`loom-audit git` and `loom-audit cat REV:PATH` read what git has deleted."""
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from loom_audit.history.read.kept_git import COMMANDS
 from tests.cli.shells import Shell
+from tests.places.git_person import as_ann
 
 
 def git(root: Path, *words: str) -> str:
@@ -19,10 +19,7 @@ def git(root: Path, *words: str) -> str:
 @pytest.fixture
 def lost(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A workspace whose repository was deleted; `feat` had a file of its own."""
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "ann")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    as_ann(monkeypatch)
     root = shell.workspace
     git(root, "init", "-q", "-b", "main")
     git(root, "commit", "-q", "--allow-empty", "-m", "one\x1b[31m")

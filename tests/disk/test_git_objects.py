@@ -15,13 +15,9 @@ from loom_audit.disk.machine.git_objects import DiskObjectMirror
 from loom_audit.disk.machine.object_taking import MirrorLimits
 from loom_audit.ports import MissingObjects
 from loom_audit.sandbox.git.mirrored import ProgramMirroredGit
+from tests.places.git_person import git
 
 GIT = ProgramMirroredGit("/nonexistent")
-
-
-def git(root: Path, *words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
-    return done.stdout
 
 
 def fast_import(root: Path, blobs: int, *, packed: bool = False) -> None:

@@ -9,6 +9,7 @@ import pytest
 from loom_audit.disk.access.identity import identity_at
 from loom_audit.errors import ExecutionFailed
 from loom_audit.sandbox.git.program_git import ProgramGit
+from tests.places.git_person import as_ann
 
 ABSENT = "1" * 40
 
@@ -21,10 +22,7 @@ def git(root: Path, *words: str) -> str:
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository of two commits, with a stash, a tag, and attributes for each file."""
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "ann")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    as_ann(monkeypatch)
     root = tmp_path / "workspace"
     root.mkdir()
     git(root, "init", "-q", "-b", "main")

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class DiskObjectMirror:
 
     def size(self) -> int:
         """The bytes that the mirror takes on disk."""
-        return sum(size for _, size in files_in(self._mirror))
+        return bytes_in(self._mirror)
 
     def left_out(self, folder: str = "") -> Sequence[str]:
         """What the last take of a git folder returned, or the last ones of all."""
@@ -101,13 +101,14 @@ class DiskObjectMirror:
             kept = {path: tuple(stamp) for path, stamp in stamps.items()}
             said = {path: tuple(reasons) for path, reasons in left_out.items()}
             return Taken(kept, int(copied), said)
-        return Taken(copied=sum(size for _, size in files_in(self._mirror)))
+        return Taken(copied=bytes_in(self._mirror))
 
 
-def files_in(folder: Path) -> Iterator[tuple[str, int]]:
-    """Each file in a folder and below, with the bytes that it takes on disk."""
+def bytes_in(folder: Path) -> int:
+    """The bytes that the files in a folder and below take on disk."""
+    found = 0
     for path, _, names in os.walk(folder):
         for name in names:
             with suppress(FileNotFoundError):
-                file = os.path.join(path, name)
-                yield file, os.lstat(file).st_blocks * 512
+                found += os.lstat(os.path.join(path, name)).st_blocks * 512
+    return found

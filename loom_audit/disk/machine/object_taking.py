@@ -27,7 +27,7 @@ from loom_audit.disk.machine.own_packs import KINDS, OWN, PackWriter, ids_in, ne
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.text.display import count_text, size_text
 from loom_audit.ports import MirroredGit
-from loom_audit.ports.git_objects import LONG_ID, SHORT_ID
+from loom_audit.ports.git_objects import LONG_ID, SHORT_ID, bare_settings
 
 _LOOSE = re.compile(r"[0-9a-f]{2}")
 _REST = re.compile(rf"[0-9a-f]{{{SHORT_ID - 2}}}|[0-9a-f]{{{LONG_ID - 2}}}")
@@ -49,9 +49,6 @@ _SMALL = 1 << 20
 _MOST_INFLATED = 16 << 20
 _MOST_PACKED = 1 << 30
 """Bytes of a loose object that is put into a pack, of its content, and of a pack."""
-
-_CONFIG = "[core]\n\trepositoryformatversion = {}\n\tbare = true\n"
-_LONG_IDS = "[extensions]\n\tobjectFormat = sha256\n"
 
 Stamp = tuple[int, ...]
 _Copy = Callable[[int, str, Path], None]
@@ -84,7 +81,7 @@ def made_folder(mirror: Path, *, long_ids: bool) -> Path:
         mirror.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("", "refs", "objects", "objects/pack"):
             (made / name).mkdir(mode=0o700, exist_ok=True)
-        config = _CONFIG.format(int(long_ids)) + _LONG_IDS * long_ids
+        config = bare_settings(long_ids=long_ids)
         put_file(made / "config", config.encode(), durable=True)
         put_file(made / "HEAD", b"ref: refs/heads/none\n", durable=True)
     return made

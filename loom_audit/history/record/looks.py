@@ -195,7 +195,7 @@ def collect_changes(
 
 def _collect_git(record: CallRecord, among: Sequence[Candidate], *, late: bool) -> None:
     """Collect what changed of git; coverage says that it is not taken back, or what was unseen."""
-    looks = [*look_at_git(record.attachment)]
+    looks = look_at_git(record.attachment)
     if any(found.unasked for found in looks):
         unasked = record.attachment.process.last_seen.git.unasked
         unasked.update(one.requested for one in among if not (one.ended or one.is_survivor))

@@ -90,7 +90,7 @@ def _ask_git_once_more(attachment: Attachment) -> None:
     requests = sorted(attachment.process.last_seen.git.unasked)
     calls = [*map(attachment.stored.reading.call_at, requests)]
     among = [ended_candidate(call) for call in calls]
-    found = [*look_at_git(attachment, anyway=True)]
+    found = look_at_git(attachment, anyway=True)
     drafts = [draft for one in found for draft in git_draft(one, among)]
     told = [
         text for one in drafts if isinstance(one.fact, GitChanged) for text in git_words(one.fact)

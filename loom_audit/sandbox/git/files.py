@@ -12,6 +12,7 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import suppress
 
 from loom_audit.errors import ExecutionFailed
+from loom_audit.model.git import SHARED_FILES
 from loom_audit.ports import GitFile
 from loom_audit.sandbox.git.program import MAX_OUTPUT
 
@@ -46,9 +47,6 @@ _DERIVED = frozenset({"info/refs", "info/commit-graphs", "info/sparse-checkout.l
 
 _TOLD_BY = ("logs/HEAD", "logs/refs/stash", "reftable/tables.list", "objects")
 """What changes with what git is asked for."""
-
-_SHARED = ("hooks", "info", "config", "shallow", "logs/refs")
-"""What of a common folder is the state of a linked worktree too, but for its refs."""
 
 _OF_REFS = ("refs", "packed-refs", "reftable", "logs/refs")
 
@@ -104,7 +102,7 @@ def stamps_of(git: int, known: KnownFolders) -> Iterator[Stamped]:
 
 def shared_stamps_of(common: int, known: KnownFolders, *, refs: bool) -> Iterator[Stamped]:
     """The stamps of a common folder of what a linked worktree shares, or only of its `refs`."""
-    wanted = _OF_REFS if refs else (*_OF_REFS, *_SHARED)
+    wanted = _OF_REFS if refs else (*_OF_REFS, *SHARED_FILES)
     for name, found in stamps_of(common, known):
         if any(name == one or name.startswith(f"{one}/") for one in wanted):
             yield f"common/{name}", found
@@ -178,8 +176,8 @@ def state_files(
     """
     check_links(git)
     names = sorted(n for n in os.listdir(git) if _STATE.fullmatch(n) and n not in _ASKED)
-    paths = [one for one in names if one in _SHARED] if shared else [*names, "index"]
-    whole = [one for one in _WHOLE if one in _SHARED or not shared]
+    paths = [one for one in names if one in SHARED_FILES] if shared else [*names, "index"]
+    whole = [one for one in _WHOLE if one in SHARED_FILES or not shared]
     inside = {folder: [path for path, _ in _below(git, folder)] for folder in whole}
     logs = "logs/refs" if shared else "logs"
     inside[logs] = [*_without_links(git, logs)]

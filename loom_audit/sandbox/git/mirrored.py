@@ -7,9 +7,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from loom_audit.errors import ExecutionFailed
-from loom_audit.model.git import HEAD_COMMIT
+from loom_audit.model.git import HEAD_COMMIT, OBJECT_ID
 from loom_audit.ports import GitAnswer, GitPoint
-from loom_audit.sandbox.git.program import ask_git, check_answer, find_git
+from loom_audit.ports.git_objects import bare_settings
+from loom_audit.sandbox.git.program import MAX_OUTPUT, ask_git, check_answer, find_git
 from loom_audit.sandbox.scratch import scratch_folder
 
 SECONDS = 30.0
@@ -31,7 +32,6 @@ _DAMAGED = re.compile(
 )
 """In a line of git: that an object is damaged. Others are of objects that are not there."""
 
-_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REF = re.compile(r"refs/[^\x00-\x20\x7f~^:?*\[\\]+")
 _SETTINGS = (
     *(
@@ -42,8 +42,6 @@ _SETTINGS = (
 )
 _LEAN = (*("-c", "core.bigFileThreshold=16m"), *("-c", "core.deltaBaseCacheLimit=64m"))
 """What keeps the memory of `index-pack` small; objects over the first are read in pieces."""
-_FORMAT = "[core]\n\trepositoryformatversion = {}\n\tbare = true\n"
-_LONG_IDS = "[extensions]\n\tobjectFormat = sha256\n"
 
 
 class ProgramMirroredGit:
@@ -82,25 +80,14 @@ class ProgramMirroredGit:
     def index(self, mirror: str, pack: str, made: str, seconds: float) -> bool:
         """Write the index of a pack out of its objects alone; whether it is a whole pack."""
         # beside no other objects: those of the same ids would be compared, byte by byte
-        folders = {
-            "GIT_DIR": mirror,
-            "GIT_COMMON_DIR": mirror,
-            "GIT_OBJECT_DIRECTORY": os.path.dirname(pack),
-        }
         words = (*_LEAN, "index-pack", "--no-rev-index", "-o", made, pack)
-        program = find_git(self._root)
-        [done] = ask_git(program, mirror, folders, words, seconds=seconds, limit=MOST_INDEX)
-        if done.code < 0:
-            check_answer(done)
+        apart = os.path.dirname(pack)
+        done = self._run(mirror, words, seconds=seconds, limit=MOST_INDEX, objects=apart)
         return done.code == 0
 
     def damaged(self, mirror: str) -> Sequence[str]:
         """What git says of each object or pack that is not what its name says."""
-        folders = {"GIT_DIR": mirror, "GIT_COMMON_DIR": mirror}
-        program = find_git(self._root)
-        [done] = ask_git(program, mirror, folders, _HASHED, seconds=HASHING_SECONDS)
-        if done.code < 0:
-            check_answer(done)
+        done = self._run(mirror, _HASHED, seconds=HASHING_SECONDS)
         said = done.output.decode("utf-8", "replace") + done.errors
         return [line for line in said.splitlines() if _DAMAGED.search(line)]
 
@@ -110,17 +97,36 @@ class ProgramMirroredGit:
                 file = Path(stack.enter_context(scratch_folder()), "shallow")
                 file.write_bytes(shallow)
                 words = (f"--shallow-file={file}", *words)
-            folders = {"GIT_DIR": mirror, "GIT_COMMON_DIR": mirror}
-            program = find_git(self._root)
-            [done] = ask_git(program, mirror, folders, words, given=given, seconds=SECONDS)
+            done = self._run(mirror, words, given=given)
         check_answer(done)
         return done.output.decode("ascii", "replace")
+
+    def _run(
+        self,
+        folder: str,
+        words: Sequence[str],
+        *,
+        given: bytes = b"",
+        seconds: float = SECONDS,
+        limit: int = MAX_OUTPUT,
+        objects: str = "",
+    ) -> GitAnswer:
+        """Run git in a git folder, with its `objects` or those of another. ExecutionFailed where it
+        was ended by a signal.
+        """
+        folders = {"GIT_DIR": folder, "GIT_COMMON_DIR": folder}
+        if objects:
+            folders["GIT_OBJECT_DIRECTORY"] = objects
+        program = find_git(self._root)
+        asked = ask_git(program, folder, folders, words, seconds=seconds, limit=limit, given=given)
+        if asked[0].code < 0:
+            check_answer(asked[0])
+        return asked[0]
 
     def ask(
         self, mirror: str, point: GitPoint, words: Sequence[str], given: bytes = b""
     ) -> GitAnswer:
         """Run a git command in a mirror that has the refs of a point."""
-        program = find_git(self._root)
         with scratch_folder() as scratch:
             for folder in ("refs", "logs/refs"):
                 Path(scratch, folder).mkdir(parents=True)
@@ -128,16 +134,8 @@ class ProgramMirroredGit:
                 Path(scratch, name).write_text(content, "utf-8", "surrogateescape")
             if point.shallow:
                 Path(scratch, "shallow").write_bytes(point.shallow)
-            folders = {
-                "GIT_DIR": scratch,
-                "GIT_COMMON_DIR": scratch,
-                "GIT_OBJECT_DIRECTORY": os.path.join(mirror, "objects"),
-            }
-            asked = (*_SETTINGS, *words)
-            [done] = ask_git(program, scratch, folders, asked, given=given, seconds=SECONDS)
-        if done.code < 0:
-            check_answer(done)
-        return done
+            kept = os.path.join(mirror, "objects")
+            return self._run(scratch, (*_SETTINGS, *words), given=given, objects=kept)
 
 
 def _git_folder(point: GitPoint) -> dict[str, str]:
@@ -145,15 +143,15 @@ def _git_folder(point: GitPoint) -> dict[str, str]:
     refs = {}
     for name, value in point.names.items():
         id = value.rpartition(" ")[2]
-        if _REF.fullmatch(name) and _ID.fullmatch(id):
+        if _REF.fullmatch(name) and OBJECT_ID.fullmatch(id):
             refs[name] = id
     head = point.names.get(HEAD_COMMIT) or point.names.get("HEAD", "")
     target = head.removeprefix("ref: ")
-    if not (_ID.fullmatch(head) or (head != target and _REF.fullmatch(target))):
+    if not (OBJECT_ID.fullmatch(head) or (head != target and _REF.fullmatch(target))):
         head = "ref: refs/heads/none"
     return {
         "HEAD": f"{head}\n",
-        "config": _FORMAT.format(int(point.long_ids)) + _LONG_IDS * point.long_ids,
+        "config": bare_settings(long_ids=point.long_ids),
         "packed-refs": "".join(f"{id} {name}\n" for name, id in sorted(refs.items())),
         "logs/refs/stash": "".join(_stash_log(point)),
     }
@@ -165,6 +163,6 @@ def _stash_log(point: GitPoint) -> Iterator[str]:
     for line in reversed(point.names.get("stashes", "").split("\n")):
         id, _, rest = line.partition(" ")
         seconds, _, message = rest.partition(" ")
-        if _ID.fullmatch(id) and seconds.isdecimal():
+        if OBJECT_ID.fullmatch(id) and seconds.isdecimal():
             yield f"{before} {id} loom-audit <loom-audit> {seconds} +0000\t{message}\n"
             before = id

@@ -14,7 +14,7 @@ from hashlib import sha256
 from msgspec.structs import replace
 
 from loom_audit.errors import ExecutionFailed
-from loom_audit.model.git import HEAD_COMMIT, INDEX_MTIME, SHARED_REFS
+from loom_audit.model.git import HEAD_COMMIT, INDEX_MTIME, OF_WORKTREE, SHARED_REFS
 from loom_audit.model.text.display import count_text
 from loom_audit.ports import GitAnswer, GitSeen, GitStamps, Moved
 from loom_audit.sandbox.git.files import (
@@ -58,9 +58,6 @@ _LISTED = re.compile(
     rb"  uid: \d+\tgid: \d+\n  size: \d+\tflags: (?P<flags>[0-9a-f]+)\n"
 )
 _INTENT_TO_ADD = 1 << 29
-
-_OF_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
-"""The refs that each worktree has for itself (gitrepository-layout(5))."""
 
 
 class ProgramGit:
@@ -200,7 +197,7 @@ def _of_linked(names: Mapping[str, str], place: GitPlace) -> dict[str, str]:
     """The names of a linked worktree: of shared refs only those that are told nowhere else."""
     found = {SHARED_REFS: place.shared_with}
     for name, value in names.items():
-        if name[:5] != "refs/" or not place.is_shared_inside or name.startswith(_OF_WORKTREE):
+        if name[:5] != "refs/" or not place.is_shared_inside or name.startswith(OF_WORKTREE):
             found[name] = value
     branch = names["HEAD"].removeprefix("ref: ")
     if place.is_shared_inside and branch in names:

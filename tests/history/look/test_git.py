@@ -1,7 +1,6 @@
 """What a command changed of git is on record as git itself tells it, asked independently."""
 
 import asyncio
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,21 +11,14 @@ from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.errors import NotFound
 from loom_audit.model.git import NOT_TAKEN_BACK, GitChanged, GitState, git_words
 from loom_audit.ports import EventFilter
+from tests.places.git_person import as_ann, git
 
 Call = Callable[..., ToolResult]
 
 
-def git(root: Path, *words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
-    return done.stdout
-
-
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "ann")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    as_ann(monkeypatch)
     root = tmp_path / "workspace"
     root.mkdir()
     git(root, "init", "-q", "-b", "main")

@@ -11,7 +11,8 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore, Session, ToolResult
 from loom_audit.model.git import HEAD_COMMIT, SHARED_REFS, GitChanged, GitState, git_words
 from loom_audit.ports import EventFilter
-from tests.history.look.test_git_nested import LIB, check_against_git, facts, git, repository
+from tests.history.look.test_git_nested import LIB, check_against_git, facts, repository
+from tests.places.git_person import as_ann, git
 
 Call = Callable[..., ToolResult]
 ALLOWED = ("-c", "protocol.file.allow=always")
@@ -20,10 +21,7 @@ ALLOWED = ("-c", "protocol.file.allow=always")
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workspace that is a repository, with a submodule and a linked worktree."""
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "ann")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    as_ann(monkeypatch)
     repository(tmp_path / "upstream")
     root = tmp_path / "workspace"
     repository(root)

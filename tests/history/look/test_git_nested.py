@@ -12,14 +12,10 @@ from loom_audit import AuditedWorkspace, Session, ToolResult, open_store
 from loom_audit.history.look.git import changes as looking
 from loom_audit.model.git import NOT_TAKEN_BACK, GitChanged, GitState, git_words, words_of
 from loom_audit.ports import EventFilter
+from tests.places.git_person import as_ann, git
 
 Call = Callable[..., ToolResult]
 LIB = "vendor/lib"
-
-
-def git(root: Path, *words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
-    return done.stdout
 
 
 def repository(folder: Path) -> None:
@@ -40,10 +36,7 @@ def repository(folder: Path) -> None:
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workspace that is no repository, with one below."""
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "ann")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    as_ann(monkeypatch)
     root = tmp_path / "workspace"
     repository(root / LIB)
     return root

@@ -1,6 +1,5 @@
 """The objects that the log names are read from the mirror, whatever was done to the repository."""
 
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.api.upkeep.git_mirror import kept_git
 from loom_audit.errors import NotFound
+from tests.places.git_person import as_ann
 
 Call = Callable[..., ToolResult]
 
@@ -23,10 +23,7 @@ def git(root: Path, *words: str, given: bytes = b"") -> bytes:
 @pytest.fixture(params=["sha1", "sha256"])
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
     """A repository with a branch, a tag object, a stash, a staged blob, and a pack."""
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "ann")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    as_ann(monkeypatch)
     root = tmp_path / "workspace"
     root.mkdir()
     git(root, "init", "-q", "-b", "main", f"--object-format={request.param}")

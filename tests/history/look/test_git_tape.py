@@ -1,6 +1,5 @@
 """A tape of git commands, with a person beside: after each step the record is what git says."""
 
-import os
 import random
 import subprocess
 from collections.abc import Callable
@@ -11,6 +10,7 @@ import pytest
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.model.git import GitChanged, GitState, git_words
 from loom_audit.ports import EventFilter
+from tests.places.git_person import as_ann
 
 COMMANDS = (
     "echo {n} > f{m}; git add -A; git commit -qm c{n}",
@@ -127,10 +127,7 @@ def test_after_each_step_of_a_tape_the_record_is_what_git_says(
     seed: int,
     steps: int,
 ) -> None:
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "ann")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    as_ann(monkeypatch)
     monkeypatch.setenv("GIT_EDITOR", "true")
     git(root, "init", "-q", "-b", "main")
     for n in range(3):

@@ -19,6 +19,7 @@ from loom_audit.model.files import EPOCH_DIGITS, FileState, parents
 from loom_audit.model.git import (
     HEAD_COMMIT,
     INDEX_MTIME,
+    OBJECT_ID,
     SHARED_REFS,
     GitChanged,
     GitName,
@@ -316,7 +317,7 @@ def _with_entries(
 
 
 def _is_object(value: str | None) -> bool:
-    return value is None or (len(value) in (40, 64) and set(value) <= set("0123456789abcdef"))
+    return value is None or OBJECT_ID.fullmatch(value) is not None
 
 
 def git_draft(

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import Attachment
+from loom_audit.model.git import OBJECT_ID
 from loom_audit.model.text.display import count_text, visible
 from loom_audit.ports import GitSeen, MirroredGit, MissingObjects, ObjectMirror
 from loom_audit.ports.git_objects import LONG_ID, SHORT_ID
 
-_ID = re.compile(r"[0-9a-f]{64}|[0-9a-f]{40}")
 _STAGED = re.compile(rb"(?!intended )\S (?!160000)[0-7]{6} ([0-9a-f]{40,64}) ")
 _NAMING = re.compile(r"[A-Z_]+|rebase-merge/.*|rebase-apply/.*|sequencer/.*")
 """The files of a git folder whose lines may begin with an object's id."""
@@ -88,4 +88,4 @@ def wanted_objects(seen: GitSeen) -> Iterator[str]:
         if name == "stashes":
             yield from (id for line in value.split("\n") if (id := line.partition(" ")[0]))
         elif name != "index":
-            yield from (word for word in value.split(" ") if _ID.fullmatch(word))
+            yield from (word for word in value.split(" ") if OBJECT_ID.fullmatch(word))
