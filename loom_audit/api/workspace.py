@@ -410,7 +410,8 @@ class AuditedWorkspace:
         visit: str = "",
         report: OnProgress | None = None,
     ) -> "UndoResult":
-        """Do what a plan says, on record. CONFLICT when it is blocked or no longer holds.
+        """Do what a plan says, on record. CONFLICT when it is blocked, changes
+        nothing or no longer holds, or while calls are open or an undo is interrupted.
 
         An undo and a redo go on record in the session whose call they take back; a revert and a
         rollback in a session of the actor's own, several of a `visit` in the one of that id; what
@@ -478,7 +479,7 @@ class AuditedWorkspace:
     ) -> "Sequence[RecoveredCall]":
         """Close calls whose process is gone; continue or abandon an interrupted rollback.
 
-        A head is kept of what it recorded.
+        A head is kept of what it recorded. CORRUPT where the log is not what was recorded.
         """
         done = self._undo.recover(mode, actor=actor or self.actor)
         if done:

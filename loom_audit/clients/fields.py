@@ -125,9 +125,9 @@ def whole(value: Any) -> int | None:
 
 
 def microseconds(value: Any, each: int) -> int | None:
-    """How long something took, of a number of times `each` microseconds; None for no such number.
+    """How long something took in microseconds, of a number in units of `each` microseconds.
 
-    And for one that no call can have taken.
+    None where it is not a number, is negative, or is longer than a call can have taken.
     """
     took = whole(value)
     return took * each if took is not None and 0 <= took * each <= _LONGEST_TIME else None
@@ -189,7 +189,7 @@ def label(kind: str, name: Any) -> str:
 
 
 def remember(known: OrderedDict[str, str], name: str, value: str = "") -> None:
-    """Keep what a transcript told by its name, and forget what it told longest ago."""
+    """Keep what a transcript told by its name, and forget the name that it told first."""
     known[name] = value
     if len(known) > REMEMBERED:
         known.popitem(last=False)
@@ -223,7 +223,7 @@ def words(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-def patched(patch: Any) -> tuple[str, ...] | None:
+def paths_of_patch(patch: Any) -> tuple[str, ...] | None:
     """The paths that a patch of the form `*** Update File: PATH` names, in their order, or None."""
     named = _PATCHED.findall(patch) if isinstance(patch, str) else []
     return as_paths([name.rstrip("\r") for name in named]) or None

@@ -50,7 +50,7 @@ class ClientTools(Struct, frozen=True, kw_only=True):
         if tool in self.writes:
             paths = fields.as_paths([fields.text(given, *self.writes[tool])]) or None
         elif tool in self.patches:
-            paths = fields.patched(fields.text(given, *self.patches[tool]) or arguments)
+            paths = fields.paths_of_patch(fields.text(given, *self.patches[tool]) or arguments)
         chosen = fields.text(given, *self.folders.get(tool, ()))
         return CallBegan(
             session=session,

@@ -24,7 +24,7 @@ PACKAGES = ("jinja2", "click", "markdown_it", "json", "email")
 
 
 PYTHON = Path(base_python())
-"""What ours rests on: a command finds nothing of our own environment."""
+"""The base interpreter: a command of the demo finds nothing of our own environment."""
 UNITTEST = "-B -m unittest tests/test_words.py"
 RUN_TESTS = f"{shlex.quote(PYTHON.name)} {UNITTEST}"
 ENVIRONMENT = {"PATH": f"{PYTHON.parent}:{os.environ.get('PATH', os.defpath)}"}

@@ -462,9 +462,10 @@ class ChangeIndex(Protocol):
 
 
 class Looks(Protocol):
-    """What was seen when a call began that another process may end, kept until that end.
+    """Notes that one process keeps for the next: what was seen when a call began that another one
+    may end, when that was, what git's files looked like, what a call left running.
 
-    A cache on the machine that has the workspace: losing it lowers the call's coverage.
+    A cache on the machine that has the workspace: losing it lowers the coverage of calls.
     """
 
     def keep(self, name: str, seen: Any) -> None:

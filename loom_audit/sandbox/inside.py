@@ -1,11 +1,11 @@
-"""Starts supervisors in one sandbox, as its owner asks for them: `main()`, and the sandbox ends.
+"""Starts supervisors in one sandbox, as its owner asks for them; the sandbox ends with `main()`.
 
 It is the first process of a sandbox that stays, and imports little, for the same reason as
-`supervisor`. ORDERS is a socket of packets. The first says what may be written: the root, which may
-not be, then `INODE PATH` for each mount point, parted by NUL; an inode of 0 is not compared. The
-answer is `ready`, or what is wrong: bubblewrap goes by paths, and somebody may have put a link in
-the place of a folder while it did. Each further packet has five descriptors: standard input, output
-and error, control and messages of a supervisor.
+`supervisor`. ORDERS is a socket of packets. The first has the root of the workspace, which may not
+be written, then `INODE PATH` of each mount point that may, parted by NUL; an inode of 0 is not
+compared. The answer is `ready`, or what is wrong: bubblewrap goes by paths, and somebody may have
+put a link in the place of a folder while it did. Each further packet has five descriptors: standard
+input, output and error, control and messages of a supervisor.
 
 No process of the sandbox, though it is of the same user, reads or takes descriptors of this one.
 """

@@ -1,7 +1,7 @@
 """A cache as one SQLite file of its own, beside the store and never in it.
 
-The file is never synced: what a power cut leaves is either whole or made anew, and so is what
-another version made, or what is not a database.
+The file is never synced: after a power cut it may be damaged. One in which SQLite notices damage is
+made anew, and so is one of another version, or one that is not a database.
 """
 
 import threading

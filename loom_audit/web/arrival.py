@@ -7,7 +7,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 SECONDS = 30.0
-"""From a connection's or a request's first byte to the last of the request."""
+"""From the opening of a connection, or the first byte of a later request, to the request's last."""
 
 _ARRIVING = (h11.IDLE, h11.SEND_BODY)
 

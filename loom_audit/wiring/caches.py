@@ -88,8 +88,8 @@ def empty_caches(home: Path, id: str) -> None:
 
 
 def discard_all(home: Path, id: str) -> None:
-    """Delete all that lies beside the store of a workspace that is forgotten, but what is still to
-    be erased.
+    """Delete all that lies beside the store of a workspace that is forgotten, except the file that
+    lists what is still to be erased.
     """
     for path in (home / FOLDER).glob(f"{id}.*"):
         if path.suffix == ".forgetting":

@@ -60,8 +60,8 @@ def tally(timeline: Timeline, since: datetime) -> Tally:
 
 
 def allowed_by_people(timeline: Timeline, since: datetime) -> Sequence[int]:
-    """The requests of the calls about which a person's answer since a time, the last one, was to
-    let them run; the newest 500 at most.
+    """The seqs of the requests of calls about which the last answer of a person since a time was
+    yes; the newest 500 at most.
     """
     wanted = EventFilter(
         after=first_counted(timeline, since), kinds=(CallDecided.kind,), newest_first=True

@@ -9,7 +9,8 @@ from loom_audit.ports import LeftOutFiles
 
 
 class ToldFolders:
-    """A `ports.Watch` of one root without what tells it; used under the workspace lock.
+    """The part of a `ports.Watch` of one root that keeps account; a subclass reads what the kernel
+    tells. Used under the workspace lock.
 
     `touched` are the folders in which something happened, `renewed` the paths at which there may be
     another folder than before. `linked` are the files with several names, by folder and name with
@@ -57,7 +58,7 @@ class ToldFolders:
         self.left_out = dict(left_out)
         self.doubt = ""
 
-    def add(self, path: str, folder: int) -> None:
+    def add(self, path: str, descriptor: int) -> None:
         """Watch an open folder, of which nothing was read yet, under this path."""
         self.folders[path] = 0
 

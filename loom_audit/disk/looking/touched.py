@@ -1,4 +1,4 @@
-"""A look at the folders in which something happened, which finds what a look at all finds."""
+"""A look at the folders in which something happened, with the same result as a look at all."""
 
 from collections.abc import Iterator
 from stat import S_ISDIR

@@ -1,4 +1,4 @@
-"""What was seen when a foreign call began, as one small file for each open call."""
+"""Notes of JSON by name, as one small file each, which processes keep for each other. A cache."""
 
 import json
 from contextlib import suppress

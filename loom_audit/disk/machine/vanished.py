@@ -18,7 +18,7 @@ def gone(root: str) -> NoWorkspace:
 
 
 def hidden(root: str) -> NoWorkspace:
-    """The error about a workspace where another filesystem is mounted, or none any more.
+    """The error about a workspace where a filesystem was mounted or unmounted.
 
     Nothing that is on record is there.
     """

@@ -31,7 +31,7 @@ class KeptContents(Struct, frozen=True):
             raise error
 
     def _error(self, states: Iterable[tuple[str, FileState]]) -> TooLarge | Corrupt | None:
-        """The error for the smallest missing content: TooLarge where it was over every limit."""
+        """The error for the smallest missing content: TooLarge over the smallest limit."""
         named = [(path, state) for path, state in states if state.blob]
         missing = self.blobs.missing({state.blob for _, state in named if state.blob})
         gone = [(path, state) for path, state in named if state.blob in missing]

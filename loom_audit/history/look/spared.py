@@ -14,7 +14,7 @@ _FILES = (stat.S_IFREG, stat.S_IFLNK)
 
 
 class Spared(Struct):
-    """The files that a look spares, and those that it met.
+    """The files that a look spares, and `met`, those of them that it came upon.
 
     `spares` says so of a path, and whether what is there is new. A file is spared only where
     nothing else depends on it: it has one name, and was a file or nothing before.

@@ -14,7 +14,7 @@ def seen_when_opened(changes: Iterable[FileChange]) -> set[str]:
     opened = {
         path
         for path, change in by_path.items()
-        if not _is_searched(change.before) and _is_searched(change.after)
+        if not _is_searchable(change.before) and _is_searchable(change.after)
     }
     return {
         path
@@ -29,6 +29,6 @@ def _is_in(above: list[str], opened: set[str], changed: Iterable[str]) -> bool:
     return first is not None and {*above[first:]} <= {*changed}
 
 
-def _is_searched(state: FileState | None) -> bool:
+def _is_searchable(state: FileState | None) -> bool:
     """Whether a folder can be searched by its owner."""
     return state is not None and is_directory(state) and bool(state.mode & _SEARCHED)

@@ -17,7 +17,7 @@ from loom_audit.model.plans.planning import Plan
 
 
 def unnamed_changes(plan: Plan, tree: Tree) -> tuple[str, ...]:
-    """The paths that are other ones when the plan is carried out on this tree, and not in it."""
+    """The paths that the plan does not list and whose state it changes when done on this tree."""
     after = dict(tree)
     found: set[str] = set()
     for stage in plan.stages or (plan.changes,):

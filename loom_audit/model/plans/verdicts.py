@@ -8,7 +8,7 @@ from msgspec import Struct
 Category = Literal["blocked", "irreversible", "merged", "kept", "already"]
 """What is said about a path beside its change: of a `merged` one there is a change, too."""
 
-_FIRST: tuple[Category, ...] = ("blocked", "irreversible", "kept", "already")
+_PRECEDENCE: tuple[Category, ...] = ("blocked", "irreversible", "kept", "already")
 
 
 class Note(Struct, frozen=True):
@@ -24,8 +24,9 @@ def one_verdict_each(
 ) -> Mapping[Category, tuple[Note, ...]]:
     """The notes by category, at most one per path, ordered by path.
 
-    What is kept at a `changed` path is merged into it. At any other the first of blocked,
-    irreversible, kept and already there counts, with all its reasons.
+    A blocked path is only blocked. At another `changed` path what is kept is merged into it, and
+    what is irreversible is said of the whole plan, by a note without a path. At a path that is not
+    changed the first of blocked, irreversible, kept and already there counts, with all its reasons.
     """
     at: dict[str, dict[Category, list[Note]]] = {}
     for category, note in notes:
@@ -33,7 +34,7 @@ def one_verdict_each(
     verdicts: dict[Category, list[Note]] = {}
     for path in sorted(at):
         if path not in changed or "blocked" in at[path]:
-            category = next(one for one in _FIRST if one in at[path])
+            category = next(one for one in _PRECEDENCE if one in at[path])
             verdicts.setdefault(category, []).append(_joined(path, at[path][category]))
             continue
         if kept := at[path].get("kept"):

@@ -17,7 +17,7 @@ from loom_audit.sql.ground.statements import prepare
 
 _AT_ONCE = 1000
 _KEPT = 2 * _AT_ONCE
-"""So many checked leaves are kept, of stretches that are no longer: some 2 KB each."""
+"""Most checked leaves that are kept; only those of stretches of at most so many are: 2 KB each."""
 _LEAVES = prepare(
     "SELECT seq, leaf, leaf_hash FROM event WHERE log = :log AND seq >= :first AND seq <= :last "
     "ORDER BY seq"
@@ -32,7 +32,7 @@ class CheckedLeaves:
         self._kept: dict[int, tuple[Row, CheckedLeaf]] = {}
 
     def read(self, row: Row, *, keep: bool) -> CheckedLeaf:
-        """The leaf of a row; Corrupt unless it was hashed so, in its place."""
+        """The leaf of a row; Corrupt where its hash, its log or its seq is another."""
         known = self._kept.get(row[0])
         if known is not None and known[0] == row:
             return known[1]

@@ -1,6 +1,6 @@
 """SQLite's driver and connections of it with our settings; what its errors mean to a caller.
 
-What is SQLite's alone is here and in `schema`. WAL with synchronous=FULL is the one setting in
+WAL with synchronous=FULL is the one setting in
 which no acknowledged commit is lost at a power cut. SQLite before 3.51.3 can corrupt a store
 when two connections write and checkpoint at once: there the driver `pysqlite3` takes the place
 of the interpreter's own.
@@ -70,8 +70,9 @@ def connect(path: str, mode: Literal["ro", "rw"], *, busy_ms: int = BUSY_MS) -> 
     """A driver's connection with our settings, in autocommit; with `ro` it cannot write.
 
     It waits `busy_ms` for another program that holds the store, also while it is opened.
-    Who reads where there is no space for the shared memory is alone while the connection lasts:
-    see `has_shared_memory`. AuditUnavailable for what is left of a file that was cut off.
+    Where there is no space for the file of shared memory, a reader locks others out while its
+    connection is open: see `has_shared_memory`.
+    AuditUnavailable for what is left of a file that was cut off.
     """
     refuse_cut_off(path)
     try:

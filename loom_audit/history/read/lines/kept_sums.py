@@ -1,4 +1,4 @@
-"""The own net changes of many files, of which those that are not told by line have kept sums."""
+"""The own net changes of many files, by stored sums where the lines themselves are not needed."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ def net_by_sums(
         n: file
         for n, one in enumerate(own)
         if names[n] in kept and count[one.versions[-1].path] == 1
-        # that nothing of a file is changed on balance is not believed
+        # a stored sum that says that nothing of a file changed is not believed
         if (file := with_sums(one, kept[names[n]])).is_changed
     }
     untold = [n for n in range(len(own)) if n not in summed]
