@@ -2,8 +2,8 @@
 
 Those in a browser wait for the browser most of the time, so they run beside the others. What they
 print comes last. `--no-browser` leaves them out, `--fifth SEED` all but a fifth of the files, which
-SEED draws. Many tests wait for a time limit or a process: there is one worker more than
-processors. Fails if either part fails.
+SEED draws, and of which slow tests run with all their cases. Many tests wait for a time limit or a
+process: there is one worker more than processors. Fails if either part fails.
 """
 
 import os
@@ -75,7 +75,7 @@ if __name__ == "__main__":
     files = a_fifth(chosen.fifth) if chosen.fifth else []
     if not files and not Path("tests/__pycache__").exists():
         compile_tests()
-    others = (*OTHERS, *files)
+    others = (*OTHERS, "--whole", *files) if files else OTHERS
     if chosen.no_browser:
         sys.exit(subprocess.run(others).returncode)
     sys.exit(side_by_side(others, BROWSER))

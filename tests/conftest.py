@@ -12,6 +12,7 @@ import pytest
 
 pytest_plugins = [
     "pytester",
+    "tests.given.cases",
     "tests.given.examples",
     "tests.places.repository",
     "tests.places.temporary",

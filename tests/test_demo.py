@@ -161,6 +161,7 @@ def test_the_copies_are_what_the_log_says(store: AuditStore, demo: Demo) -> None
     assert timeline.content(tree["toolkit/logo.png"]).startswith(b"\x89PNG")
 
 
+@pytest.mark.few(0)
 def test_what_to_try_works_command_after_command(tmp_path: Path) -> None:
     with demo_store(tmp_path) as store:
         made = run_demo(store, tmp_path / "demo_folder")
@@ -202,6 +203,7 @@ def test_the_proof_names_every_path_that_is_not_equal(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("package", ["json", "email"])
 def test_the_packages_of_every_python_will_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
@@ -244,6 +246,7 @@ def test_the_command_proves_and_exits_zero(tmp_path: Path, environment: dict[str
     shutil.rmtree(record["folder"])
 
 
+@pytest.mark.few(0)
 def test_the_end_of_a_served_demo_says_what_stays_and_how_to_delete_it(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:

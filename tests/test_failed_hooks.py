@@ -178,6 +178,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("number", range(len(HOSTILE)))
 def test_what_no_hook_wrote_into_the_spool_changes_nothing(
     claude: HookedClaude, workspace: AuditedWorkspace, store: AuditStore, spool: Path, number: int
@@ -434,6 +435,7 @@ def test_what_failed_while_the_workspace_was_away_is_not_lost(
     assert {call.call_id for call in workspace.timeline.calls()} == {"c1"}
 
 
+@pytest.mark.few(0)
 def test_a_hook_is_noted_on_a_full_disk_in_the_space_that_was_reserved(
     tmp_path: Path, root: Path, workspace: AuditedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -460,6 +462,7 @@ TABLES = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("how", TABLES)
 @pytest.mark.parametrize("known", [True, False], ids=["known session", "new session"])
 def test_while_nothing_can_be_recorded_hooks_note_it_and_strict_denies(

@@ -83,6 +83,7 @@ def test_the_wheel_names_its_licence_and_its_command(wheel: Path) -> None:
     assert "License-Expression: MIT" in metadata
 
 
+@pytest.mark.few(0)
 def test_a_wheel_built_from_the_source_distribution_is_the_same(
     wheel: Path, tmp_path: Path
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_wheel_built_from_the_source_distribution_is_the_same(
     assert names(build(source, "wheel", tmp_path)) == names(wheel)
 
 
+@pytest.mark.few(0)
 def test_an_installed_wheel_runs_its_command(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")

@@ -27,7 +27,7 @@ from loom_audit.model.events import (
 from loom_audit.model.stored.merkle import leaf_hash
 from loom_audit.sql.ground.packing import DICTIONARIES, pack, unpack
 from loom_audit.verify_alone import DICTIONARY_1, DICTIONARY_HASHES
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.integrity.conftest import Recorded, record
 
 ROOT = Path(__file__).parents[1]

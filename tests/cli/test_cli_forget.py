@@ -257,6 +257,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_after_any_step_nothing_is_served_and_it_can_be_finished(
     two: tuple[Shell, Path], step: str

@@ -68,6 +68,7 @@ def test_the_help_says_what_the_exit_code_of_a_part_means(audited: Shell) -> Non
         assert "\n      7  done in part" in audited(verb, "--help").text
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("how", OUTSIDE)
 @pytest.mark.parametrize("verb", ["undo", "revert", "rollback"])
 def test_an_effect_that_was_not_captured_makes_it_one_in_part(

@@ -39,6 +39,7 @@ def changed_in_every_way(audited: Shell) -> int:
     return number
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("verb", ["revert", "undo", "rollback"])
 def test_git_makes_of_the_patch_what_carrying_out_makes(
     audited: Shell, tmp_path: Path, verb: str

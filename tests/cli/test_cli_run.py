@@ -83,6 +83,7 @@ def test_a_run_whose_command_dies_of_the_forwarded_signal_leaves_nothing(audited
     assert scratches(audited) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("pause", [0.0005, 0.1, 0.3])
 def test_ctrl_c_again_and_again_waits_for_the_record_once_the_command_has_ended(
     audited: Shell, pause: float

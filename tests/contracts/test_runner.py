@@ -264,6 +264,7 @@ def test_memory_does_not_grow_with_the_output(tmp_path: Path) -> None:
     assert int(done.stdout) < 4096  # KiB
 
 
+@pytest.mark.few(1)
 def test_what_is_to_be_done_before_is_done_before_and_takes_nothing_of_the_time(
     runner: Runner, tmp_path: Path
 ) -> None:
@@ -392,6 +393,7 @@ def test_whatever_outlives_the_command_is_killed_and_named(runner: Runner, tmp_p
     assert named == sorted(int(mark.read_text()) for mark in found)
 
 
+@pytest.mark.few(1)
 def test_a_timeout_kills_setsid_children_and_daemons(runner: Runner, tmp_path: Path) -> None:
     command = family(tmp_path, "time.sleep(600)")
     done = runner.run(str(tmp_path), Command(command.argv, timeout=2.0))

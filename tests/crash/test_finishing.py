@@ -266,6 +266,7 @@ def test_what_a_person_changes_after_a_kill_at_a_sampled_step_stays(
     assert finish_after_each(place, random.Random(seed), 16) > 1
 
 
+@pytest.mark.few(0)
 def test_a_finishing_that_is_killed_at_a_sampled_step_ends_as_one_that_is_not(
     place: Place, seed: str
 ) -> None:

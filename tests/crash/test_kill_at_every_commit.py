@@ -11,7 +11,7 @@ from loom_audit import ApprovalDenied, AuditedWorkspace, open_store
 from loom_audit.model.events import CallFinished, CallReported
 from tests.crash.programs.faults import Stem
 from tests.crash.programs.places import NATIVE, Place, check_whole
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.oracles.trees import tree_of
 
 STEPS = ("start", "begin c1", "make made", "begin c2", "make other", "end c2", "end c1", "close")
@@ -58,6 +58,7 @@ def test_a_kill_at_a_commit_leaves_one_finish_and_no_change_of_nobody(
             raise
 
 
+@pytest.mark.few(0)
 def test_a_reporter_killed_at_a_commit_reports_again_and_nothing_is_twice(
     place: Place, client: subprocess.Popen[bytes]
 ) -> None:
@@ -78,6 +79,7 @@ def test_a_reporter_killed_at_a_commit_reports_again_and_nothing_is_twice(
     assert seen == 12, "six commits: a start, two begins, two ends, an end of the session"
 
 
+@pytest.mark.few(0)
 def test_a_kill_while_going_back_leaves_the_agent_held_and_one_of_two_states(
     place: Place, client: subprocess.Popen[bytes]
 ) -> None:
@@ -140,6 +142,7 @@ def check_reported(workspace: AuditedWorkspace) -> None:
     assert workspace.timeline.session("s").status == "completed"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("last", range(1, len(STEPS) + 1))
 def test_a_client_killed_after_any_step_leaves_one_finish_whatever_comes_later(
     place: Place, client: subprocess.Popen[bytes], last: int

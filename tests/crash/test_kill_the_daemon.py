@@ -15,7 +15,7 @@ from loom_audit.config import read_settings
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CallFinished, CallRequested
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.places.made_store import lay_store
 from tests.processes.hooked import HookedClaude
 from tests.test_daemon import client_of, daemon_of

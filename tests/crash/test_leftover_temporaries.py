@@ -20,7 +20,7 @@ from loom_audit.model.events import ChangeIntended, ContentFound
 from loom_audit.model.files import BlobId
 from loom_audit.model.scope import TEMPORARY
 from tests.crash.programs.faults import check_finishes, check_fold, check_log
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.oracles.trees import differences, names_together, tree_of
 
 FILES = 200
@@ -104,6 +104,7 @@ def found(workspace: AuditedWorkspace) -> list[ContentFound]:
     return [fact for fact in facts if isinstance(fact, ContentFound)]
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(
     ("where", "nth"),
     some([(where, nth) for where in PLACES for nth in (1, FILES // 2, FILES - 3)], 2),
@@ -142,6 +143,7 @@ OWNERS: dict[str, Any] = {"identity_at": reservation, "look_for_results": Step}
 OWNERS |= dict.fromkeys(("discard", "discard_unchanged"), reversal.PathReversal)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
     ["identity_at", "stage", "put_staged", "look_for_results", "discard_unchanged", "discard"],
@@ -173,6 +175,7 @@ def append_when(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     monkeypatch.setattr(Step, "look_for_results", write_then)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("work", "name"),
     some(
@@ -280,6 +283,7 @@ def linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "decision"),
     some(

@@ -27,6 +27,7 @@ CHAINS = {
 IN_ONE_STEP = ("renamed", "empty")
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize(("chain", "verb"), [("renamed and changed", "undo"), ("empty", "redo")])
 def test_a_kill_at_a_sampled_step_leaves_what_can_be_taken_back(
     tmp_path: Path, home: Path, chain: str, verb: str

@@ -118,6 +118,7 @@ def lost(
     return [(at, wrong) for at, wrong in explore(ops, start, scratch, states, seed) if wrong]
 
 
+@pytest.mark.few(0)
 def test_no_power_cut_loses_what_was_acknowledged(
     safe: tuple[list[Op], Path], scratch: Path, monkeypatch: pytest.MonkeyPatch, seed: str
 ) -> None:

@@ -18,7 +18,7 @@ from loom_audit.model.events import ContentFound
 from loom_audit.model.files import FileState
 from tests.crash.programs.beside import holds, other
 from tests.crash.programs.faults import check_finishes, check_fold, check_log
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.oracles.trees import tree_of
 
 MOST = 300
@@ -138,6 +138,7 @@ def lost_lines(workspace: AuditedWorkspace, said: list[dict[str, Any]]) -> list[
     return [word["line"] for word in said if word["line"] not in there]
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("others", [0, 20])
 def test_lines_appended_by_another_program_during_rollbacks_are_never_destroyed(
     workspace: AuditedWorkspace, others: int

@@ -12,7 +12,7 @@ from loom_audit import open_store
 from loom_audit.model.events import CallFinished, SessionEnded
 from tests.crash.programs.faults import Stem
 from tests.crash.programs.places import NATIVE, Place, check_whole
-from tests.given.examples import some
+from tests.given.cases import some
 
 PROGRAM = Path(__file__).parents[2] / "loom_audit" / "verify_alone.py"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -25,6 +25,7 @@ def place(tmp_path: Path, stem: Stem, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(tmp_path, stem)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", some(NATIVE, 2))
 def test_who_is_told_to_end_at_a_commit_ends_what_was_begun_and_records_it_once(
     place: Place, way: str

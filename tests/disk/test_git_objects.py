@@ -68,6 +68,7 @@ def test_a_second_take_copies_nothing(root: Path, tmp_path: Path) -> None:
     assert all(path.stat().st_nlink == 1 for path in (tmp_path / "mirror").rglob("*/*/*/*"))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
@@ -154,6 +155,7 @@ DiskObjectMirror(sys.argv[1], Path(sys.argv[2])).take(".git", ProgramMirroredGit
 """
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("kills", [8, pytest.param(200, marks=pytest.mark.deep)])
 def test_a_take_that_is_killed_leaves_whole_objects_and_the_next_goes_on(
     root: Path, tmp_path: Path, kills: int

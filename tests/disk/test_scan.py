@@ -146,6 +146,7 @@ def test_a_folder_that_cannot_be_read_is_reported_with_all_it_holds(
     assert isinstance(found["open/f"], Stamp), "a stamp needs no permission to read the file"
 
 
+@pytest.mark.few(0)
 def test_a_tree_deeper_than_the_descriptor_limit_is_walked(tmp_path: Path, calls: System) -> None:
     depth = 1100
     here = os.open(tmp_path, os.O_RDONLY)

@@ -144,6 +144,7 @@ def test_very_many_random_operations_are_seen(
         seed += 1
 
 
+@pytest.mark.few(0)
 def test_what_several_processes_do_at_once_is_seen_once_they_have_ended(tmp_path: Path) -> None:
     root, outside = tmp_path / "work", tmp_path / "outside"
     made_folders(root, outside)

@@ -137,6 +137,7 @@ def check_damage(client: str, seed: str, number: int) -> None:
         check_a_damaged_transcript(client, chance.choice(TRANSCRIPTS[client]), chance)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("client", list(CLIENTS))
 def test_damaged_input_raises_nothing_else_and_no_whole_line_is_lost(
     client: str, seed: str

@@ -4,7 +4,6 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -41,19 +40,6 @@ settings.register_profile(
     "drawn", settings.get_profile("fixed"), max_examples=100, derandomize=False
 )
 settings.load_profile("fixed")
-
-
-def some(cases: Sequence[Any], most: int) -> list[Any]:
-    """The cases of a test, of which `make test` runs so many and `make test-deep` the others."""
-    step = len(cases) / most
-    first = {int(n * step) for n in range(most)}
-    return [one if n in first else _deep(one) for n, one in enumerate(cases)]
-
-
-def _deep(case: Any) -> pytest.ParameterSet:
-    if isinstance(case, pytest.ParameterSet):
-        return pytest.param(*case.values, id=case.id, marks=[*case.marks, pytest.mark.deep])
-    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.deep)
 
 
 def examples(few: int, many: int) -> settings:

@@ -102,6 +102,7 @@ def assert_said(workspace: AuditedWorkspace, seq: int) -> None:
     assert not again(workspace).verify().ok
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 def test_of_a_log_without_its_last_events_nothing_is_served(
     workspace: AuditedWorkspace, called: int, count: int
@@ -145,6 +146,7 @@ def taken_back(workspace: AuditedWorkspace) -> None:
 LAST = (ended, marked, lowered, reported, found_outside, taken_back)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("record", LAST)
 def test_whatever_its_last_event_was_its_loss_is_said(
     workspace: AuditedWorkspace, called: int, record: Callable[[AuditedWorkspace], None]
@@ -170,6 +172,7 @@ AHEAD = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("table", AHEAD)
 def test_one_table_that_tells_of_more_is_enough(
     workspace: AuditedWorkspace, called: int, table: str

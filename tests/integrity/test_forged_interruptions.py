@@ -54,6 +54,7 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Audited
         yield found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("end", ["continue", "abandon"])
 @pytest.mark.parametrize("how", FORGED)
 def test_nothing_is_written_by_a_forged_intention(

@@ -17,7 +17,7 @@ from loom_audit.sql.evidence.evidence import SqlEvidence, open_evidence
 from loom_audit.sql.ground.statements import prepare
 from loom_audit.sql.projections.rows import ReadBack
 from loom_audit.sql.projections.subjects import PROJECTIONS, STREAMED
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.integrity.conftest import Recorded, Writer, record
 from tests.integrity.test_tamper import PROJECTED, connect, find_seq, unguarded
 
@@ -47,6 +47,7 @@ def test_a_log_in_order_is_read_once(master: Recorded) -> None:
     assert found.ok and counted.again == 0
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("table", "sql"), PROJECTED)
 def test_an_edited_projection_is_not_agreed_to(store: Recorded, table: str, sql: str) -> None:
     with connect(store) as raw:
@@ -58,6 +59,7 @@ def test_an_edited_projection_is_not_agreed_to(store: Recorded, table: str, sql:
     assert not found.ok
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("table", [table for one in STREAMED for table in one.TABLES])
 def test_a_log_with_a_column_that_is_not_read_back_is_not_agreed_to(
     store: Recorded, table: str
@@ -111,6 +113,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 
 # a log this short has no keyframe
+@pytest.mark.few(1)
 @pytest.mark.parametrize("table", some(sorted({*PROJECTIONS} - {"keyframe"}), 4))
 def test_no_column_of_a_projection_is_left_out(
     recorded: Recorded, tmp_path: Path, table: str

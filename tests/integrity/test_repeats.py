@@ -177,6 +177,7 @@ def of_another_session(last: list[Draft]) -> list[Draft]:
     return [replace(last[0], session="another"), *last[1:]]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("version", "change"),
     [

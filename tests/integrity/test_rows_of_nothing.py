@@ -39,6 +39,7 @@ def forge(small: Recorded, folder: Path, sql: str) -> Recorded:
     return forged
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sql", CONTENTS.values(), ids=CONTENTS)
 def test_a_content_that_is_not_stored_as_its_row_says_is_found(
     small: Recorded, tmp_path: Path, sql: str

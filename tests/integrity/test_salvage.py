@@ -254,6 +254,7 @@ def exported(folder: Path, log: str) -> tuple[dict[int, dict[str, Any]], dict[st
     return by_seq, {path.name: path.read_bytes() for path in (folder / "blobs").iterdir()}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("table", ["log", "event", "payload", "blob", "blob_content"])
 def test_only_what_lies_on_the_root_page_of_a_table_is_lost_with_it(
     store: Recorded, tmp_path: Path, table: str
@@ -303,6 +304,7 @@ def test_a_damaged_store_is_read_with_what_is_in_the_write_ahead_log(
     assert found.events == store.heads[-1].size - rows
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "sql",
     [

@@ -312,6 +312,7 @@ def test_what_is_read_from_a_changed_store_is_right_or_refused(
     assert sweep.counts["CORRUPT"] + sweep.counts["lists found by verify"]
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("how", ["deleted", "of another log"])
 def test_what_is_read_of_a_log_without_its_last_event_is_right_or_refused(
     sweep: Sweep, how: str

@@ -208,6 +208,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return make_stores(tmp_path_factory.mktemp("stores"))
 
 
+@pytest.mark.few(0)
 def test_both_say_of_what_was_really_recorded_that_it_is(stores: Mapping[str, Path]) -> None:
     for name, home in stores.items():
         one, other = ours(home / "audit.db", []), alone(home / "audit.db", [])
@@ -433,6 +434,7 @@ def test_an_access_control_list_that_a_folder_had_once_only_fits_no_tree(
     assert one.inconsistent == other.inconsistent != {}
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("how", FORGED)
 def test_an_event_that_says_what_none_can_is_found_by_both(
     stores: Mapping[str, Path], tmp_path: Path, how: str

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_audit.model.plans.folder_choices import ROOT, idle_choices, with_folder_choices
 from loom_audit.model.plans.planning import Plan, Verb
 from loom_audit.model.plans.request import Choice, PlanRequest
+from tests.given.examples import examples
 from tests.model.test_planning import Story
 
 PATHS = ["a", "d/a", "d/b", "d/e/a", "d/e/b", "dd/a"]
@@ -64,7 +65,7 @@ def expected(
     return result, undecided
 
 
-@settings(max_examples=150)
+@examples(30, 150)
 @given(
     calls=st.lists(st.sets(st.sampled_from(PATHS), min_size=1, max_size=4), min_size=1, max_size=6),
     chosen=st.dictionaries(

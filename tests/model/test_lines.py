@@ -62,6 +62,7 @@ def test_tidy_edits_follow_blank_lines() -> None:
     assert edits(old, new, tidy=True) == [Edit(3, 3, 3, 6)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["shuffled", "repetitive", "disjoint", "moved block"])
 def test_texts_of_50000_lines_with_nothing_in_order_end_and_replay(kind: str) -> None:
     rng = random.Random(7)

@@ -6,10 +6,11 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_audit.model.text.merge import MAX_BYTES, MergeResult, merge3
+from tests.given.examples import examples
 
 GitMerge = Callable[[bytes, bytes, bytes], tuple[bytes, int]]
 """Base, ours and theirs → what git makes of them, and its exit code."""
@@ -57,7 +58,7 @@ few_lines = st.lists(st.sampled_from([b"a\n", b"b\n", b"\n"]), max_size=7).map(b
 
 
 @needs_git
-@settings(max_examples=300, deadline=None)
+@examples(60, 300)
 @given(versions=distinct_lines())
 def test_git_agrees_where_every_line_is_different(
     git_merge: GitMerge, versions: tuple[bytes, bytes, bytes]
@@ -69,7 +70,7 @@ def test_git_agrees_where_every_line_is_different(
         assert merged.content == content
 
 
-@settings(max_examples=200)
+@examples(40, 200)
 @given(few_lines, few_lines, few_lines)
 def test_a_merge_does_not_depend_on_the_sides(base: bytes, ours: bytes, theirs: bytes) -> None:
     """Also where lines repeat, and git may place an insertion elsewhere among equal lines."""
@@ -157,6 +158,7 @@ def test_50000_lines_with_many_edits_merge_as_git_does(git_merge: GitMerge) -> N
     assert (merged.content, merged.conflicts) == git_merge(*versions)
 
 
+@pytest.mark.few(0)
 def test_50000_lines_of_a_few_kinds_end_in_a_merge_or_a_conflict() -> None:
     rng = random.Random(5)
     versions = [b"".join(rng.choices([b"a\n", b"b\n"], k=50_000)) for _ in range(3)]

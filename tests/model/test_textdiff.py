@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from loom_audit.model.files import FileState
 from loom_audit.model.text.textdiff import MAX_BYTES, diff_lines, marked_lines, unified
+from tests.given.examples import examples
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 needs_patch = pytest.mark.skipif(shutil.which("patch") is None, reason="needs patch")
@@ -52,7 +53,7 @@ def applied(
 
 
 @needs_git
-@settings(max_examples=150, deadline=None)
+@examples(30, 150)
 @given(old=st.none() | texts, new=st.none() | texts, name=names, context=st.integers(1, 4))
 def test_git_applies_a_diff_to_the_byte(
     folder: Path, old: bytes, new: bytes, name: str, context: int

@@ -373,6 +373,7 @@ def test_a_call_cannot_show_itself_a_folder_by_its_own_path_variable(confined: C
     assert done.code == 1 and "kept-apart" not in done.said
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("folder", [".venv/bin", "env/bin", "tools"])
 @pytest.mark.parametrize("name", ["python", "key"])
 def test_a_link_in_the_workspace_shows_no_folder_outside(
@@ -411,6 +412,7 @@ def test_a_further_writable_folder_is_writable(confined: Confined) -> None:
     assert (done.code, (confined.outside / "new").read_text()) == (0, "x\n")
 
 
+@pytest.mark.few(2)
 def test_any_number_of_folders_can_be_shown(confined: Confined) -> None:
     """Trap: bubblewrap's options were written to a pipe, which holds 64 KiB, before it ran."""
     folders = [confined.outside / f"{number:03}{'x' * 200}" for number in range(400)]
@@ -422,6 +424,7 @@ def test_any_number_of_folders_can_be_shown(confined: Confined) -> None:
     assert done.stdout == "000399"
 
 
+@pytest.mark.few(2)
 def test_a_hidden_folder_is_not_shown_within_a_readable_one(confined: Confined) -> None:
     store = confined.outside / "store"
     store.mkdir()
@@ -454,6 +457,7 @@ def test_git_commits_with_the_identity_of_the_environment(confined: Confined) ->
     assert (done.code, done.stdout) == (0, "one\n"), done.stderr
 
 
+@pytest.mark.few(2)
 def test_many_at_once_do_not_disturb_each_other(confined: Confined) -> None:
     said: list[str] = []
     threads = [

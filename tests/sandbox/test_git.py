@@ -75,6 +75,7 @@ def test_a_program_that_a_repository_names_runs_for_others(root: Path) -> None:
     assert has_run(root)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("setting", RUNNING)
 def test_no_program_that_a_repository_names_is_run(root: Path, setting: str) -> None:
     shell = "!" if setting.startswith(("alias", "credential")) else ""

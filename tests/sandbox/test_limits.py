@@ -20,17 +20,20 @@ def usual() -> dict[str, int | None]:
     return {n: getattr(limits, n) for n in ("cpu", "memory", "processes", "file")}
 
 
+@pytest.mark.few(2)
 def test_a_file_stops_growing(confined: Confined) -> None:
     done = confined.shell("head -c 3000000 /dev/zero > big", limits={"file": MIB})
     assert done.code != 0
     assert (confined.root / "big").stat().st_size == MIB
 
 
+@pytest.mark.few(2)
 def test_time_on_the_processor_ends(confined: Confined) -> None:
     done = confined.shell("while :; do :; done", limits={"cpu": 1})
     assert done.code == 128 + 24  # SIGXCPU
 
 
+@pytest.mark.few(2)
 def test_memory_ends(confined: Confined) -> None:
     text = "x = bytearray(400 << 20); print('had it')"
     done = confined.python(text, limits={"memory": 200 * MIB})
@@ -68,6 +71,7 @@ def test_processes_end_where_they_can_be_counted(confined: Confined) -> None:
         assert count == 200  # docs/confinement.md
 
 
+@pytest.mark.few(2)
 def test_processes_of_the_user_elsewhere_do_not_count(confined: Confined) -> None:
     """Trap: with 60 of them and a limit of 50 bubblewrap itself could not start."""
     user = SOMEBODY if confined.uid == SOMEBODY else None

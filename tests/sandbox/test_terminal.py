@@ -143,6 +143,7 @@ def test_control_c_kills_what_does_not_catch_it(
     assert screen.exit_code() == 128 + signal.SIGINT
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1", "WINCH"])
 def test_a_signal_to_us_reaches_the_command(
     terminal: Callable[..., Terminal], run_py: str, name: str

@@ -84,6 +84,7 @@ def test_what_would_change_a_store_says_what_to_use_instead(
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.few(0)
 def test_a_new_column_is_found_and_written_as_the_next_revision(tmp_path: Path) -> None:
     shutil.copy(CLONE / "alembic.ini", tmp_path)
     package = tmp_path / "loom_audit"

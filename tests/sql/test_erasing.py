@@ -71,6 +71,7 @@ def record(
     return ids, named
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_what_other_logs_name_is_read_as_before(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int

@@ -77,6 +77,7 @@ def test_pages_are_those_of_the_last_commit_in_the_write_ahead_log(tmp_path: Pat
     assert [row.values[1] for row in read(copy)] == ["committed"]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", range(20))
 def test_damage_costs_no_more_than_what_it_lies_on(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "a.db"

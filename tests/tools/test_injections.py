@@ -93,6 +93,7 @@ def test_programs_of_the_project_stand_in_for_none_of_ours(
     assert [*outside.iterdir()] == []
 
 
+@pytest.mark.few(0)
 def test_a_build_backend_and_a_setup_py_that_call_out_reach_nobody(
     confined: Bench, outside: Path, index: Path, listening: socket.socket
 ) -> None:
@@ -193,6 +194,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_a_text_that_names_tools_is_a_text_however_it_is_read(bench: Bench, text: str) -> None:
     (bench.root / "README").write_text(text + "\n")
@@ -238,6 +240,7 @@ def test_a_conftest_changes_nothing_outside(confined: Bench, outside: Path) -> N
     confined.assert_log_agrees_with_disk()
 
 
+@pytest.mark.few(0)
 def test_a_sitecustomize_runs_in_no_program_of_ours(
     confined: Bench, repo: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -229,6 +229,7 @@ TASKS = (
 )
 
 
+@pytest.mark.few(0)
 def test_a_model_finishes_ten_tasks_by_what_the_answers_say(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

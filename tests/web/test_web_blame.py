@@ -130,6 +130,7 @@ def test_hostile_lines_and_names_are_text_and_a_carriage_return_is_seen(
     assert STRANGE  # its page is among those that every test of pages asks for
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("command", "said"),
     [

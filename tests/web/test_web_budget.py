@@ -177,6 +177,7 @@ def first_views(hostile: Recorded, asker: TestClient) -> dict[str, Any]:
     return {name: asker.get(path) for name, path in pages(hostile).items()}
 
 
+@pytest.mark.few(0)
 def test_the_first_view_of_every_page_is_small(
     first_views: dict[str, Any], asker: TestClient
 ) -> None:
@@ -194,6 +195,7 @@ def test_the_first_view_of_every_page_is_small(
         assert 1 + len(shape.loads) <= REQUESTS, found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("files", "lines"), [(1, 240), (12, 20), (40, 8)])
 def test_a_review_of_which_all_was_changed_again_is_small(
     recorded: Recorded, client: TestClient, files: int, lines: int
@@ -212,6 +214,7 @@ def test_a_review_of_which_all_was_changed_again_is_small(
     assert Shape(client.get(more, headers=HX).text).nodes <= NODES
 
 
+@pytest.mark.few(0)
 def test_every_part_that_a_page_goes_on_with_is_bounded(
     first_views: dict[str, Any], asker: TestClient
 ) -> None:
@@ -307,6 +310,7 @@ def test_choices_on_other_parts_of_a_plan_are_kept(hostile: Recorded, asker: Tes
     assert "choice:src_000.txt=current" in html.unescape(overridden.text)
 
 
+@pytest.mark.few(0)
 def test_the_parts_of_a_plan_are_of_the_plan_that_was_shown(
     hostile: Recorded, asker: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

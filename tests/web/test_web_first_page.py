@@ -85,6 +85,7 @@ def test_the_week_in_numbers_each_a_link_to_what_it_counts(
     assert rows["2 changes from outside"][0].startswith("o")
 
 
+@pytest.mark.few(0)
 def test_the_week_is_the_sum_of_its_sessions_and_of_what_came_between_them(
     recorded: Recorded, client: TestClient
 ) -> None:

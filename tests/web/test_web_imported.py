@@ -4,6 +4,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from loom_audit import AuditStore, open_store
 from loom_audit.api.agents.importing import import_file
 from loom_audit.model.text.display import duration_text
@@ -35,6 +37,7 @@ def pages_of(store: AuditStore, first: str) -> dict[str, int]:
     return found
 
 
+@pytest.mark.few(0)
 def test_every_page_of_an_imported_log_is_there() -> None:
     with open_store() as store:
         done = import_file(store, CLAUDE)

@@ -20,6 +20,7 @@ ODD = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("how", ODD)
 def test_an_odd_request_is_refused_as_such(
     recorded: Recorded, client: TestClient, how: str

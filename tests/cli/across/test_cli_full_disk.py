@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.processes import started
 from tests.cli.shells import Shell, new_shell
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.places.small_disks import fill_up, mounting
 
 READS = {

@@ -69,6 +69,7 @@ def test_a_closed_store_takes_nothing_and_says_so(
     store.close()
 
 
+@pytest.mark.few(0)
 def test_every_session_whose_process_is_gone_is_ended_however_many_came_since(
     workspace: AuditedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

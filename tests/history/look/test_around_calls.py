@@ -161,6 +161,7 @@ VARIANTS: list[Callable[[Person], None]] = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda one: one.__name__)
 def test_everything_agrees_with_the_disk_and_an_undo_gives_back_the_first_tree(
     variant: Callable[[Person], None], root: Path, workspace: AuditedWorkspace, tmp_path: Path

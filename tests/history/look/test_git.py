@@ -58,6 +58,7 @@ def check_against_git(workspace: AuditedWorkspace, root: Path) -> None:
     assert workspace.verify().findings == ()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -269,6 +270,7 @@ def test_what_is_in_progress_is_said_at_each_step(
     ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("command", "words"),
     [

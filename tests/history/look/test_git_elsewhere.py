@@ -73,6 +73,7 @@ def test_all_three_kinds_are_on_record_from_the_first_call_on(
     check_worktree(workspace, "linked")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("command", "said"),
     [
@@ -114,6 +115,7 @@ def test_a_commit_in_a_linked_worktree_is_told_there_and_its_branch_with_the_ref
     check_worktree(workspace, "linked")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("command", "said"),
     [
@@ -187,6 +189,7 @@ def victim(root: Path) -> Path:
     return folder
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("file", "said"),
     [

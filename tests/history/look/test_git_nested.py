@@ -76,6 +76,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("command", "start", "end"), CHANGES)
 def test_what_a_command_changed_of_a_nested_repository_is_on_record_with_its_folder(
     workspace: AuditedWorkspace, call: Call, command: str, start: str, end: str
@@ -93,6 +94,7 @@ def test_what_a_command_changed_of_a_nested_repository_is_on_record_with_its_fol
     check_against_git(workspace, LIB)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("command", "start", "end"), CHANGES)
 def test_a_run_says_what_it_changed_of_a_nested_repository(
     workspace: AuditedWorkspace, session: Session, command: str, start: str, end: str

@@ -85,6 +85,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_object_that_the_log_names_outlives_a_loss(
     workspace: AuditedWorkspace, root: Path, call: Call, loss: str
@@ -164,6 +165,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_repository_is_named_and_nothing_of_it_is_followed(
     workspace: AuditedWorkspace, root: Path, call: Call, kind: str

@@ -46,6 +46,7 @@ def finishes(workspace: AuditedWorkspace) -> list[int]:
     return [event.seq for event in workspace.log.read(wanted)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("how", FORGERIES)
 def test_what_was_there_before_it_could_not_be_read_is_read_from_the_log(
     how: str, monkeypatch: pytest.MonkeyPatch

@@ -175,6 +175,7 @@ VARIANTS: dict[str, tuple[Callable[[Path], object], str, dict[str, Any], str | N
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_what_a_person_did_at_above_and_below_a_path_is_recorded_whole(
     variant: str,
@@ -371,6 +372,7 @@ def upheave(root: Path, chance: Random) -> None:
             continue  # into itself, or onto a folder that is not empty
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("part", [1, 2, 5])
 def test_what_changes_in_parts_applies_part_by_part(
     part: int,

@@ -192,6 +192,7 @@ WAYS = {
 ROWS = [(name, how) for name, (_, ends) in WAYS.items() for how in ends]
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize(("way", "how"), ROWS)
 def test_a_call_that_ends_so_has_one_finish_that_says_so(
     workspace: AuditedWorkspace, root: Path, way: str, how: str

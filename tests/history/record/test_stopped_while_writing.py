@@ -62,6 +62,7 @@ def test_what_it_wrote_is_not_drift_and_is_told_apart(
     assert [call.tool for call in status.interrupted] == ["rollback"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("back", [True, False], ids=["written already", "not written yet"])
 @pytest.mark.parametrize("end", ["continue", "abandon"])
 def test_what_a_person_wrote_meanwhile_is_theirs_and_stays(
@@ -126,6 +127,7 @@ def look_of_a_client(workspace: AuditedWorkspace, session: Session) -> None:
         client.kill()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("end", ["continue", "abandon"])
 @pytest.mark.parametrize("look", [look_of_a_session, look_of_a_tool, look_of_a_client])
 def test_who_looks_meanwhile_takes_nothing_of_it_for_their_own(

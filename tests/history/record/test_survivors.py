@@ -533,6 +533,7 @@ def test_what_a_block_starts_while_a_command_runs_is_left_running_by_the_block(
     assert owners(workspace, "log") == ("b", ("b", "a"))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_who_wrote_is_always_among_the_candidates_and_who_slept_is_not(
     workspace: AuditedWorkspace, root: Path, seed: int

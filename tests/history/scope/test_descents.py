@@ -41,6 +41,7 @@ def carry_out(workspace: AuditedWorkspace, verb: str, point: int) -> None:
     workspace.carry_out(plans[verb]())
 
 
+@pytest.mark.few(4)
 @LIKE
 @BACK
 def test_what_a_person_adds_later_stays_where_they_added_it(

@@ -12,7 +12,7 @@ from loom_audit import AuditedWorkspace, AuditStore, ToolResult, open_store
 from loom_audit.disk.access.system import probe
 from loom_audit.errors import Conflict
 from loom_audit.model.plans.planning import Plan
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.given.ticks import wait_a_tick
 from tests.history.scope.conftest import Run
 from tests.history.scope.test_folders import OBJECTS, PACKAGES, everything, make
@@ -41,6 +41,7 @@ def root(root: Path) -> Path:
     return root
 
 
+@pytest.mark.few(2)
 @MOVES
 def test_a_folder_that_moved_more_than_once_comes_back_in_one_step_and_is_not_lost_step_by_step(
     workspace: AuditedWorkspace, root: Path, run: Run, commands: list[str]
@@ -96,6 +97,7 @@ CHAINS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.few(2)
 @CHAINS
 def test_single_undos_and_redos_of_a_chain_of_moves_give_each_tree_again(
     workspace: AuditedWorkspace, root: Path, run: Run, commands: list[str]
@@ -133,6 +135,7 @@ PLANS: dict[str, Callable[[AuditedWorkspace, int, list[int]], Plan]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("asked", PLANS)
 @pytest.mark.parametrize("proof", ["there", "gone"])
 def test_no_plan_deletes_a_repository_that_moved_twice(
@@ -290,6 +293,7 @@ TOOL_MOVES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.few(2)
 @TOOL_MOVES
 def test_what_our_own_tool_moves_after_it_arrived_comes_back_step_by_step(
     workspace: AuditedWorkspace,

@@ -12,7 +12,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, open_store
 from tests.crash.test_closed_folders import die_at
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.history.scope.conftest import Run
 from tests.history.scope.test_folders import PACKAGES, make
 from tests.oracles.trees import tree_of
@@ -100,6 +100,7 @@ def inside(found: Mapping[str, bytes]) -> Counter[tuple[str, bytes]]:
     )
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("act", some(ACTS, 1))
 def test_nothing_of_a_left_out_folder_is_lost_and_the_rest_is_done(
     workspace: AuditedWorkspace, root: Path, run: Run, act: Callable[[Path], None]

@@ -55,6 +55,7 @@ MOVES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.few(2)
 @MOVES
 def test_a_moved_folder_is_renamed_back_and_again(
     workspace: AuditedWorkspace, root: Path, run: Run, command: str

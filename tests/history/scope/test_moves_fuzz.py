@@ -19,7 +19,7 @@ from loom_audit.model.files import BlobId
 from loom_audit.model.plans.planning import Choice, Plan
 from loom_audit.model.scope import HEAVY
 from loom_audit.ports import BlobStore
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.oracles.trees import Entry, tree_of
 
 SCOPE = ("a", "b", "lib", "src", "x.txt", "y.txt")

@@ -7,7 +7,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.errors import NotFound
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.processes.ordinary_user import run
 from tests.processes.ordinary_user import session as session
 
@@ -19,6 +19,7 @@ def names(workspace: AuditedWorkspace) -> list[str]:
     return sorted(path.name for path in Path(workspace.root).rglob("*") if path.is_file())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode", some(["000", "400", "200"], 1))
 @pytest.mark.parametrize(
     "commands",

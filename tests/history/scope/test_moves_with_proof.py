@@ -67,6 +67,7 @@ def test_a_file_that_is_given_the_inode_of_a_deleted_one_was_not_moved(
     assert reused, "this filesystem gives no inode again, so nothing is tried here"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("most", [1, 6000])
 @pytest.mark.parametrize(
     "command",

@@ -21,7 +21,7 @@ import pytest
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.errors import AuditError, NotFound
 from loom_audit.model.plans.planning import Plan
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.processes.ordinary_user import ordinary_session
 
 Entry = tuple[str, int, bytes]

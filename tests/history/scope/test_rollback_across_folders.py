@@ -65,6 +65,7 @@ CHAINS = [
 ]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("commands", [*INSIDE, *CHAINS], ids=" / ".join)
 def test_a_rollback_takes_back_a_move_and_what_changed_inside_and_is_taken_back_itself(
     workspace: AuditedWorkspace, root: Path, run: Run, commands: list[str]
@@ -92,6 +93,7 @@ def test_a_rollback_takes_back_a_move_and_what_changed_inside_and_is_taken_back_
     assert workspace.status().drift == () and workspace.verify().ok
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("commands", "then", "path", "why"),
     [
@@ -172,6 +174,7 @@ def test_folders_that_swapped_names_are_blocked_and_the_rest_is_done(
     assert now == {p: e for p, e in there.items() if p != b"a.txt"}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "commands",
     [

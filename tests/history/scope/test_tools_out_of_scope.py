@@ -25,6 +25,7 @@ def kinds(workspace: AuditedWorkspace) -> dict[str, str]:
     return {path: state.kind for path, state in workspace.timeline.tree().items()}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("interrupted", [False, True], ids=["finished", "interrupted"])
 @pytest.mark.parametrize(
     ("path", "made"),
@@ -86,6 +87,7 @@ def test_a_file_that_is_left_out_stays_so_when_a_tool_writes_it(
     assert workspace.status().drift == ()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("interrupted", [False, True], ids=["finished", "interrupted"])
 @pytest.mark.parametrize(
     ("tool", "arguments"),

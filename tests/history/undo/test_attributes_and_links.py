@@ -11,7 +11,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, open_store
 from loom_audit.errors import NotFound
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.oracles.attributes import ACL, acl_bytes, acl_entries, needs_acl
 from tests.places.on_disk import tmp_path_factory as tmp_path_factory
 

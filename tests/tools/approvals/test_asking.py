@@ -191,6 +191,7 @@ def test_a_call_that_was_cancelled_takes_no_answer_any_more(bench: Bench) -> Non
     bench.assert_every_call_has_one_finish()
 
 
+@pytest.mark.few(0)
 def test_two_hundred_open_questions_hold_no_thread_others_go_on_and_each_ends_alone(
     bench: Bench,
 ) -> None:

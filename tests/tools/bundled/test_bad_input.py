@@ -297,6 +297,7 @@ def test_what_the_system_refuses(bench: Bench) -> None:
     bench.assert_every_call_has_one_finish()
 
 
+@pytest.mark.few(0)
 def test_a_link_swapped_while_calls_run_never_leaks(bench: Bench) -> None:
     """Another process keeps exchanging a directory for a link to one outside."""
     import multiprocessing

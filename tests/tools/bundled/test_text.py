@@ -172,6 +172,7 @@ def test_the_shown_difference_patches_the_old_content_into_the_new(
     assert shown == "[the content is as it was]" if old == new else naive_patch(old, shown) == new
 
 
+@pytest.mark.few(0)
 def test_a_difference_in_a_file_of_40_mib_is_found_and_a_rewritten_one_is_not_compared() -> None:
     content = b"".join(b"line %d of the file\n" % n for n in range(2_000_000))
     changed = content.replace(b"line 1000000 of", b"LINE 1000000 of")

@@ -43,6 +43,7 @@ def test_arguments_as_the_schema_has_them_are_the_caller_s_own() -> None:
     assert readable_arguments(SCHEMA, given, NAMES) is given
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "timeout", [{"timeout": "1"}, {"timeout_seconds": 1}, {"timeout_secs": "1"}]
 )

@@ -67,6 +67,7 @@ def test_the_tools_that_are_asked_for_are_there_with_their_effects_and_limits() 
     assert asked.items() <= found.items()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dialect", ["openai", "openai-flat", "anthropic", "mcp"])
 def test_schemas_are_valid_in_every_dialect(dialect: Dialect) -> None:
     for schema in builtin_registry().all_schemas(dialect):
@@ -380,6 +381,7 @@ VALUES = st.one_of(
 )
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("tool", builtin_registry().list(), ids=lambda tool: tool.name)
 @given(data=st.data())
 @settings(max_examples=30, deadline=None)

@@ -199,6 +199,7 @@ def test_a_tool_that_only_reads_cannot_write_there(bench: Bench) -> None:
     assert not (scratch_of(bench) / "p").exists()
 
 
+@pytest.mark.few(0)
 def test_folders_that_a_command_has_nested_deeply_can_be_deleted(bench: Bench) -> None:
     nest = "import os; os.chdir(os.environ['SCRATCH_DIR'])\n" + (
         "for _ in range(1200): os.mkdir('d'); os.chdir('d')"
@@ -210,6 +211,7 @@ def test_folders_that_a_command_has_nested_deeply_can_be_deleted(bench: Bench) -
     assert [one.name for one in scratch_of(bench).iterdir()] == ["output"]  # its long answer
 
 
+@pytest.mark.few(0)
 def test_a_session_ends_whatever_a_command_has_left_in_scratch(bench: Bench) -> None:
     with bench.workspace.session("tester") as session:
         folder = Path(session.writer.scratch.root)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from loom_audit.errors import BlockedCommand
 from loom_audit.model.shell.parse import DEEPEST
 from loom_audit.tools.guard.rules import blocked, check_command
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.tools.conftest import Bench
 
 CORPUS = tomllib.loads((Path(__file__).parents[2] / "data" / "commands.toml").read_text("utf-8"))

@@ -63,6 +63,7 @@ def test_ten_tasks_in_a_project_with_crlf_and_an_environment(bench: Bench, tmp_p
     finish(bench, shop.lay_shop(tmp_path / "project"), shop.TASKS)
 
 
+@pytest.mark.few(0)
 def test_some_of_them_over_mcp(tmp_path: Path) -> None:
     project = shop.lay_shop(tmp_path / "project")
     (project.root / "artwork").mkdir()

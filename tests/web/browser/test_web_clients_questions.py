@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, expect
 
 from loom_audit import AuditStore, open_store
 from loom_audit.api.agents.importing import Imported, import_file
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.oracles.transcripts import Told, told
 from tests.web.browser.test_web_ten_questions import WAYS, Reviewer, content_shown
 from tests.web.conftest import serving

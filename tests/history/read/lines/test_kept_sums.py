@@ -51,6 +51,7 @@ def kept_of(workspace: AuditedWorkspace) -> dict[bytes, bytes]:
     return maps_of(workspace)._file.do(step)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("most", [0, 9, 1000])
 def test_a_review_by_kept_sums_is_the_one_that_is_counted(
     reviewed: Session, workspace: AuditedWorkspace, most: int

@@ -91,6 +91,7 @@ def bare(root: Path) -> Path:
     return root
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", [3, 101, 106])
 def test_lines_are_told_as_they_are_known_where_files_move_over_each_other(
     store: AuditStore, bare: Path, seed: int, tmp_path: Path

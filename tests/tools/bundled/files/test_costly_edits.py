@@ -32,6 +32,7 @@ def test_a_text_that_overlaps_itself_at_every_byte_is_counted_so_far_as_is_told(
     assert "found 99 times" in refused(b"z" * 99, b"z")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "content", [b"z\n" * MANY, b"z\r\n" * MANY, b"z\r\n" + b"z\n" * MANY, MIXED * (MANY // 50)]
 )

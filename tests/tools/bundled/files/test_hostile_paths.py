@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from loom_audit.tools.calls.result import ToolResult
-from tests.given.examples import some
+from tests.given.cases import some
 from tests.tools.bundled.files.hostile_paths import WHOLE, corpus
 from tests.tools.conftest import Bench
 
@@ -213,6 +213,7 @@ def test_the_corpus_is_large_and_has_every_kind() -> None:
         assert sum(1 for _, one in rows if one == kind) >= least
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("part", some(range(PARTS), 1))
 @pytest.mark.parametrize("how", TOOLS)
 def test_no_path_leads_out(bench: Bench, how: str, part: int) -> None:

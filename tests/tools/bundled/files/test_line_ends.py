@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from loom_audit.errors import InvalidArguments
 from loom_audit.tools.bundled.edits import TextEdit, apply_edits
+from tests.given.examples import examples
 from tests.tools.conftest import Bench
 
 CRLF, LF, NONE = b"\r\n", b"\n", b""
@@ -109,7 +110,7 @@ MIXED = st.sampled_from([CRLF, LF])
 ENDS = st.one_of(st.just(CRLF), MIXED)
 
 
-@settings(max_examples=400)
+@examples(80, 400)
 @given(st.data(), st.sampled_from([st.just(CRLF), st.just(LF), MIXED]))
 def test_lines_that_are_replaced_added_and_taken_away_leave_every_other_byte(
     data: st.DataObject, ends: st.SearchStrategy[bytes]
@@ -142,7 +143,7 @@ def test_lines_that_are_replaced_added_and_taken_away_leave_every_other_byte(
     assert done == wanted.content
 
 
-@settings(max_examples=200)
+@examples(40, 200)
 @given(files(ENDS), st.integers(0, 7), st.integers(1, 3), st.booleans())
 def test_lines_that_are_added_behind_a_line_end_as_it_does(
     file: Lines, place: int, count: int, before: bool
@@ -175,7 +176,7 @@ def flat(content: bytes) -> bytes:
     return content.replace(CRLF, LF)
 
 
-@settings(max_examples=600)
+@examples(120, 600)
 @given(RAW, TEXT, TEXT, st.booleans())
 @example(b"a\r\n\r\nb", "\n\nb", "", False)
 @example(b"\r\n\n", "\n\n", "\n", True)

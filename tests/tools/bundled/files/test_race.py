@@ -100,6 +100,7 @@ def users() -> list[pytest.ParameterSet]:
     return [pytest.param(os.geteuid(), id="user")]
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("uid", users()[-1:])
 def test_nothing_leaks_while_a_folder_and_a_link_out_trade_places(folder: Path, uid: int) -> None:
     check(raced(folder, uid, 1.0))

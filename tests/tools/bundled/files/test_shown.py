@@ -11,6 +11,7 @@ from loom_audit.tools.bundled.files.reading import ReadInput, _shown
 from loom_audit.tools.bundled.files.shown import ShownText
 from loom_audit.tools.calls.places.area import Entry
 from loom_audit.tools.calls.result import MAX_OUTPUT
+from tests.given.examples import examples
 
 SIGNS = st.sampled_from([b"x", "é".encode(), "🙂".encode(), b"\xff", b"\r", b" a"])
 LINES = st.lists(
@@ -40,7 +41,7 @@ def unnumbered(text: str) -> str:
     return "".join(line.partition("\t")[2] for line in lines)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(30, 150)
 @given(contents(), st.sampled_from([2**20, 5_000, 20_000]))
 @example(b"\n" * 9_000, 2**20)
 @example(b"x\n" * 3_000, 1_100)

@@ -205,6 +205,7 @@ def mark(confined: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return mark
 
 
+@pytest.mark.few(0)
 def test_a_planted_program_runs_in_the_sandbox_alone_and_is_none_of_ours(
     confined: Bench, repo: Path, mark: Path
 ) -> None:

@@ -58,6 +58,7 @@ def index(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.few(0)
 def test_pip_installs_into_an_environment_of_the_workspace_whose_configuration_is_not_heard(
     bench: Bench, index: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -326,6 +327,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
     server.server_close()
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("dev", [False, True])
 def test_npm_installs_into_the_workspace_s_package_json(
     bench: Bench, registry: ThreadingHTTPServer, dev: bool

@@ -135,6 +135,7 @@ def nobody_called(listening: socket.socket) -> bool:
     return False
 
 
+@pytest.mark.few(0)
 def test_an_editable_project_with_an_extra_and_what_it_needs(
     confined: Bench, project: Path, listening: socket.socket
 ) -> None:
@@ -153,6 +154,7 @@ def test_an_editable_project_with_an_extra_and_what_it_needs(
     confined.assert_log_agrees_with_disk()
 
 
+@pytest.mark.few(0)
 def test_a_project_is_copied_without_e_into_an_environment_without_pip(
     confined: Bench, project: Path
 ) -> None:
@@ -161,6 +163,7 @@ def test_a_project_is_copied_without_e_into_an_environment_without_pip(
     assert imported(project, "import shop, tiny; print(shop.where, tiny.version)") == "copied 1.0"
 
 
+@pytest.mark.few(0)
 def test_an_interpreter_that_was_planted_has_no_network(
     confined: Bench, project: Path, listening: socket.socket
 ) -> None:
@@ -175,6 +178,7 @@ def test_an_interpreter_that_was_planted_has_no_network(
     assert (project / "ran").exists() and nobody_called(listening)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -218,6 +222,7 @@ def test_where_nothing_confines_it_the_project_is_not_built(confined: Bench, pro
     assert not (project / "outcome").exists()
 
 
+@pytest.mark.few(0)
 def test_an_extra_that_is_not_there_and_a_folder_that_is_not_a_project(
     confined: Bench, project: Path
 ) -> None:
@@ -244,6 +249,7 @@ def sdist(folder: Path, name: str, port: int) -> None:
             archive.addfile(entry, io.BytesIO(text.encode()))
 
 
+@pytest.mark.few(0)
 def test_what_has_no_wheel_is_refused_until_a_person_allows_it(
     bench: Bench, index: Path, listening: socket.socket
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from loom_audit.tools.bundled.search import search_files as search
 from loom_audit.tools.bundled.search.search_files import SearchFiles
 from loom_audit.tools.bundled.search.search_program import matcher, required_texts
+from tests.given.examples import examples
 from tests.tools.conftest import Bench
 
 
@@ -314,7 +315,7 @@ PATTERNS = st.tuples(
 
 
 @pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")
-@settings(max_examples=400, deadline=None)
+@examples(80, 400)
 @given(pattern=PATTERNS.map("".join).filter(valid), content=LINES)
 def test_a_line_with_a_match_holds_what_the_pattern_requires(pattern: str, content: bytes) -> None:
     alternatives = required_texts(pattern)

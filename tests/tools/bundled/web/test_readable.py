@@ -59,6 +59,7 @@ def test_more_links_than_are_named_and_more_tags_than_are_read_are_said() -> Non
     assert not readable("<b>x" * MAX_TAGS, ADDRESS).truncated
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "markup",
     [
