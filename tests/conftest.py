@@ -40,6 +40,11 @@ def pytest_configure(config: pytest.Config) -> None:
         os.setsid()
 
 
+def pytest_collection() -> None:
+    """What is collected stays to the end: to look for garbage in it meanwhile finds none."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """The tests and the libraries stay to the end: the garbage collector leaves them out.
 
@@ -48,6 +53,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:

@@ -67,8 +67,13 @@ def parsed(module: str) -> ast.Module:
     return ast.parse((PACKAGE / module).read_text("utf-8"), module)
 
 
-def names(module: str) -> Iterator[str]:
+@cache
+def names(module: str) -> frozenset[str]:
     """The names that others read: of the module, its classes, functions, parameters and fields."""
+    return frozenset(_names(module))
+
+
+def _names(module: str) -> Iterator[str]:
     yield Path(module).stem
     tree = parsed(module)
     for statement in tree.body:
@@ -126,7 +131,7 @@ def misplaced(table: dict[str, list[str]]) -> set[tuple[str, str]]:
     return {
         (module, name)
         for module in MODULES
-        for name in set(names(module))
+        for name in names(module)
         for word, places in table.items()
         if holds(name, word) and not is_allowed(name, module, places)
     }
