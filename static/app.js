@@ -1,4 +1,4 @@
-// What htmx leaves unsaid. Every page and action works without this file.
+// What htmx leaves unsaid. Every page and action works without this file, which is run before the page is there.
 document.addEventListener("htmx:error", event => {
   const context = event.detail?.ctx;
   if (!context || context.response || context.sourceEvent?.type === "every") return;
@@ -15,18 +15,39 @@ document.addEventListener("htmx:before:request", event => {
   if (document.hidden && event.detail?.ctx?.sourceEvent?.type === "every") event.preventDefault();
 });
 
-// Times are UTC; the reader's own stands beside it where somebody points at one.
-const local = event => {
-  const time = event.target.closest?.("time[datetime*='T']");
-  if (!time || time.dataset.local) return;
-  const at = new Date(time.dateTime);
-  if (isNaN(at)) return;
-  time.dataset.local = "1";
-  const zone = { dateStyle: "medium", timeStyle: "long" };
-  time.title = at.toLocaleString(undefined, zone) + "\n" + (time.title || time.textContent.trim() + " UTC");
-};
-document.addEventListener("pointerover", local);
-document.addEventListener("focusin", local);
+// Times are on record in UTC, and are read in the reader's own zone: before a page is first painted,
+// and in whatever is put into it later. Their titles stay in UTC.
+(() => {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone === "UTC") return;
+  const two = number => String(number).padStart(2, "0");
+  const localize = time => {
+    const at = new Date(time.dateTime);
+    time.dataset.local = "";
+    if (isNaN(at)) return;
+    const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+    const clock = [at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":");
+    const told = time.textContent;
+    if (!time.title) time.title = told.trim() + " UTC";
+    // an hour alone is of the day in UTC that stands above it
+    const apart = /\d-\d/.test(told) || time.dateTime.startsWith(day) ? "" : day.slice(5) + " ";
+    const texts = document.createTreeWalker(time, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      const text = texts.currentNode;
+      text.data = text.data.replace(/\d{4}-\d\d-\d\d/, day).replace(/^\d\d-\d\d\b/, day.slice(5)).replace(/\d\d:\d\d:\d\d/, apart + clock);
+    }
+  };
+  const name = said => {
+    Object.assign(said, { textContent: "local", title: zone }).dataset.local = "";
+  };
+  const show = () => {
+    const found = [...document.querySelectorAll("time[datetime*='T']:not([data-local]), .zone:not([data-local])")];
+    if (document.readyState === "loading") found.pop(); // its text may still be on the way
+    for (const one of found) one.localName === "time" ? localize(one) : name(one);
+  };
+  new MutationObserver(show).observe(document, { childList: true, subtree: true });
+  document.addEventListener("readystatechange", show);
+})();
 
 // Long work says how far it is, until its answer takes the place of this page.
 document.addEventListener("submit", event => {
@@ -54,10 +75,9 @@ document.addEventListener("submit", event => {
 // Keys for reading without a mouse. What they do is a file of its own, loaded with the first of them.
 const keysFile = document.currentScript.dataset.keys;
 const FIELDS = "select, textarea, input:not([type=checkbox], [type=radio]), [contenteditable]";
-let keys;
-const keysSwitch = document.querySelector("#keys-off input");
+let keys, keysSwitch;
 document.addEventListener("keydown", event => {
-  if (!keysSwitch.checked || event.defaultPrevented || event.isComposing) return;
+  if (!keysSwitch?.checked || event.defaultPrevented || event.isComposing) return;
   if (event.ctrlKey || event.altKey || event.metaKey || !/^[jknpvcu/?]$/.test(event.key)) return;
   if (event.target.closest?.(FIELDS)) return;
   event.preventDefault();
@@ -67,11 +87,15 @@ document.addEventListener("keydown", event => {
     keys.press(event.key);
   });
 });
-document.getElementById("keys-off").hidden = false;
-keysSwitch.addEventListener("change", async () => {
-  const body = new URLSearchParams({ keys: keysSwitch.checked ? "on" : "off" });
-  const answer = await fetch("/keys", { method: "POST", body }).catch(() => null);
-  document.querySelector("#keys-off [role=status]").textContent = answer?.ok ? "" : "This holds for this page only: it could not be noted.";
+document.addEventListener("DOMContentLoaded", () => {
+  const off = document.getElementById("keys-off");
+  keysSwitch = off.querySelector("input");
+  off.hidden = false;
+  keysSwitch.addEventListener("change", async () => {
+    const body = new URLSearchParams({ keys: keysSwitch.checked ? "on" : "off" });
+    const answer = await fetch("/keys", { method: "POST", body }).catch(() => null);
+    off.querySelector("[role=status]").textContent = answer?.ok ? "" : "This holds for this page only: it could not be noted.";
+  });
 });
 
 // On paper everything is open.
