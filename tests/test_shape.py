@@ -233,7 +233,6 @@ PASSES_ON = {
     "clients/fields.py answer",
     "disk/looking/inotify.py remove",
     "model/authorship/line_map.py encoded_map",
-    "model/authorship/net_sums.py encoded_sums",
     # what its own object keeps is not for others to change
     "history/record/call_record.py CallRecord.add",
     # a tool that is made of a function is called as the function was

@@ -61,16 +61,22 @@ def progress(request: Request, query: Query) -> Response:
 
 @router.get("/w/{workspace}/fresh")
 def fresh(request: Request, workspace: Workspace, query: Query, pages: Render) -> Response:
-    """Tell how much is new since the event `since` of what a page lists; no content for nothing."""
+    """Tell how much is new since the event `since` of what a page lists; no content for nothing.
+
+    The calls of the requests `own` were made on the page and are no news to it.
+    """
     since = number(query, "since") or 0
     # one small query, as long as nothing happens
     if not workspace.log.newest((CallRequested.kind, FilesChanged.kind), since)[1]:
         return Response(status_code=204)
     session = first(query, "session") or None
     flagged_calls = request.app.state.flagged_calls
-    wanted = call_filter(workspace, query, session, flagged_calls, after=since, limit=COUNTED + 1)
+    own = {one for one in query.get("own", ()) if one.isdecimal()}
+    most = COUNTED + 1 + len(own)
+    wanted = call_filter(workspace, query, session, flagged_calls, after=since, limit=most)
     lists_calls = first(query, "only") != "outside"
-    calls = len(workspace.timeline.calls(wanted)) if lists_calls else 0
+    found_calls = workspace.timeline.calls(wanted) if lists_calls else ()
+    calls = sum(str(call.requested) not in own for call in found_calls)
     outside = ours = 0
     if lists_outside(query, session):
         typed = wanted.typed or ""

@@ -129,9 +129,9 @@ def test_a_file_is_viewed_by_its_lines_whatever_kept_sums_say(
     kept = recorded.store.adapters.settings.home / FOLDER / f"{recorded.workspace.id}.lines.db"
     with closing(connect(kept)) as raw, raw:
         for name, content in raw.execute("SELECT name, content FROM map").fetchall():
-            sums = decoded_sums(content)
+            sums = decoded_sums(content, name, lines.key)
             if sums and sums.named == named["f39"]:
-                forged = encoded_sums(replace(sums, named=named["f38"]))
+                forged = encoded_sums(replace(sums, named=named["f38"]), name, lines.key)
                 raw.execute("UPDATE map SET content = ? WHERE name = ?", (forged, name))
         assert raw.total_changes == 1
     where = f"{recorded.url}/s/{made.id}"

@@ -1,7 +1,7 @@
 """Sums of files' own net changes as they are kept: counts and names of parts, without any text.
 
-Kept sums are a claim. Of which steps of a file they are says their name, and they are compared with
-the lines where the lines are told.
+Of which steps of a file they are says their name, and that they were made of these, a seal with the
+key of the store: sums that somebody else wrote are none.
 """
 
 import hmac
@@ -12,8 +12,12 @@ from msgspec import Struct, ValidationError, msgpack
 from loom_audit.model.authorship.net import FileSteps, NetFile
 from loom_audit.model.files import FileState
 
-_FORM = "loom-audit net sums 1"
+_FORM = "loom-audit net sums 2"
 """Begins what names are made of; another way to follow lines or to name parts needs another one."""
+
+
+_SEAL = 32
+"""Bytes of the seal, before what it is of."""
 
 
 class NetSums(Struct, frozen=True, array_like=True):
@@ -71,15 +75,19 @@ def sums_name(steps: FileSteps, context: int, key: bytes) -> bytes:
     return hmac.digest(key, msgpack.encode(told), "sha256")
 
 
-def encoded_sums(sums: NetSums) -> bytes:
-    """Return sums as they are kept."""
-    return msgpack.encode(sums)
+def encoded_sums(sums: NetSums, name: bytes, key: bytes) -> bytes:
+    """Return sums as they are kept by a name in a store of this key."""
+    told = msgpack.encode(sums)
+    return hmac.digest(key, name + told, "sha256") + told
 
 
-def decoded_sums(data: bytes) -> NetSums | None:
-    """Return the sums of what was kept; None where it cannot be some."""
+def decoded_sums(data: bytes, name: bytes, key: bytes) -> NetSums | None:
+    """Return the sums of what was kept by a name; None where it is none of a store of this key."""
+    told = data[_SEAL:]
+    if not hmac.compare_digest(data[:_SEAL], hmac.digest(key, name + told, "sha256")):
+        return None
     try:
-        return msgpack.decode(data, type=NetSums)
+        return msgpack.decode(told, type=NetSums)
     except (ValidationError, ValueError, RecursionError):
         return None
 

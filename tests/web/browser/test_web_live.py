@@ -62,6 +62,43 @@ def test_only_what_a_page_would_list_is_counted(recorded: Recorded, client: Test
     assert re.search(r"\d+ new calls, \d+ new changes? from outside", client.get(every).text)
 
 
+def test_what_the_page_itself_did_is_no_news_to_it(recorded: Recorded, client: TestClient) -> None:
+    where = asked_by(client, f"{recorded.url}/")
+    number = str(recorded.numbers["notes"])
+    form = {"verb": "revert", "target": number, "quick": "1", "row": number}
+    answer = client.post(
+        f"{recorded.url}/carry-out", data=form, headers={"HX-Request": "true"}
+    ).text
+    own = re.search(r'name="own" value="(\d+)"', answer)
+    assert own is not None
+    assert client.get(where).text == '<a class="button" href="">1 new call</a>', "on another page"
+    assert client.get(f"{where}&own={own[1]}&own=x").status_code == 204
+    work(recorded, 2)
+    assert "2 new calls<" in client.get(f"{where}&own={own[1]}").text
+
+
+@pytest.mark.browser
+def test_an_undo_of_ones_own_is_not_offered_as_news(
+    recorded: Recorded, live: Live, page: Page
+) -> None:
+    page.goto(f"{live.address}{recorded.url}/calls")
+    row = page.locator(f"#c{recorded.numbers['notes']}")
+    row.get_by_role("button", name="Undo").click()
+    page.locator("#own input").wait_for(state="attached")
+    for _ in range(2):
+        with page.expect_response("**/fresh?**own=**") as told:
+            pass
+        assert told.value.status == 204
+    assert page.locator(".fresh").inner_text() == ""
+    page.locator("tr.nested").get_by_role("button", name="Redo").click()
+    expect(page.locator("#own input")).to_have_count(2)
+    with page.expect_response("**/fresh?**own=**own=**") as told:
+        pass
+    assert told.value.status == 204
+    work(recorded, 2)
+    page.get_by_role("link", name="2 new calls").wait_for()
+
+
 def test_pages_of_the_past_do_not_ask(recorded: Recorded, client: TestClient) -> None:
     for query in ("before=20", "after=3"):
         assert 'class="fresh"' not in client.get(f"{recorded.url}/calls?{query}").text

@@ -40,7 +40,9 @@ def net_by_sums(
         return [*tell(own, context)]
     names = [sums_name(one, context, key) for one in own]
     kept = {
-        name: sums for name, data in maps.several(names).items() if (sums := decoded_sums(data))
+        name: sums
+        for name, data in maps.several(names).items()
+        if (sums := decoded_sums(data, name, key))
     }
     # of what went from a path and of what came there the lines are told together
     count = Counter(one.versions[-1].path for one in own)
@@ -63,7 +65,7 @@ def net_by_sums(
         untold = [*range(len(own))]
         files = {**_told(own, untold, tell, context)}
     counted = {n: files[n] for n in untold if files[n].is_changed and not files[n].reason}
-    maps.keep({names[n]: encoded_sums(sums_of(one)) for n, one in counted.items()})
+    maps.keep({names[n]: encoded_sums(sums_of(one), names[n], key) for n, one in counted.items()})
     return [files[n] for n in range(len(own))]
 
 

@@ -105,19 +105,37 @@ def test_no_forged_sums_hide_that_a_file_is_changed(
     reviewed: Session, workspace: AuditedWorkspace
 ) -> None:
     right = told(lines_of(workspace), reviewed, by_sums=True, most=0)
-    nothing = {"removed": 0, "removed_again": 0, "brought_back": 0, "shared": 0}
-    forge(workspace, length=0, added=0, **nothing)
+    forge(workspace, length=0, added=0, removed=0, removed_again=0, brought_back=0, shared=0)
     believed = told(lines_of(workspace), reviewed, by_sums=True, most=0)
     assert [one.path for one in believed.files] == [one.path for one in right.files]
     assert believed.cancelled == right.cancelled
 
 
-def forge(workspace: AuditedWorkspace, **counts: int) -> dict[bytes, bytes]:
-    """Give all kept sums other counts; what is kept then."""
+@pytest.mark.parametrize("seal", ["of what was kept", "of another file", "of another key"])
+def test_sums_that_were_not_sealed_with_the_key_of_the_store_are_none(
+    reviewed: Session, workspace: AuditedWorkspace, seal: str
+) -> None:
+    right = told(lines_of(workspace), reviewed, by_sums=True, most=0)
+    kept = kept_of(workspace)
+    if seal == "of what was kept":
+        forged = forge(workspace, added=77)
+        maps_of(workspace).keep({name: kept[name][:32] + forged[name][32:] for name in kept})
+    elif seal == "of another file":
+        maps_of(workspace).keep(dict(zip(kept, reversed(kept.values()), strict=True)))
+    else:
+        forge(workspace, b"k" * 32, added=77)
+    assert kept_of(workspace) != kept
+    assert told(lines_of(workspace), reviewed, by_sums=True, most=0) == right
+    assert kept_of(workspace) == kept
+
+
+def forge(workspace: AuditedWorkspace, key: bytes = b"", **counts: int) -> dict[bytes, bytes]:
+    """Give all kept sums other counts, as who has the key of the store can; what is kept then."""
+    own = lines_of(workspace).key
     forged = {
-        name: encoded_sums(replace(sums, **counts))
+        name: encoded_sums(replace(sums, **counts), name, key or own)
         for name, data in kept_of(workspace).items()
-        if (sums := decoded_sums(data))
+        if (sums := decoded_sums(data, name, own))
     }
     maps_of(workspace).keep(forged)
     return forged
