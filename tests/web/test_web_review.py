@@ -482,7 +482,29 @@ def test_a_session_of_too_many_calls_says_so(
     base = f"{standing.url}/s/{standing.session}"
     reader.app.state.reviews = type(reader.app.state.reviews)()  # type: ignore[attr-defined]
     assert "too many to be reviewed together" in text_of(reader, base)
-    assert "Its calls" in text_of(reader, base) or "its calls" in text_of(reader, base)
+    for tab in ("commands", "taken-back", "only/failed", "only/outside"):
+        text = text_of(reader, f"{base}/{tab}")
+        assert "over 2 calls" in text and f'href="{base}/calls"' in text, tab
+        assert "None." not in text and "<h2" not in text.partition("<footer")[0], "it is not known"
+    assert "over 2 calls" not in text_of(reader, f"{base}/steps")
+
+
+def test_a_session_with_too_many_sessions_within_it_says_so(
+    recorded: Recorded, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loom_audit.history.read.review.MOST_SESSIONS", 2)
+    workspace = recorded.workspace
+    with session(recorded) as made:
+        call(made, "write_file", path="own.txt", content="x")
+        for _ in range(3):
+            text = text_of(client, f"{recorded.url}/s/{made.id}")
+            with recorded.workspace.session("inner") as inner:
+                begun = SessionStarted("inner", "sent", parent=made.id)
+                workspace.log.append([Draft(begun, inner.id, "agent:inner")])
+    assert "too many" not in text and "with 2 subagents" in text and "own.txt" in text
+    text = text_of(client, f"{recorded.url}/s/{made.id}")
+    assert "over 2 sessions within it" in text and "too many to be reviewed together" in text
+    assert "own.txt" not in text
 
 
 # --- two points, of one session -----------------------------------------------------------

@@ -21,11 +21,11 @@ from loom_audit.model.shell.checks import Check, check_in
 from loom_audit.ports import CallFilter, EventLog, Projections
 
 MOST_CALLS = 10_000
-"""A session of more calls is not gathered."""
+MOST_SESSIONS = 200
+"""A session of more calls, or with more sessions within it, is not gathered."""
 
 MOST_OUTSIDE = 500
 """So many changes from outside are counted; one more is given where there are more."""
-_MOST_SESSIONS = 200
 _NEWEST = 50
 
 
@@ -47,9 +47,9 @@ class SessionReview(Struct, frozen=True):
 
     `until` is the last event of the session, or of the log while it is open. `flagged` has the
     requests of the calls by what stands out; `commands` the texts of shell commands by request.
-    Without `whole` there were too many calls, and nothing of them is here. `asked` is the first
-    prompt and `last` the last, or what the session around it was asked before it where it was asked
-    nothing; `words` are what the agent said last.
+    Where it says `why_not_whole` there were too many, and nothing of them is here. `asked` is the
+    first prompt and `last` the last, or what the session around it was asked before it where it was
+    asked nothing; `words` are what the agent said last.
     """
 
     session: Session
@@ -58,7 +58,7 @@ class SessionReview(Struct, frozen=True):
     asked: Said | None = None
     last: Said | None = None
     words: Said | None = None
-    whole: bool = True
+    why_not_whole: str = ""
     calls: tuple[Call, ...] = ()
     changes: tuple[RecordedChange, ...] = ()
     outside: tuple[OutsideChange, ...] = ()
@@ -66,6 +66,11 @@ class SessionReview(Struct, frozen=True):
     flagged: Mapping[str, frozenset[int]] = {}
     commands: Mapping[int, str] = {}
     evidence: tuple[Evidence, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether its calls are here."""
+        return not self.why_not_whole
 
 
 def review_session(log: EventLog, projections: Projections, id: str) -> SessionReview:
@@ -83,8 +88,10 @@ def review_session(log: EventLog, projections: Projections, id: str) -> SessionR
         words=talk.last_words(id),
     )
     sessions = (session, *subagents)
+    if len(subagents) > MOST_SESSIONS:
+        return replace(heard, why_not_whole=f"over {MOST_SESSIONS:,} sessions within it")
     if sum(one.calls for one in sessions) > MOST_CALLS:
-        return replace(heard, whole=False)
+        return replace(heard, why_not_whole=f"over {MOST_CALLS:,} calls")
     calls = sorted(
         (
             call
@@ -111,14 +118,16 @@ def review_session(log: EventLog, projections: Projections, id: str) -> SessionR
 
 
 def sessions_in(projections: Projections, id: str) -> Iterator[Session]:
-    """The sessions within a session, and within these, at most a few hundred."""
+    """The sessions within a session, and within these, at most one more than are gathered."""
     waiting, seen = [id], {id}
-    while waiting and len(seen) <= _MOST_SESSIONS:
+    while waiting:
         for part in projections.sessions_within(waiting.pop(0)):
             if part.id not in seen:
                 seen.add(part.id)
                 waiting.append(part.id)
                 yield part
+                if len(seen) > MOST_SESSIONS + 1:
+                    return
 
 
 def evidence_of(
