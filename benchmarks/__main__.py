@@ -30,6 +30,7 @@ BENCHMARKS = (
     "reads",
     "pages",
     "readers",
+    "blame",
     "verify",
     "imports",
     "memory",

@@ -61,7 +61,7 @@ def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
 # --- in the new process -------------------------------------------------------------------
 
 
-def _status(field: str) -> float:
+def status(field: str) -> float:
     """A field of /proc/self/status in MiB."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):
@@ -176,9 +176,9 @@ def _main(scenario: str, place: Path, size: int) -> None:
     work = _SCENARIOS[scenario](place, size)
     with new_store(place / "store") as store:
         Path("/proc/self/clear_refs").write_text("5")
-        idle = _status("VmRSS")
+        idle = status("VmRSS")
         work(store)
-    print(json.dumps({"idle": idle, "peak": _status("VmHWM")}))
+    print(json.dumps({"idle": idle, "peak": status("VmHWM")}))
 
 
 if __name__ == "__main__":
