@@ -24,6 +24,7 @@ from msgspec import Struct, field
 from loom_audit.disk.access import system
 from loom_audit.disk.access.system import closing_fd, put_file, write_all
 from loom_audit.disk.machine.own_packs import KINDS, OWN, PackWriter, ids_in, new_hash
+from loom_audit.disk.machine.redundant_packs import remove_redundant
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.text.display import count_text, size_text
 from loom_audit.ports import MirroredGit
@@ -114,6 +115,7 @@ class Take:
         self._new_names: dict[str, list[str]] = {}
         self._packing: dict[bool, tuple[PackWriter, BinaryIO]] = {}
         self._files = ExitStack()
+        self._present: set[str] | None = None
         self._damaged: list[str] = []
         self._unread: list[str] = []
         self._over: dict[str, list[int]] = {}
@@ -156,6 +158,7 @@ class Take:
         self._flush()
         self._loose(folder, objects)
         self._flush()
+        self._prune()
         with suppress(OSError):
             info = os.stat("info/alternates", dir_fd=objects, follow_symlinks=False)
             self._elsewhere = info.st_size > 0
@@ -184,6 +187,14 @@ class Take:
         if settled and self._missed() == missed:
             # written when the copies have their names, unless one of these is missed
             self._known.stamps[path] = _stamp(seen)
+
+    def _prune(self) -> None:
+        """Remove packs that a repack made needless, where the packs were looked at."""
+        for long_ids, name in enumerate(FOLDERS):
+            packs = self._mirror / name / "objects" / "pack"
+            if self._present is not None and packs.exists():
+                freed = remove_redundant(packs, self._present, long_ids=bool(long_ids))
+                self._known.copied = max(0, self._known.copied - freed)
 
     def _missed(self) -> int:
         return len(self._damaged) + len(self._unread) + sum(map(len, self._over.values()))
@@ -254,7 +265,7 @@ class Take:
             file = self._files.enter_context(opened)
             self._packing[long_ids] = PackWriter(file, long_ids=long_ids), file
         writer, _ = self._packing[long_ids]
-        size = writer.size
+        size = writer.size if writer.count else -new_hash(long_ids=long_ids).digest_size
         writer.add(id, kind, body)
         self._known.copied += writer.size - size
         self._free -= writer.size - size
@@ -326,6 +337,7 @@ class Take:
     # --- packs ----------------------------------------------------------------------------
 
     def _packs(self, folder: int) -> None:
+        self._present = set()
         for name in sorted(os.listdir(folder)):
             if _INDEX.fullmatch(name):
                 self._tried(
@@ -349,6 +361,8 @@ class Take:
             ended = _tail(packed, new_hash(long_ids=long_ids).digest_size)
             made = made_folder(mirror, long_ids=long_ids)
             place = made / "objects" / "pack" / f"pack-{ended.hex()}.pack"
+            if self._present is not None:
+                self._present.add(place.stem)
             if place.with_suffix(".idx").exists():
                 return
             size = _regular(packed).st_size

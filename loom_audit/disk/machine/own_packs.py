@@ -37,6 +37,11 @@ class PackWriter:
         self._entries: list[tuple[bytes, int, int]] = []
         self.size = file.write(_HEADER.pack(b"PACK", 2, 0))
 
+    @property
+    def count(self) -> int:
+        """How many objects it has."""
+        return len(self._entries)
+
     def add(self, id: str, kind: int, body: bytes) -> None:
         """Write an object that is in no pack of this writer yet."""
         rest, head = len(body) >> 4, bytearray([kind << 4 | len(body) & 0xF])
@@ -71,15 +76,45 @@ class PackWriter:
         return index + made.digest()
 
 
+class PackIndex:
+    """The index of a pack in a mirror, which was made there; `size` is the bytes of an id."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        """Open it. OSError."""
+        self._file = path.open("rb", buffering=0)
+        self._size = size
+        read = os.pread(self._file.fileno(), _FANOUT.size, len(_INDEX_HEADER))
+        self._sums: tuple[int, ...] = (0, *_FANOUT.unpack(read))
+
+    def __enter__(self) -> "PackIndex":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    @property
+    def count(self) -> int:
+        """How many objects are in the pack."""
+        return self._sums[-1]
+
+    def ids(self, first: int) -> set[str]:
+        """The ids whose first byte is this one. OSError."""
+        begin, end, length = self._sums[first], self._sums[first + 1], 2 * self._size
+        at = len(_INDEX_HEADER) + _FANOUT.size + begin * self._size
+        names = os.pread(self._file.fileno(), (end - begin) * self._size, at).hex()
+        return {names[n : n + length] for n in range(0, len(names), length)}
+
+    def is_within(self, other: "PackIndex") -> bool:
+        """Whether the other pack has all objects of this one. OSError."""
+        return self.count <= other.count and all(
+            self.ids(first) <= other.ids(first) for first in range(256)
+        )
+
+
 def ids_in(folder: Path, prefix: str, length: int) -> set[str]:
-    """The ids in the packs of ours in a folder that begin with two hex digits. OSError."""
+    """The ids in the packs of a mirror's folder that begin with two hex digits. OSError."""
     found: set[str] = set()
-    first, size = int(prefix, 16), length // 2
-    for path in folder.glob(f"{OWN}*.idx"):
-        with path.open("rb", buffering=0) as file:
-            sums = (0, *_FANOUT.unpack(os.pread(file.fileno(), _FANOUT.size, len(_INDEX_HEADER))))
-            begin, end = sums[first], sums[first + 1]
-            at = len(_INDEX_HEADER) + _FANOUT.size + begin * size
-            names = os.pread(file.fileno(), (end - begin) * size, at).hex()
-        found.update(names[n : n + length] for n in range(0, len(names), length))
+    for path in folder.glob("*.idx"):
+        with PackIndex(path, length // 2) as index:
+            found |= index.ids(int(prefix, 16))
     return found
