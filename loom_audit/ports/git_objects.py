@@ -78,17 +78,26 @@ class ObjectMirror(Protocol):
         """
         ...
 
-    def whole(self) -> Sequence[str]:
-        """The ids of which all was seen in the mirror that can be reached from them, but for
-        what is missing; newest last.
+    def shallows(self) -> Sequence[bytes]:
+        """The contents of files `shallow` under which something was noted; b"" is a whole history.
+
+        What one repository lacks by its own is not missing in it, but may be in another one.
         """
         ...
 
-    def missing(self) -> MissingObjects:
-        """What could be reached from `whole` and was not in the mirror, as last noted."""
+    def whole(self, shallow: bytes = b"") -> Sequence[str]:
+        """The ids of which all was seen in the mirror that can be reached from them under this
+        `shallow`, but for what is missing; newest last.
+        """
         ...
 
-    def note(self, whole: Sequence[str], missing: MissingObjects) -> None:
+    def missing(self, shallow: bytes | None = None) -> MissingObjects:
+        """What could be reached from `whole` and was not in the mirror, as last noted; without
+        `shallow` under all of them.
+        """
+        ...
+
+    def note(self, whole: Sequence[str], missing: MissingObjects, shallow: bytes = b"") -> None:
         """Add ids to `whole`, and say what was missing then; durable. StorageFailed."""
         ...
 

@@ -145,6 +145,23 @@ def test_what_was_noted_is_read_again_also_after_a_line_that_a_crash_cut_off(
     assert mirror.missing() == MissingObjects()
 
 
+def test_what_was_noted_under_one_shallow_is_not_said_of_another(
+    root: Path, tmp_path: Path
+) -> None:
+    mirror = DiskObjectMirror(str(root), tmp_path / "mirror")
+    mirror.take(".git", GIT)
+    one, other = (f"{digit * 40}\n".encode() for digit in "12")
+    mirror.note(["a" * 40], MissingObjects(2, ("c" * 40, "d" * 40)), one)
+    mirror.note(["b" * 40], MissingObjects(9, ("c" * 40,)))
+    assert {*mirror.shallows()} == {b"", one}
+    assert [*mirror.whole(one)] == ["a" * 40] and [*mirror.whole()] == ["b" * 40]
+    assert (mirror.whole(other), mirror.missing(other)) == ((), MissingObjects())
+    assert mirror.missing(one) == MissingObjects(2, ("c" * 40, "d" * 40))
+    assert mirror.missing().count == 10
+    mirror.note([], MissingObjects(), one)
+    assert mirror.missing() == MissingObjects(9, ("c" * 40,))
+
+
 PROGRAM = """
 import sys
 from pathlib import Path

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 from loom_audit.disk.access import system
@@ -67,33 +68,47 @@ class DiskObjectMirror:
         with audit_errors(str(self._mirror)):
             return str(made_folder(self._mirror, long_ids=long_ids))
 
-    def whole(self) -> Sequence[str]:
+    def shallows(self) -> Sequence[bytes]:
+        """The contents of `shallow` under which something was noted, first that of none."""
+        with audit_errors(str(self._mirror)):
+            return (b"", *(one.read_bytes() for one in sorted(self._mirror.glob("shallow-*"))))
+
+    def whole(self, shallow: bytes = b"") -> Sequence[str]:
         """The ids of which all was seen in the mirror that can be reached from them."""
         with audit_errors(str(self._mirror)), suppress(FileNotFoundError):
-            lines = (self._mirror / "whole").read_text("ascii", "replace").split("\n")
+            lines = self._noted("whole", shallow).read_text("ascii", "replace").split("\n")
             return [one for one in lines if len(one) in (SHORT_ID, LONG_ID)]
         return ()
 
-    def missing(self) -> MissingObjects:
-        """What was missing when something was noted last."""
+    def missing(self, shallow: bytes | None = None) -> MissingObjects:
+        """What was missing when something was noted last, under one `shallow` or under all."""
+        if shallow is None:
+            found = [self.missing(one) for one in self.shallows()]
+            some = tuple(dict.fromkeys(id for one in found for id in one.some))
+            more = sum(one.count - len(one.some) for one in found)
+            return MissingObjects(len(some) + more, some)
         with audit_errors(str(self._mirror)), suppress(FileNotFoundError, ValueError):
-            count, *some = (self._mirror / "missing").read_text("ascii").split()
-            return MissingObjects(int(count), tuple(some))
+            count, *ids = self._noted("missing", shallow).read_text("ascii").split()
+            return MissingObjects(int(count), tuple(ids))
         return MissingObjects()
 
-    def note(self, whole: Sequence[str], missing: MissingObjects) -> None:
+    def note(self, whole: Sequence[str], missing: MissingObjects, shallow: bytes = b"") -> None:
         """Append ids to the whole ones, after what is missing; a line that was cut off is ended."""
-        if missing != self.missing():
-            content = "\n".join((str(missing.count), *missing.some))
-            with audit_errors(str(self._mirror)):
-                put_file(self._mirror / "missing", content.encode("ascii"), durable=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        with (
-            audit_errors(str(self._mirror)),
-            closing_fd(os.open(self._mirror / "whole", flags, 0o600)) as file,
-        ):
-            # not made durable: what is not in it is followed again
-            write_all(file, ("\n" + "\n".join(whole) + "\n").encode("ascii"))
+        with audit_errors(str(self._mirror)):
+            if shallow and not (known := self._noted("shallow", shallow)).exists():
+                put_file(known, shallow, durable=True)
+            if missing != self.missing(shallow):
+                content = "\n".join((str(missing.count), *missing.some))
+                put_file(self._noted("missing", shallow), content.encode("ascii"), durable=True)
+            path = self._noted("whole", shallow)
+            with closing_fd(os.open(path, flags, 0o600)) as file:
+                # not made durable: what is not in it is followed again
+                write_all(file, ("\n" + "\n".join(whole) + "\n").encode("ascii"))
+
+    def _noted(self, name: str, shallow: bytes) -> Path:
+        """The file of what is noted under a `shallow`."""
+        return self._mirror / (f"{name}-{sha256(shallow).hexdigest()[:20]}" if shallow else name)
 
     def _known(self) -> Taken:
         with suppress(OSError, ValueError, TypeError, AttributeError):

@@ -1,7 +1,7 @@
 """Keeps the objects that a repository names, before a record says that it names them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import Attachment
@@ -50,16 +50,25 @@ def keep_objects(attachment: Attachment, folder: str, seen: GitSeen) -> tuple[st
 
 
 def _missing(mirror: ObjectMirror, git: MirroredGit, seen: GitSeen) -> int:
-    """How many of the objects that a repository names, or that these lead to, are not in the
-    mirror. Only what is new is followed, and what was missing before is asked for again.
+    """How many of the objects that repositories name, or that these lead to, are not in the mirror.
+
+    Of this one only what is new is followed. What was missing before is asked for again, under the
+    `shallow` of the repository that names it: another's could end the way before what is missing.
     """
-    whole, before = mirror.whole(), mirror.missing()
+    file = seen.files.get("shallow")
+    own = file.content if file else b""
+    for shallow in dict.fromkeys((own, *mirror.shallows())):
+        _follow(mirror, git, [*wanted_objects(seen)] if shallow == own else [], shallow)
+    return mirror.missing().count
+
+
+def _follow(mirror: ObjectMirror, git: MirroredGit, named: Sequence[str], shallow: bytes) -> None:
+    """Note which of these ids are whole under a `shallow`, and what is missing now."""
+    whole, before = mirror.whole(shallow), mirror.missing(shallow)
     known = {*whole}
-    new = [*{id: None for id in wanted_objects(seen) if id not in known}]
+    new = [*{id: None for id in named if id not in known}]
     if not new and not before.some:
-        return before.count
-    shallow = seen.files.get("shallow")
-    content = shallow.content if shallow else b""
+        return
     missing: set[str] = set()
     for length in (SHORT_ID, LONG_ID):  # a repository may be replaced by one of the other kind
         wanted, reached = (
@@ -67,15 +76,12 @@ def _missing(mirror: ObjectMirror, git: MirroredGit, seen: GitSeen) -> int:
         )
         if wanted:
             place = mirror.folder(long_ids=length == LONG_ID)
-            missing.update(git.missing(place, wanted, reached, content))
+            missing.update(git.missing(place, wanted, reached, shallow))
     still = [id for id in before.some if id in missing]
     count = before.count - len(before.some) + len(missing)
     # what is missing leads nowhere, and git cannot stop at it
-    mirror.note(
-        [id for id in new if id not in missing],
-        MissingObjects(count, (*still, *(missing - {*still}))[:MOST_NAMED]),
-    )
-    return count
+    found = MissingObjects(count, (*still, *(missing - {*still}))[:MOST_NAMED])
+    mirror.note([id for id in new if id not in missing], found, shallow)
 
 
 def wanted_objects(seen: GitSeen) -> Iterator[str]:
