@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from loom_audit.api.lines import lines_of
+from loom_audit.api.review.git_points import git_between
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.diffs import (
     below,
     print_differences,
+    print_git,
     print_names,
     print_patch,
     print_stat,
@@ -25,6 +27,7 @@ from loom_audit.model.text.display import visible
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
     from loom_audit.model.files import FileChange
+    from loom_audit.model.git import GitChanged
 
 
 @command(
@@ -66,7 +69,8 @@ def diff(
 ) -> None:
     """Compare two points, or the log with the disk.
 
-    Without points the log with the disk; with one point, what happened from it until now.
+    Without points the log with the disk; with one point, what happened from it until now. What
+    differs of git on record is said apart, on standard error.
     Contents are shown escaped except with --raw and --patch. What a session's own calls changed is
     the lines that they wrote and that stand at its end, and those of others that they removed; what
     its subagents did is its own. A patch of that is given where nobody else changed these files.
@@ -85,8 +89,10 @@ def diff(
         disk = number is None and session is None and not points
         changes: tuple[FileChange, ...]
         compared: tuple[int, ...] = ()
+        git: Sequence[GitChanged] = ()
         if number is not None:
-            changes = timeline.call(number).changes
+            detail = timeline.call(number)
+            changes, git = detail.changes, detail.git
         elif disk:
             changes = workspace.status().drift
             compared = (workspace.log.head(),)
@@ -94,6 +100,8 @@ def diff(
             compared = _ends(invocation, workspace, points, session)
             timeline.check_listed(*compared)
             changes = timeline.diff(*compared)
+            git = git_between(workspace, *compared)
+        git = [one for one in git if not named or _git_is_below(one, named)]
         shown = below(changes, named)
         for path in named:
             if path and not below(shown, [path]) and not ever_recorded(workspace, path):
@@ -102,7 +110,7 @@ def diff(
                     hint="Name a path that was recorded, or a point: 42, head~3, @name.",
                 )
         unknown = say_unknown(invocation, workspace, *compared, folders=named)
-        if not shown:
+        if not (shown or git):
             output.note("no other differences" if unknown else "no differences")
         if stat:
             print_stat(workspace, output, shown, disk=disk)
@@ -112,6 +120,13 @@ def diff(
             print_differences(workspace, output, shown, disk=disk, raw=raw)
         else:
             print_names(output, shown)
+        print_git(output, git)
+
+
+def _git_is_below(fact: "GitChanged", paths: Sequence[str]) -> bool:
+    """Whether the `.git` of a repository is one of some paths, or below."""
+    git = f"{fact.folder}/.git" if fact.folder else ".git"
+    return any(not path or git == path or git.startswith(f"{path}/") for path in paths)
 
 
 def _check_together(

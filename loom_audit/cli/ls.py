@@ -9,8 +9,9 @@ from loom_audit.cli.shared.options import AtOption, workspace_path
 from loom_audit.cli.shared.output import Line, Style
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
-from loom_audit.cli.shared.records import state_record
+from loom_audit.cli.shared.records import git_state_record, state_record
 from loom_audit.model.files import FileState
+from loom_audit.model.git_points import git_folder
 from loom_audit.model.text.display import first_few, visible
 
 
@@ -21,7 +22,13 @@ def ls(
     point: AtOption = "head",
     recursive: Annotated[bool, option("--recursive", "-r", help="Everything below, too.")] = False,
 ) -> None:
-    """List what a folder of the workspace held at a point."""
+    """List what a folder of the workspace held at a point.
+
+    Of a git repository in it, it is said what HEAD was then, and how many branches, tags and
+    stashes there were.
+    """
+    from loom_audit.api.review.git_points import git_at
+
     output = invocation.output
     with invocation.workspace() as workspace:
         name = workspace_path(workspace.root, path)
@@ -41,11 +48,21 @@ def ls(
                 if p.startswith(prefix) and (recursive or "/" not in p[len(prefix) :])
             )
         )
+        is_git = any(git_folder(one) is not None for one in listed)
+        git = git_at(workspace, seq) if is_git else {}
         output.each(
             listed,
-            lambda one: {"path": one} | (state_record(tree[one]) or {}),
+            lambda one: {
+                "path": one,
+                **(state_record(tree[one]) or {}),
+                **({"git": git_state_record(git[one])} if one in git else {}),
+            },
             lambda one: [entry_line(one if one == name else one[len(prefix) :], tree[one])],
         )
+        for one in listed:
+            if one in git:
+                where = visible(one.removesuffix(".git")[len(prefix) :])
+                output.note(f"{where}{': ' if where else ''}git: {git[one].text}")
         said = say_unknown(invocation, workspace, seq, folders=[name])
         if not workspace.timeline.is_listed(seq):
             output.note("what is not listed is unknown: the first listing was not finished")

@@ -9,18 +9,22 @@ from starlette.responses import RedirectResponse, Response
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.lines import NetChange, lines_of
 from loom_audit.api.review.aftermath import changed_later
+from loom_audit.api.review.git_points import git_between
 from loom_audit.errors import InvalidArguments, TooLarge
 from loom_audit.model.text.display import one_line
 from loom_audit.web.points import unseen_at
 from loom_audit.web.review.net import net_with_lines, reviews_of, show_net
-from loom_audit.web.shared.budget import Budget
+from loom_audit.web.shared.budget import Budget, weight
 from loom_audit.web.shared.changes import LISTS, around_of, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, point_text
+from loom_audit.web.shared.listing import words_shown
 from loom_audit.web.shared.pages import Place, wants_fragment, when
 from loom_audit.web.shared.urls import Fields, address, first, unquoted
 
 router = APIRouter()
 PLACES = (Place("compare", "Compare", ("compare",)),)
+GIT = 20
+"""So many lines of what differs of git are shown."""
 OFFERED = 20
 """Checkpoints, and sessions, that are offered, the newest ones."""
 
@@ -72,6 +76,8 @@ def compare(
     base = address("w", workspace.id, "compare", f"{old_name}..{new_name}", query=(("by", by),))
     net = changed_by(request, workspace, by, old, new, query) if by else None
     content = workspace.timeline.content
+    git = [*words_shown(git_between(workspace, old, new))] if net is None else []
+    budget.remaining -= sum(weight(2, text) for text in git[:GIT])
     if net is None:
         changes = workspace.timeline.diff(old, new)
         shown = show_changes(changes, content, query, budget, base, old=old, new=new)
@@ -85,6 +91,8 @@ def compare(
         "compare.html",
         changes=shown,
         net=net,
+        git=git[:GIT],
+        more_git=len(git[GIT:]),
         session=workspace.timeline.verified.session(by) if by else None,
         old=old,
         new=new,

@@ -9,11 +9,12 @@ from msgspec import Struct
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from loom_audit.api.face import AuditedWorkspace
+from loom_audit.api.review.git_points import git_at, git_changes
 from loom_audit.errors import AuditError, FileNotFound
 from loom_audit.model.files import FileState, Tree
 from loom_audit.model.kinds import Kind, kind_of
 from loom_audit.model.records import RecordedChange
-from loom_audit.model.text.display import visible_bytes
+from loom_audit.model.text.display import one_line, visible_bytes
 from loom_audit.web.review.blame import BLAME, show_blame
 from loom_audit.web.shared.budget import Budget, row_weight, weight
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number, point_text
@@ -26,6 +27,8 @@ SHOWN_BYTES = 16 * 1024 * 1024
 LINE_CHARACTERS = 2_000
 DUMPED_BYTES = 256
 HISTORY_ROWS = 300
+GIT = 40
+"""So many lines of what changed of a git repository are shown."""
 PIECE = 256 * 1024
 
 
@@ -88,6 +91,7 @@ def at_point(
         tree = workspace.timeline.tree(seq)
         entries = folder(tree, path)
         budget = Budget(query, ("entries",), fragment=wants_fragment(request))
+        git = f"{path}/.git" if path else ".git"
         values["entries"] = budget.part("entries", entries, _entry)
         values["base"] = address("w", workspace.id, "at", name, path=path)
         if wants_fragment(request) and budget.wanted:
@@ -99,6 +103,7 @@ def at_point(
             unlisted="" if workspace.timeline.is_listed(seq) else workspace.timeline.unlisted(),
             unknown=workspace.timeline.unknown_entries(path, seq, tree),
             unseen=unseen_at(workspace, path, seq),
+            git=git_at(workspace, seq).get(git) if git in tree else None,
         )
     if first(query, "view") == BLAME:
         return show_blame(request, workspace, query, values, pages)
@@ -156,7 +161,9 @@ def history(
         )
     budget = Budget({}, fragment=wants_fragment(request))
     rows = budget.part("rows", found[skip : skip + HISTORY_ROWS], _recorded).items
+    git = [] if before is not None else [*git_changes(workspace, path, GIT)]
     values: dict[str, Any] = {"path": path, "rows": rows, "older": ()}
+    values |= {"git": [one_line(text, 120) for text in git[:GIT]], "more_git": len(git[GIT:])}
     if len(found) > skip + len(rows):
         last = rows[-1].seq
         passed = sum(one.seq == last for one in found[: skip + len(rows)])

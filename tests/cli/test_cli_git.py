@@ -1,5 +1,6 @@
 """`loom-audit git` and `loom-audit cat REV:PATH` read what git has deleted."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -61,6 +62,36 @@ def test_a_word_that_could_write_a_file_is_refused_and_writes_none(lost: Shell) 
 def test_the_help_names_the_commands_that_can_be_asked(shell: Shell) -> None:
     said = "".join(shell("git", "--help").text.split())  # a name may be broken at a hyphen
     assert [name for name in COMMANDS if name not in said] == []
+
+
+def test_a_listing_says_what_git_named_at_the_point_apart_from_files(lost: Shell) -> None:
+    made = lost("ls", "--at", "@before")
+    head = [line for line in made.errors.splitlines() if line.startswith("git: ")]
+    [commit] = (word for word in head[0].split(", ")[0].split(" ")[3:])
+    assert head == [f"git: HEAD main {commit}, 2 branches"] and len(commit) == 7
+    assert "feat" not in made.text and "HEAD" not in made.text
+    [entry] = (one for one in lost("ls", "--json", "--at", "@before").records if "git" in one)
+    assert (entry["path"], entry["kind"]) == (".git", "opaque")
+    told = entry["git"]
+    assert (told["head"], told["branches"], told["stashes"]) == ("main", 2, [])
+    assert told["commit"].startswith(commit) and told["words"] == head[0].removeprefix("git: ")
+    lost("run", "--", "true")
+    assert "git: " not in lost("ls").errors
+
+
+def test_a_diff_says_what_differs_of_git_apart_from_files(lost: Shell) -> None:
+    point = str(lost("log", "--json").records[0]["seq"])
+    said = lost("diff", "@before", point)
+    assert re.fullmatch(r"git: branch feat deleted \(was [0-9a-f]{7}\)\n", said.errors)
+    assert said.text == "" == lost("diff", "@before", point, "--raw").text
+    back = lost("diff", point, "@before")
+    assert re.fullmatch(r"git: branch feat created at [0-9a-f]{7}\n", back.errors)
+    [record] = lost("diff", "@before", point, "--json").records
+    assert (record["path"], record["before"], record["after"]) == (".git", None, None)
+    assert [one["name"] for one in record["git"]["names"]] == ["refs/heads/feat"]
+    assert "branch feat deleted" in lost("diff", "--call", point, ".git").errors
+    lost("run", "--", "true")
+    assert "git: git repository gone: HEAD main" in lost("diff", "@before").errors
 
 
 def test_doctor_says_how_large_the_mirror_is_and_what_of_it_is_damaged(lost: Shell) -> None:

@@ -56,6 +56,26 @@ def test_pages_say_what_calls_changed_of_git(
     assert '<li class="err">config changed: it can run code as you</li>' in text
 
 
+def test_pages_of_points_say_what_git_named_and_what_of_it_differs(
+    recorded: Recorded, client: TestClient, session: str
+) -> None:
+    last, _, first = recorded.workspace.timeline.calls()[:3]
+    code, old = last.seq, first.requested
+    assert code is not None
+    before, after = (client.get(f"{recorded.url}/at/{at}/").text for at in (old, first.seq))
+    assert re.search(r"git: HEAD main [0-9a-f]{7}, 2 branches <a", after)
+    assert "2 branches" not in before
+    address = f"{recorded.url}/compare/{old}..{code}"
+    text = client.get(address).text
+    assert "<li>branch &lt;i&gt;feat created at" in text
+    assert '<li class="err">config changed: it can run code as you</li>' in text
+    back = client.get(f"{recorded.url}/compare/{code}..{old}").text
+    assert "<li>branch &lt;i&gt;feat deleted (was" in back
+    text = client.get(f"{recorded.url}/history/.git").text
+    assert f'<li class="err">#{code - 1} config changed: it can run code as you</li>' in text
+    assert 'id="git"' not in client.get(f"{recorded.url}/history/plain.txt").text
+
+
 def test_the_review_of_a_session_marks_what_changed_git_and_what_git_runs(
     recorded: Recorded, client: TestClient, session: str
 ) -> None:

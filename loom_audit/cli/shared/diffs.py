@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from loom_audit.cli.shared.lines import DIFF_STYLES, change_lines, mark
-from loom_audit.cli.shared.output import Output, Piece
-from loom_audit.cli.shared.records import plain
+from loom_audit.cli.shared.output import Output, Piece, Style
+from loom_audit.cli.shared.records import git_record, plain
 from loom_audit.errors import AuditError, Corrupt
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.text.display import count_text, size_text, visible, visible_bytes
+from loom_audit.model.git import GitChanged, git_words, runs_code
+from loom_audit.model.text.display import (
+    count_text,
+    one_line,
+    size_text,
+    visible,
+    visible_bytes,
+)
 from loom_audit.model.text.git_patch import git_patch
 from loom_audit.model.text.textdiff import marked_lines, unified
 
@@ -81,6 +88,18 @@ def print_differences(
                 output.note(f"left out: {visible(change.path)}: {shown.omitted}")
         else:
             print_difference(output, shown)
+
+
+def print_git(output: Output, facts: Iterable[GitChanged]) -> None:
+    """Say what differs of git, apart from files; as JSON a record each, with the path of `.git`."""
+    for fact in facts:
+        if output.json:
+            path = f"{fact.folder}/.git" if fact.folder else ".git"
+            record = {"path": path, "before": None, "after": None, "git": git_record(fact)}
+            output.record(record)
+        for text in git_words(fact):
+            style: Style = "red" if runs_code(text) else ""
+            output.note("git: ", (one_line(text, 500), style))
 
 
 def print_names(output: Output, changes: Sequence[FileChange]) -> None:

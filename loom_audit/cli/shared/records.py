@@ -15,6 +15,7 @@ from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import Event, FilesChanged
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.git import GitChanged, git_words, running_code
+from loom_audit.model.git_points import GitSummary
 from loom_audit.model.plans.lists import LISTS
 from loom_audit.model.plans.planning import Plan
 from loom_audit.model.records import Call, RecordedChange, Session
@@ -134,6 +135,11 @@ def git_record(fact: GitChanged) -> Record:
         "runs_code": list(running_code(fact)),
         "words": list(git_words(fact)),
     }
+
+
+def git_state_record(state: GitSummary) -> Record:
+    """What a repository named at a point, and the same in words."""
+    return {**plain(state), "words": state.text}
 
 
 def session_record(session: Session) -> Record:
