@@ -223,6 +223,14 @@ def test_the_objects_of_nested_repositories_and_of_linked_worktrees_are_kept(
         kept_git(workspace, point, "elsewhere")
 
 
+def test_a_worktree_without_a_commit_is_not_said_to_lack_an_object(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("shell_execute", command="git worktree add -q tree; cd tree; git switch -q --orphan none")
+    call("shell_execute", command="git branch other")
+    assert [*reasons(workspace)] == []
+
+
 def test_of_a_worktree_of_a_repository_elsewhere_it_is_said_that_no_object_is_kept(
     workspace: AuditedWorkspace, root: Path, call: Call, tmp_path: Path
 ) -> None:

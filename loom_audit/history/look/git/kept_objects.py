@@ -94,4 +94,5 @@ def wanted_objects(seen: GitSeen) -> Iterator[str]:
         if name == "stashes":
             yield from (id for line in value.split("\n") if (id := line.partition(" ")[0]))
         elif name != "index":
-            yield from (word for word in value.split(" ") if OBJECT_ID.fullmatch(word))
+            words = (word for word in value.split(" ") if OBJECT_ID.fullmatch(word))
+            yield from (word for word in words if word.strip("0"))  # of a worktree without commit
