@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from hashlib import sha1
 from pathlib import Path
 
@@ -110,6 +111,43 @@ def test_a_planted_pack_does_not_keep_out_the_one_of_its_name(root: Path, tmp_pa
     assert objects(tmp_path / "mirror/sha1") == objects(root) | objects(other)
 
 
+@pytest.mark.deep
+def test_a_pack_of_200_mb_is_kept_whole_with_little_memory(tmp_path: Path) -> None:
+    root = tmp_path / "workspace"
+    root.mkdir()
+    git(root, "init", "-q")
+    with (root / "large").open("wb") as file:
+        for _ in range(200):
+            file.write(os.urandom(1 << 20))
+    id = git(root, "-c", "core.bigFileThreshold=1m", "hash-object", "-w", "large").strip()
+    if not [*(root / ".git/objects/pack").glob("*.pack")]:
+        words = ["git", "pack-objects", "-q", ".git/objects/pack/pack"]
+        subprocess.run(words, cwd=root, input=id, text=True, check=True, capture_output=True)
+        git(root, "prune-packed", "-q")
+    words = [sys.executable, "-c", PROGRAM + MEMORY, str(root), str(tmp_path / "mirror")]
+    used = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()[-1]
+    assert int(used) < 200 << 10
+    words = ["git", "cat-file", "blob", id]
+    done = subprocess.run(words, cwd=tmp_path / "mirror/sha1", stdout=subprocess.PIPE, check=True)
+    with (root / "large").open("rb") as file:
+        assert done.stdout == file.read()
+
+
+@pytest.mark.deep
+def test_a_loose_object_that_inflates_without_end_is_given_up_in_time(
+    root: Path, tmp_path: Path
+) -> None:
+    packing = zlib.compressobj(1)
+    content = b"".join(packing.compress(bytes(1 << 20)) for _ in range(2_000)) + packing.flush()
+    bomb = root / ".git/objects/00" / ("0" * 38)
+    bomb.parent.mkdir(exist_ok=True)
+    bomb.write_bytes(content)
+    limits = MirrorLimits(seconds=0.5)
+    reasons = DiskObjectMirror(str(root), tmp_path / "mirror", limits).take(".git", GIT)
+    assert any("the copying took 0.5 seconds" in one for one in reasons)
+    assert not (tmp_path / "mirror/sha1/objects/00" / bomb.name).exists()
+
+
 def test_an_index_that_names_one_object_as_another_is_not_believed(
     root: Path, tmp_path: Path
 ) -> None:
@@ -169,6 +207,13 @@ from loom_audit.disk.machine.git_objects import DiskObjectMirror
 from loom_audit.sandbox.git.mirrored import ProgramMirroredGit
 print("begun", flush=True)
 DiskObjectMirror(sys.argv[1], Path(sys.argv[2])).take(".git", ProgramMirroredGit("/nonexistent"))
+"""
+
+
+MEMORY = """
+import resource
+both = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+print(max(resource.getrusage(one).ru_maxrss for one in both))
 """
 
 
