@@ -94,6 +94,23 @@ def test_a_diff_says_what_differs_of_git_apart_from_files(lost: Shell) -> None:
     assert "git: git repository gone: HEAD main" in lost("diff", "@before").errors
 
 
+def test_an_undo_of_a_removed_repository_says_how_what_is_kept_of_it_is_read(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_ann(monkeypatch)
+    (shell.workspace / "my lib").mkdir()
+    for folder in (shell.workspace, shell.workspace / "my lib"):
+        git(folder, "init", "-q")
+        git(folder, "commit", "-q", "--allow-empty", "-m", f"of {folder.name}")
+    shell("init")
+    shell("run", "--", "rm", "-rf", ".git", "my lib/.git")
+    said = shell("undo", "--dry-run", code=7).errors
+    for name in (".", "my lib"):
+        [point] = re.findall(rf"`loom-audit git --at (\d+) '?{name}'? -- log --all`", said)
+        log = shell("git", "--at", point, name, "--", "log", "--all").text
+        assert f"of {(shell.workspace / name).name}" in log
+
+
 def test_doctor_says_how_large_the_mirror_is_and_what_of_it_is_damaged(lost: Shell) -> None:
     assert "are kept, whole and hashed" in lost("doctor", code=None).text
     [one, *_] = lost.home.glob("index/*.git/sha1/objects/??/*")

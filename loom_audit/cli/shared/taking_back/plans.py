@@ -1,6 +1,7 @@
 """A plan that takes back: shown, asked about, carried out."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from loom_audit.cli.shared.lines import change_lines, numbers
 from loom_audit.cli.shared.output import Line, Output, Style, progress
 from loom_audit.cli.shared.records import plan_record
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
+from loom_audit.model.git_points import git_folder
 from loom_audit.model.plans.folder_choices import idle_choices
 from loom_audit.model.plans.lists import BLOCKED, KEPT, MERGED, TOLD, PlanList
 from loom_audit.model.plans.planning import Note, Plan, how_to_choose
@@ -82,7 +84,7 @@ def take_back(
     if held:
         record |= going_on(workspace, output)
     if not patch:
-        _note_choices(output, plan)
+        _note_choices(output, workspace, plan)
     done = exits.IN_PART if plan.in_part else exits.OK
     if output.json and (dry_run or refused):
         output.record(record)
@@ -140,8 +142,8 @@ def _show(
     return {}
 
 
-def _note_choices(output: Output, plan: Plan) -> None:
-    """Say how what stays as it is can be taken back all the same."""
+def _note_choices(output: Output, workspace: "AuditedWorkspace", plan: Plan) -> None:
+    """Say how what stays as it is can be taken back all the same, or read."""
     if output.json:
         return
     if plan.kept and plan.verb == "rollback":
@@ -150,6 +152,22 @@ def _note_choices(output: Output, plan: Plan) -> None:
         output.note("`--choose PATH=old` takes back what is kept all the same")
     if maybe := [note for note in plan.passed_over if note.path]:
         output.note(how_to_choose(maybe))
+    _note_kept_git(output, workspace, plan)
+
+
+def _note_kept_git(output: Output, workspace: "AuditedWorkspace", plan: Plan) -> None:
+    """Say how the objects of a repository are read that does not come back."""
+    from loom_audit.api.review.git_points import git_at
+
+    for note in (*plan.irreversible, *plan.blocked):
+        folder = git_folder(note.path)
+        if folder is None or not note.calls:
+            continue
+        wanted = CallFilter(numbers=note.calls, newest_first=False, limit=1)
+        for call in workspace.timeline.calls(wanted):
+            if note.path in git_at(workspace, call.requested):
+                asked = f"loom-audit git --at {call.requested} {shlex.quote(folder or '.')}"
+                output.note(f"`{visible(asked)} -- log --all` lists what is kept of its commits")
 
 
 def _refuse_open_calls(workspace: "AuditedWorkspace", *, held: bool) -> None:
