@@ -11,7 +11,7 @@ from msgspec import Struct
 from loom_audit.errors import NotFound
 from loom_audit.history.read.verified import listed_error
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted, Role
-from loom_audit.model.events import SessionStarted
+from loom_audit.model.events import Event, SessionStarted
 from loom_audit.model.records import Call, Session, Spoken
 from loom_audit.ports import EventFilter, EventLog, Projections
 
@@ -119,7 +119,7 @@ class Conversation(Struct, frozen=True):
 
     def at(self, seq: int) -> Said:
         """The prompt or message that an event tells. NotFound for another event; Corrupt."""
-        found = self._said(seq)
+        found = next(map(said_in, self.log.read(EventFilter.only(seq))), None)
         if found is None:
             raise NotFound(
                 f"event {seq} is neither a prompt nor a message",
@@ -129,22 +129,25 @@ class Conversation(Struct, frozen=True):
 
     def _read(self, session: str, places: Sequence[Spoken]) -> list[Said]:
         """The texts of these events, each of which must be what is listed of the session."""
+        events = {event.seq: event for event in self.log.picked([one.seq for one in places])}
         found: list[Said] = []
         for place in places:
-            said = self._said(place.seq)
+            event = events.get(place.seq)
+            said = said_in(event) if event else None
             if said is None or (said.session, said.role) != (session, place.role):
                 raise listed_error(place.seq)
             found.append(said)
         return found
 
-    def _said(self, seq: int) -> Said | None:
-        for event in self.log.read(EventFilter.only(seq)):
-            fact = event.fact
-            if isinstance(fact, PromptSubmitted):
-                return Said(event.seq, event.at, event.session, "prompt", fact.text)
-            if isinstance(fact, MessageReceived):
-                return Said(event.seq, event.at, event.session, fact.role, fact.text)
-        return None
-
     def _one(self, session: str, places: Sequence[Spoken]) -> Said | None:
         return next(iter(self._read(session, places)), None)
+
+
+def said_in(event: Event) -> Said | None:
+    """The prompt or message that an event tells; None for another event."""
+    fact = event.fact
+    if isinstance(fact, PromptSubmitted):
+        return Said(event.seq, event.at, event.session, "prompt", fact.text)
+    if isinstance(fact, MessageReceived):
+        return Said(event.seq, event.at, event.session, fact.role, fact.text)
+    return None
