@@ -1,10 +1,13 @@
 """Every name that can be on a disk survives URL, form and back."""
 
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from markupsafe import escape
 
+from loom_audit.model.text.display import visible
+from loom_audit.web.shared.budget import sent
 from loom_audit.web.shared.urls import address, encoded, fields, first, quoted, unquoted
 
 names = st.binary(min_size=1, max_size=40).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
@@ -17,6 +20,21 @@ def test_a_name_survives_quoting(name: str) -> None:
     assert unquoted(quoted(name)) == name
     assert quoted(name).isascii()
     assert "/" not in quoted(name)
+
+
+@given(names, st.sampled_from(["", "/"]))
+@example("src/a-b_c.d~e@f:g", "/")
+@example("src/a-b\n", "")
+def test_what_needs_no_encoding_is_found_out_rightly(name: str, safe: str) -> None:
+    assert quoted(name, safe=safe) == quote(
+        name.encode("utf-8", "surrogateescape"), safe=safe + "~@:"
+    )
+
+
+@given(st.text() | names)
+@example("a && b < c > \"d\" 'e'\n\t\x1b")
+def test_the_weight_of_a_text_is_what_a_page_sends_of_it(text: str) -> None:
+    assert sent(text) == len(str(escape(visible(text))).encode())
 
 
 @given(names, names)

@@ -23,6 +23,7 @@ from loom_audit.web.shared.dependencies import number
 from loom_audit.web.shared.diffs import (
     AUTO,
     CONTEXT,
+    LINE,
     Around,
     Content,
     FileView,
@@ -208,6 +209,8 @@ def view_net(
     length = sum(len(hunk.lines) + _has_gap(file, n) for n, hunk in enumerate(file.hunks))
     if not length:
         return view
+    if whole and length > 1 and length * weight(LINE) > space:
+        return replace(view, body="later")
     later = {
         part: tuple([one.actor for one in told.by[:SHOWN_LATER]])
         for part, told in (again(file) if again else {}).items()

@@ -62,6 +62,10 @@ class Around(Struct, frozen=True):
         return next((one for one in WIDER if one > self.lines), None)
 
 
+LINE = 5
+"""Elements of a row at the least."""
+
+
 class Row(Struct, frozen=True):
     """A row shows a line or a gap; `pieces` are texts with whether that stretch changed. A gap ends
     before the line `new`.
@@ -92,7 +96,7 @@ class Row(Struct, frozen=True):
         named = 3 * bool(self.call or self.by)
         marked = (9 if self.folded else 4) * self.starts
         opening = 3 * (self.kind == "gap")
-        nodes = 5 + changed + bool(self.note) + named + marked + opening
+        nodes = LINE + changed + bool(self.note) + named + marked + opening
         said = weight(2 + 2 * len(self.later), AGAIN, *self.later) if self.later else 0
         return weight(nodes, text, self.by) + said
 
