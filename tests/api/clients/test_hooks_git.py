@@ -2,13 +2,18 @@
 
 import subprocess
 from functools import partial
+from itertools import count
 from pathlib import Path
+
+import pytest
 
 from loom_audit import AuditedWorkspace
 from loom_audit.model.git import NOT_TAKEN_BACK, words_of
 from tests.api.clients.test_hooks import claude as claude
 from tests.api.clients.test_hooks import root as root
 from tests.api.clients.test_hooks import workspace as workspace
+from tests.history.look.test_git_tape import TAPES, play
+from tests.places.git_person import as_ann
 from tests.processes.clients import client as client
 from tests.processes.hooked import HookedClaude
 
@@ -41,4 +46,28 @@ def test_a_client_s_command_in_a_nested_repository_is_on_record_in_git_s_words(
         told = words_of(workspace.timeline.call(newest.requested).git)
         assert any(one.startswith(said) for one in told), told
         assert NOT_TAKEN_BACK in newest.coverage.reasons
+    claude.hook("SessionEnd", reason="exit")
+
+
+@TAPES
+@pytest.mark.timeout(3600)
+def test_after_each_step_of_a_client_the_record_is_what_git_says(
+    claude: HookedClaude,
+    workspace: AuditedWorkspace,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    steps: int,
+) -> None:
+    as_ann(monkeypatch)
+    monkeypatch.setenv("GIT_EDITOR", "true")
+    claude.hook("SessionStart", source="startup")
+    ids = (f"c{n}" for n in count())
+
+    def act(command: str) -> None:
+        words = ["sh", "-c", command]
+        does = partial(subprocess.run, words, cwd=root, capture_output=True)
+        claude.bash(next(ids), command, does)
+
+    play(workspace, root, seed, steps, act)
     claude.hook("SessionEnd", reason="exit")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit import AuditedWorkspace, ToolResult
+from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.model.git import GitChanged, GitState, git_words
 from loom_audit.ports import EventFilter
 from tests.places.git_person import as_ann
@@ -114,21 +114,10 @@ def check(workspace: AuditedWorkspace, root: Path, step: str) -> None:
     assert {path: known[path] for path in kept} == on_disk, step
 
 
-@pytest.mark.parametrize(
-    ("seed", "steps"),
-    [(27, 30), *(pytest.param(n, 500, marks=pytest.mark.deep) for n in range(2))],
-)
-@pytest.mark.timeout(3600)
-def test_after_each_step_of_a_tape_the_record_is_what_git_says(
-    workspace: AuditedWorkspace,
-    root: Path,
-    call: Callable[..., ToolResult],
-    monkeypatch: pytest.MonkeyPatch,
-    seed: int,
-    steps: int,
+def play(
+    workspace: AuditedWorkspace, root: Path, seed: int, steps: int, act: Callable[[str], object]
 ) -> None:
-    as_ann(monkeypatch)
-    monkeypatch.setenv("GIT_EDITOR", "true")
+    """Make a repository, and play a tape: most steps are acted out by calls, some by a person."""
     git(root, "init", "-q", "-b", "main")
     for n in range(3):
         (root / "f0").write_text(f"{n}\n")
@@ -141,6 +130,43 @@ def test_after_each_step_of_a_tape_the_record_is_what_git_says(
         if by_person:
             subprocess.run(["sh", "-c", command], cwd=root, capture_output=True)
             command = f"by a person: {command}"
-        call("shell_execute", command="true" if by_person else f"{command}; true")
+        act("true" if by_person else f"{command}; true")
         check(workspace, root, f"step {n}: {command}")
+
+
+TAPES = pytest.mark.parametrize(
+    ("seed", "steps"),
+    [(27, 30), *(pytest.param(n, 500, marks=pytest.mark.deep) for n in range(2))],
+)
+
+
+@TAPES
+@pytest.mark.timeout(3600)
+def test_after_each_step_of_a_tape_the_record_is_what_git_says(
+    workspace: AuditedWorkspace,
+    root: Path,
+    call: Callable[..., ToolResult],
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    steps: int,
+) -> None:
+    as_ann(monkeypatch)
+    monkeypatch.setenv("GIT_EDITOR", "true")
+    play(workspace, root, seed, steps, lambda one: call("shell_execute", command=one))
+    assert workspace.verify().findings == ()
+
+
+@TAPES
+@pytest.mark.timeout(3600)
+def test_after_each_step_under_run_the_record_is_what_git_says(
+    workspace: AuditedWorkspace,
+    root: Path,
+    session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    steps: int,
+) -> None:
+    as_ann(monkeypatch)
+    monkeypatch.setenv("GIT_EDITOR", "true")
+    play(workspace, root, seed, steps, lambda one: session.run(["sh", "-c", one]))
     assert workspace.verify().findings == ()
