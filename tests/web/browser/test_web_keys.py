@@ -207,6 +207,21 @@ def test_the_heading_of_a_file_stays_while_its_lines_pass(standing: Recorded, wa
     assert heading.is_visible()
 
 
+@pytest.mark.parametrize("width", [1280, 800, 375])
+def test_who_wrote_a_line_stands_beside_its_number_and_not_over_it(
+    standing: Recorded, watch: Watch, width: int
+) -> None:
+    watch.page.set_viewport_size({"width": width, "height": 800})
+    watch.go(f"{standing.url}/at/head/src/main.py?view=blame")
+    over = """() => {
+        const end = one => one.getBoundingClientRect().right
+        const inside = [...document.querySelectorAll('.blame .by *')]
+        return inside.filter(one => end(one) > end(one.closest('td'))).length
+    }"""
+    assert "not known before" in watch.page.locator(".blame").inner_text()
+    assert watch.page.evaluate(over) == 0
+
+
 def test_on_paper_all_is_open_and_calls_have_their_addresses(
     standing: Recorded, watch: Watch
 ) -> None:
