@@ -96,7 +96,7 @@ class ProgramMirroredGit:
             if shallow:
                 file = Path(stack.enter_context(scratch_folder()), "shallow")
                 file.write_bytes(shallow)
-                words = (f"--shallow-file={file}", *words)
+                words = ("--shallow-file", str(file), *words)
             done = self._run(mirror, words, given=given)
         check_answer(done)
         return done.output.decode("ascii", "replace")
