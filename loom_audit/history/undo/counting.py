@@ -7,13 +7,18 @@ from msgspec.structs import replace
 from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.undo.dealt_with import changed_paths, changes_by
-from loom_audit.history.undo.limits import all_names
+from loom_audit.history.undo.limits import MovedSince, all_names
 from loom_audit.history.undo.selection import UNDO_AND_REDO, Selection
 from loom_audit.model.plans.planning import PathStep, Plan
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.plans.taking_back.taken_back import TakingBack
+from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.records import RecordedChange
 from loom_audit.ports import CallFilter
+
+MISCOUNTED = (
+    "it would count as taken back, and nothing here takes it back: revert the call by itself first"
+)
 
 
 def reverts(
@@ -52,9 +57,9 @@ def reverts(
         )
         if request.verb in UNDO_AND_REDO and dealt_with:
             counted |= {call.seq for call in selection.calls}
-        calls = sorted(
-            c.seq for c in selection.calls if c.seq and (c.seq in counted or not c.changed)
-        )
+        if not selection.paths:  # what changed nothing changed none of these
+            counted |= {call.seq for call in selection.calls if not call.changed}
+        calls = sorted(call.seq for call in selection.calls if call.seq in counted and call.seq)
         numbers = (*calls, *(seq for seq in selection.events if seq not in events))
         return tuple(number for number in numbers if number not in partly)
     partly |= {step.call for step in steps if step.call and not step.taken}
@@ -109,9 +114,8 @@ def taken_in_part(
     if selection.rollback and selection.paths:
         for number, path in _taken_unchanged(stored, selection, candidates):
             found.setdefault(number, set()).add(path)
-    if not selection.rollback:
-        for number in found.keys() - {0}:
-            found[number] |= _names_before(stored, timeline, selection, number, found[number])
+    for number in found.keys() - {0}:
+        found[number] |= _names_before(stored, timeline, selection, number, found[number])
     early = {one.number for one in candidates if (one.requested or 0) <= selection.since}
     wanted = found.keys() - {0, *plan.reverts, *early}
     return {number: tuple(sorted(found[number])) for number in sorted(wanted)}
@@ -150,11 +154,16 @@ def _names_before(
         return set()
     changes = [change for one in sorted(older) for change in changes_by(stored, one)]
     own = {one.change.path for one in changes_by(stored, number)}
-    names = {*all_names(paths, timeline, changes)} & {one.change.path for one in changes}
+    moved = MovedSince(stored, timeline, min(older))
+    there = all_names(paths, timeline, changes)
+    names = {name for path in there for name in moved.names(path, number)}
+    names &= {one.change.path for one in changes}
     return {path for path in names - own if number not in back.at(path)}
 
 
-def with_rest(plan: Plan, selection: Selection, candidates: Iterable[RecordedChange]) -> Plan:
+def with_rest(
+    stored: StoredLog, plan: Plan, selection: Selection, candidates: Iterable[RecordedChange]
+) -> Plan:
     """The plan with the paths that were left of calls which it takes back as a whole.
 
     Of such calls of which others were taken back before. What took those back can itself be taken
@@ -170,14 +179,47 @@ def with_rest(plan: Plan, selection: Selection, candidates: Iterable[RecordedCha
             before.add(one.number)
         else:
             left.setdefault(one.number, {})[one.change.path] = None
-    # what took others back did so at paths, too, that it did not change
     took = {one.number for one in selection.back.doings}
     for number, paths in left.items():
-        moved = number not in took and not plan.followed.keys().isdisjoint(paths)
+        moved = not plan.followed.keys().isdisjoint(paths)
         if moved and all(map(plan.settles, paths)):
             before.add(number)
+    for number in before & took & left.keys():
+        # what took others back did so at paths, too, that it did not change
+        changed = changed_paths(stored, selection.back.below((number,)))
+        there = sorted({path for own in changed.values() for path in own})
+        left[number] |= {path: None for path in there if number not in selection.back.at(path)}
     rest = {number: tuple(paths) for number, paths in sorted(left.items()) if number in before}
     return replace(plan, rest=rest)
+
+
+def miscounted(
+    stored: StoredLog,
+    timeline: Timeline,
+    selection: Selection,
+    plan: Plan,
+    taken: Collection[str],
+) -> Iterator[Note]:
+    """Notes on files that a plan leaves alone, though it counts something in them as taken back.
+
+    So can one that takes back what took others back, for what it changed itself. `taken` are the
+    paths at which the plan takes something back; what is kept by choice is left alone. Corrupt.
+    """
+    more, back = takings(plan), selection.back
+    took = {one.number for one in back.doings}
+    numbers = back.below({one.target for one in more}) - took
+    if selection.rollback or not numbers or took.isdisjoint(one.target for one in more):
+        return
+    after, at = back.and_then(more), {*taken, *plan.request.choices}
+    found = [
+        (path, number)
+        for number, paths in sorted(changed_paths(stored, numbers).items())
+        for path in sorted({*paths} - at)
+        if number in after.at(path) and number not in back.at(path)
+    ]
+    if found:
+        at |= MovedSince(stored, timeline, min(numbers) - 1).all_names(at)
+    yield from (Note(path, MISCOUNTED, (number,)) for path, number in found if path not in at)
 
 
 def takings(plan: Plan) -> Sequence[TakingBack]:

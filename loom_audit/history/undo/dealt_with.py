@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec import Struct, field
 
 from loom_audit.history.ground.attachment import StoredLog
-from loom_audit.history.undo.limits import is_below_any
+from loom_audit.history.read.timeline import Timeline
+from loom_audit.history.undo.limits import MovedSince, is_below_any
 from loom_audit.model.plans.taking_back.taken_back import TakenBack
 from loom_audit.model.records import RecordedChange
 from loom_audit.ports import CallFilter
@@ -31,6 +32,7 @@ class DealtWith(Struct, frozen=True):
 
 def dealt_with(
     stored: StoredLog,
+    timeline: Timeline,
     back: TakenBack,
     changes: Iterable[RecordedChange],
     numbers: Collection[int] = (),
@@ -48,7 +50,7 @@ def dealt_with(
         if number is not None:
             changed.setdefault(number, set()).add(one.change.path)
     taken = {*changed, *numbers}
-    before = Before(stored, back.concerning(back.below(taken)), changed, taken, within)
+    before = Before(stored, timeline, back.concerning(back.below(taken)), changed, taken, within)
     calls = {number: before.all.without(taken).of(number, own) for number, own in changed.items()}
     each = [(number, path) for number, own in changed.items() for path in own]
     paths = frozenset(one for one in each if before.is_taken_back(*one))
@@ -65,17 +67,20 @@ class Before:
     def __init__(
         self,
         stored: StoredLog,
+        timeline: Timeline,
         back: TakenBack,
         changed: Mapping[int, Collection[str]],
         taken: Collection[int],
         within: Sequence[str],
     ) -> None:
         self.all = back
+        self._moved = MovedSince(stored, timeline, min(back.below(taken), default=0))
         self._changed = changed
         self._taken = frozenset(taken)
         self._within = within
         self._on_record = _Changed(stored)
         self._without: dict[frozenset[int], TakenBack] = {}
+        self._until: dict[int, tuple[TakenBack, TakenBack]] = {}
 
     def stays(self, path: str) -> TakenBack:
         """What is taken back at a path without the calls that are taken back there."""
@@ -83,7 +88,8 @@ class Before:
         if not is_below_any(self._within, path):
             taken = frozenset()
         elif self._within:
-            taken = frozenset(n for n in taken if path in self._changed.get(n, ()))
+            names = self._moved.all_names((path,))
+            taken = frozenset(n for n in taken if not names.isdisjoint(self._changed.get(n, ())))
         if taken not in self._without:
             self._without[taken] = self.all.without(taken)
         return self._without[taken]
@@ -91,8 +97,8 @@ class Before:
     def is_taken_back(self, number: int, path: str) -> bool:
         """Whether a call is taken back at a path already, and the path was changed for it.
 
-        It need not have been where the call that did so took back what this one took back there,
-        too, or what had taken this one back.
+        It need not have been where all that was in effect there before the call that did so, was
+        after it, too.
         """
         stays = self.stays(path)
         by = stays.at(path).get(number)
@@ -100,27 +106,41 @@ class Before:
             return False
         if stays.names(by, number) or path in self._on_record.paths(by):
             return True
-        others = self.all.targets(by, path)
-        had = any(number in self.all.targets(one, path) for one in others)
-        return had or self.is_overtaken(number, path)
+        return self._made_no_difference(by, number, path) or self.is_overtaken(number, path)
+
+    def _made_no_difference(self, by: int, number: int, path: str) -> bool:
+        """Whether a call by which this one is taken back left in effect at a path what had been.
+
+        Of what this one did there: it, or what it took back, and so on.
+        """
+        if by not in self._until:
+            older = [one for one in self.all.doings if one.number < by]
+            own = [one for one in self.all.doings if one.number == by]
+            self._until[by] = (TakenBack(older), TakenBack((*older, *own)))
+        before, after = self._until[by]
+        took = {one.number for one in after.doings}
+        names = self._moved.names(path, number)
+        each = [(n, name) for n in self.all.below((number,)) - took for name in self._at(n, names)]
+        return bool(each) and all((n in before.at(at)) == (n in after.at(at)) for n, at in each)
 
     def is_overtaken(self, number: int, path: str) -> bool:
         """Whether all that a call took back at a path stays taken back without it, by others."""
-        targets, stay = self.all.targets(number, path), self.stays(path).at(path).keys()
-        if stay.isdisjoint(targets):
+        targets, stays = self.all.targets(number, path), self.stays(path)
+        if stays.never_took(targets):
             return False
-        there = {target for target in targets if self.was_at(target, path)}
-        return bool(there) and stay >= there
+        names = self._moved.names(path, number)
+        there = [(target, name) for target in targets for name in self._at(target, names)]
+        return bool(there) and all(target in stays.at(name) for target, name in there)
 
-    def was_at(self, target: int, path: str) -> bool:
-        """Whether a call changed a path, or took back one that did."""
+    def _at(self, target: int, names: Collection[str]) -> Collection[str]:
+        """At which names of a file a call changed it, or else those did that it took back."""
         found = {target}
         for one in sorted(self.all.below(found), reverse=True):
             if one in found:
-                if path in self._on_record.paths(one):
-                    return True
-                found.update(self.all.targets(one, path))
-        return False
+                if there := self._on_record.paths(one).intersection(names):
+                    return there
+                found.update(t for name in names for t in self.all.targets(one, name))
+        return ()
 
 
 class _Changed:
@@ -148,27 +168,32 @@ def changes_by(stored: StoredLog, number: int) -> Sequence[RecordedChange]:
 
 def changes_before(
     stored: StoredLog,
+    timeline: Timeline,
     back: TakenBack,
     changes: Sequence[RecordedChange],
     paths: Collection[str],
 ) -> Sequence[RecordedChange]:
-    """The changes at some paths before these, from the first on which one of these took back.
+    """The changes before these of the files at some paths, from the first on of a call which one of
+    these took back.
 
     Without them it is not known what took others back leaves there. Corrupt.
     """
     took = {one.number for one in back.doings}
     first = begin = min((one.seq for one in changes), default=0)
     found: Sequence[RecordedChange] = ()
-    while True:
-        there = {one.number for one in (*found, *changes) if one.change.path in paths}
+    while took and changes:
+        names = MovedSince(stored, timeline, begin - 1).all_names(paths)
+        there = {one.number for one in (*found, *changes) if one.change.path in names}
         older = tuple(sorted(n for n in back.below(took & there) if n < begin))
         calls = stored.reading.calls(CallFilter(numbers=older, limit=None)) if older else ()
         targets = stored.reading.changes(calls=[call.requested for call in calls]) if calls else ()
-        earliest = min((one.seq for one in targets if one.change.path in paths), default=begin)
+        earliest = min((one.seq for one in targets), default=begin)
         if earliest >= begin:
-            return found
+            break
         begin = earliest
-        found = [*stored.reading.changes(after=begin - 1, until=first - 1, paths=sorted(paths))]
+        names = MovedSince(stored, timeline, begin - 1).all_names(paths)
+        found = [*stored.reading.changes(after=begin - 1, until=first - 1, paths=names)]
+    return found
 
 
 def changed_paths(stored: StoredLog, numbers: Collection[int]) -> Mapping[int, Collection[str]]:

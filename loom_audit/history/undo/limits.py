@@ -1,6 +1,7 @@
 """The paths that a request is limited to, and what moved from there or to there."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import StoredLog
@@ -81,6 +82,49 @@ def moved_with(
         if not found.isdisjoint((move.source, move.target)):
             found |= {move.source, move.target}
     return frozenset(found)
+
+
+class MovedSince:
+    """The moves after an event, whoever made them, by which files have the names that they have."""
+
+    def __init__(self, stored: StoredLog, timeline: Timeline, after: int) -> None:
+        self._stored, self._timeline, self._after = stored, timeline, after
+
+    @cached_property
+    def _by_target(self) -> Mapping[str, Sequence[tuple[int, str]]]:
+        changes = self._stored.reading.changes(after=self._after)
+        facts = self._timeline.verified.files_changed({one.seq for one in changes})
+        found: dict[str, list[tuple[int, str]]] = {}
+        for seq, fact in sorted(facts.items()):
+            for move in fact.moves:
+                found.setdefault(move.target, []).append((seq, move.source))
+        return found
+
+    @cached_property
+    def _other_ends(self) -> Mapping[str, set[str]]:
+        ends: dict[str, set[str]] = {}
+        for target, came in self._by_target.items():
+            for _, source in came:
+                ends.setdefault(source, set()).add(target)
+                ends.setdefault(target, set()).add(source)
+        return ends
+
+    def names(self, path: str, until: int) -> frozenset[str]:
+        """The names up to an event of the file that is at a path after it. Corrupt."""
+        found, name = [path], path
+        while came := [one for one in self._by_target.get(name, ()) if one[0] <= until]:
+            until, name = came[-1][0] - 1, came[-1][1]
+            found.append(name)
+        return frozenset(found)
+
+    def all_names(self, paths: Iterable[str]) -> frozenset[str]:
+        """Some paths, and all names that what was at one of them had before or since. Corrupt."""
+        found = {*paths}
+        for path in (queue := [*found]):
+            new = self._other_ends.get(path, set()) - found
+            found |= new
+            queue += new
+        return frozenset(found)
 
 
 def _moves(timeline: Timeline, changes: Iterable[RecordedChange]) -> list[Move]:

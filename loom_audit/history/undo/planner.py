@@ -22,7 +22,7 @@ from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.history.undo.arrived_folders import with_arrived_folders
 from loom_audit.history.undo.contents_on_disk import ContentsOnDisk
-from loom_audit.history.undo.counting import reverts, taken_in_part, takings, with_rest
+from loom_audit.history.undo.counting import miscounted, reverts, taken_in_part, takings, with_rest
 from loom_audit.history.undo.dealt_with import changed_paths, changes_before
 from loom_audit.history.undo.limits import names_by
 from loom_audit.history.undo.notes import (
@@ -191,9 +191,7 @@ class Planner:
             blocked=(*plan.blocked, *self._unnamed_notes(plan, drift)),
             kept=(*plan.kept, *self._displaced_notes(plan)),
         )
-        plan = self._with_what_counts(plan, selection, candidates, selected)
-        differs = self._takes_anything_back(plan, selection, steps)
-        return plan if differs else replace(plan, reverts=(), partly={}, rest={})
+        return self._with_what_counts(plan, selection, candidates, selected, steps)
 
     def _with_what_counts(
         self,
@@ -201,11 +199,19 @@ class Planner:
         selection: Selection,
         candidates: Sequence[RecordedChange],
         selected: Sequence[RecordedChange],
+        steps: Iterable[PathStep],
     ) -> Plan:
-        """The plan with the paths of calls that it takes back."""
-        stored = self.attachment.stored
-        partly = taken_in_part(stored, self.timeline, plan, selection, candidates, selected)
-        return with_rest(replace(plan, partly=partly), selection, candidates)
+        """The plan with the paths of calls that it takes back, blocked where these are not left as
+        they would count.
+        """
+        stored, timeline = self.attachment.stored, self.timeline
+        partly = taken_in_part(stored, timeline, plan, selection, candidates, selected)
+        plan = with_rest(stored, replace(plan, partly=partly), selection, candidates)
+        if not self._takes_anything_back(plan, selection, steps):
+            return replace(plan, reverts=(), partly={}, rest={})
+        taken = {one.change.path for one in selected}
+        left = miscounted(stored, timeline, selection, plan, taken)
+        return replace(plan, blocked=(*plan.blocked, *left))
 
     def _notes_on_calls(
         self, selection: Selection, selected: Sequence[RecordedChange]
@@ -341,7 +347,8 @@ class Planner:
         is_taken: Callable[[RecordedChange], bool],
     ) -> list[PathStep]:
         paths = {one.change.path for one in recorded if is_taken(one)}
-        found = changes_before(self.attachment.stored, selection.back, recorded, paths)
+        stored = self.attachment.stored
+        found = changes_before(stored, self.timeline, selection.back, recorded, paths)
         return [PathStep(one.seq, one.change, False, one.number, earlier=True) for one in found]
 
     # --- what disk says -------------------------------------------------------------------

@@ -155,7 +155,7 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
         if not request.targets:
             check_interrupted_since(attachment, request.session, call, passed_over)
         changes = changes_of(attachment.stored, [call], ())
-        done = dealt_with(attachment.stored, back, changes)
+        done = dealt_with(attachment.stored, timeline, back, changes)
         if not request.targets:
             later = _changing_git(attachment.stored, request.session, call.requested)
             passed_over = (*passed_over, *git_notes(attachment.stored.log, later))
@@ -164,7 +164,7 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
         call = newest_undo(attachment, request.session)
         calls = (call, *_begun_redos(attachment.stored, call))
         changes = changes_of(attachment.stored, calls, ())
-        done = dealt_with(attachment.stored, back, changes)
+        done = dealt_with(attachment.stored, timeline, back, changes)
         return Selection(_label(call), back, changes, calls, before=done)
     if request.verb == "rollback":
         return _select_after_point(request, attachment, timeline, back)
@@ -195,7 +195,7 @@ def _select_named(
     changes = changes_of(attachment.stored, asked, events)
     numbers = {*events, *(call.seq for call in asked if call.seq)}
     paths = paths_with_moves(request.paths, timeline, changes)
-    done = dealt_with(attachment.stored, back, changes, numbers, paths)
+    done = dealt_with(attachment.stored, timeline, back, changes, numbers, paths)
     old = [path for path, choice in request.choices.items() if choice == "old"]
     # a move is taken back at both ends
     chosen = moved_with(old, timeline, changes)

@@ -15,17 +15,18 @@ def mark_in_effect(lineage: Lineage, back: TakenBack, reverts: Collection[int], 
     of the lineage that it takes, and `head` the event after which it would be carried out. What
     took others back counts by what is in effect for it, not by what it changed itself.
     """
-    paths = lineage.paths()
-    numbers = {step.call for step in lineage.all_steps() if step.call is not None}
+    steps = lineage.all_steps()
+    paths = {path for step in steps for path in (step.before.path, step.after.path)}
+    numbers = {step.call for step in steps if step.call is not None}
     undos = {one for one in numbers if any(back.targets(one, path) for path in paths)}
-    if not any(step.call in undos and not step.taken for step in lineage.steps):
+    if not undos:
         return
     taken = {step.call for step in lineage.steps if step.taken and step.call is not None}
     then = back.and_then(TakingBack(head + 1, one) for one in sorted(taken | {*reverts}))
     now = tuple(_in_effect(lineage, back, undos))
     after = tuple(
         stands and not step.taken
-        for stands, step in zip(_in_effect(lineage, then, undos), lineage.all_steps(), strict=True)
+        for stands, step in zip(_in_effect(lineage, then, undos), steps, strict=True)
     )
     lineage.in_effect = InEffect(now, after)
     since = len(lineage.earlier)

@@ -74,6 +74,10 @@ class TakenBack:
             self._at[path] = _in_effect(one for one in self.doings if one.covers(path))
         return self._at[path]
 
+    def never_took(self, numbers: Iterable[int]) -> bool:
+        """Whether nothing took any of these back."""
+        return not any(number in self._by_target for number in numbers)
+
     def without(self, numbers: Collection[int]) -> "TakenBack":
         """The same, if the calls with these numbers took nothing back."""
         return TakenBack(one for one in self.doings if one.number not in numbers)
