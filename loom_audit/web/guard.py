@@ -7,6 +7,7 @@ come from our own pages (Sec-Fetch-Site and Origin, as Go's CrossOriginProtectio
 do), and no answer may run, frame or load anything that is not ours.
 """
 
+import asyncio
 import secrets
 from collections.abc import Iterable, MutableMapping
 from typing import Any
@@ -46,6 +47,12 @@ class Changing(Struct):
     requests: int = 0
 
 
+class _Answer(Struct):
+    """Whether the answer to a request has begun."""
+
+    begun: bool = False
+
+
 class Guard:
     """ASGI middleware; `pages` renders what it answers itself, `changing` counts."""
 
@@ -75,10 +82,25 @@ class Guard:
             scope = {**scope, "method": "GET"}
         changes = scope["method"] not in SAFE
         self._changing.requests += changes
+        sent = _Answer()
+        send = _with_headers(send, scope["path"], nonce, sent)
         try:
-            await (answer or self._app)(scope, receive, _with_headers(send, scope["path"], nonce))
+            await (answer or self._app)(scope, receive, send)
+        except asyncio.CancelledError:  # told a second time to end, the server waits for nothing
+            if not sent.begun:
+                await self._ending(request)(scope, receive, send)
         finally:
             self._changing.requests -= changes
+
+    def _ending(self, request: Request) -> Response:
+        return self._pages.refusal(
+            request,
+            503,
+            "ENDING",
+            "The dashboard was told twice to end, and did not wait for this.",
+            "What was being carried out may be broken off: it is on record, and once "
+            "`loom-audit serve` runs again the overview offers to finish it.",
+        )
 
     def _refusal(self, request: Request) -> Response | None:
         host = request.headers.getlist("host")
@@ -132,9 +154,10 @@ def secured(answer: Response, request: Request) -> Response:
     return answer
 
 
-def _with_headers(send: Send, path: str, nonce: str) -> Send:
+def _with_headers(send: Send, path: str, nonce: str, sent: _Answer) -> Send:
     async def wrapped(message: Message) -> None:
         if message["type"] == "http.response.start":
+            sent.begun = True
             _add_headers(message, path, nonce)
         await send(message)
 

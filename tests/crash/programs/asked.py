@@ -117,9 +117,8 @@ class Dashboard(Asked):
             headers["content-type"] = "application/x-www-form-urlencoded"
         connection.request(method, path, urlencode(form or {}), headers)
         answer = connection.getresponse()
-        # a second signal cancels what it is answering, which goes on in its thread: the server says
-        # so by an error
-        allowed = (200, 303, 500) if self._told_to_end else (200, 303)
+        # a second signal breaks off what it is answering, and the server says so
+        allowed = (200, 303, 503) if self._told_to_end else (200, 303)
         assert answer.status in allowed, (answer.status, answer.read().decode())
         return answer
 
