@@ -30,6 +30,9 @@ from tests.tapes.tape import MARK, Tape, look, recording
 
 pytestmark = pytest.mark.timeout(3600)
 
+MOST = 4
+"""How often the kills that are wanted are repeated until enough met something open."""
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -152,10 +155,15 @@ def test_a_tape_that_is_killed_a_hundred_times_loses_nothing(
 
 
 def kill_again_and_again(stem: Stem, folder: Path, project: str, times: int, seed: str) -> None:
+    """So many kills, and more where too few came in the middle of something: how many do depends on
+    how fast the machine is.
+    """
     releases = laid(folder, project)
     chosen = random.Random(f"{seed} {project}")
     met: Counter[str] = Counter()
-    for n in range(times):
+    for n in range(MOST * times):
+        if n >= times and met.total() >= times // 10:
+            break
         said = play_until_killed(stem, folder, releases, n, chosen)
         with open_store() as store:
             workspace = store.workspace(folder / "root")
