@@ -193,33 +193,67 @@ def with_rest(
     return replace(plan, rest=rest)
 
 
-def miscounted(
+def with_miscounts_blocked(
     stored: StoredLog,
     timeline: Timeline,
     selection: Selection,
     plan: Plan,
-    taken: Collection[str],
+    selected: Iterable[RecordedChange],
+) -> Plan:
+    """The plan, blocked where a file would not be as it counts. Corrupt."""
+    found = tuple(_miscounted(stored, timeline, selection, plan, selected))
+    paths = {note.path for note in found}  # each has one verdict
+    kept, blocked, irreversible = (
+        tuple(note for note in notes if note.path not in paths)
+        for notes in (plan.kept, plan.blocked, plan.irreversible)
+    )
+    already = tuple(path for path in plan.already if path not in paths)
+    return replace(
+        plan,
+        kept=kept,
+        blocked=(*blocked, *found),
+        irreversible=irreversible,
+        already=already,
+    )
+
+
+def _miscounted(
+    stored: StoredLog,
+    timeline: Timeline,
+    selection: Selection,
+    plan: Plan,
+    selected: Iterable[RecordedChange],
 ) -> Iterator[Note]:
     """Notes on files that a plan leaves alone, though it counts something in them as taken back.
 
-    So can one that takes back what took others back, for what it changed itself. `taken` are the
-    paths at which the plan takes something back; what is kept by choice is left alone. Corrupt.
+    So can one that takes back what took others back, for what it changed itself. `selected` are
+    the changes that the plan takes back; what is kept by choice is left alone, and so is what
+    counts again as it did before all that is taken back, if no call changed it since. Corrupt.
     """
     more, back = takings(plan), selection.back
     took = {one.number for one in back.doings}
     numbers = back.below({one.target for one in more}) - took
     if selection.rollback or not numbers or took.isdisjoint(one.target for one in more):
         return
-    after, at = back.and_then(more), {*taken, *plan.request.choices}
-    found = [
-        (path, number)
-        for number, paths in sorted(changed_paths(stored, numbers).items())
-        for path in sorted({*paths} - at)
-        if number in after.at(path) and number not in back.at(path)
-    ]
-    if found:
-        at |= MovedSince(stored, timeline, min(numbers) - 1).all_names(at)
-    yield from (Note(path, MISCOUNTED, (number,)) for path, number in found if path not in at)
+    after, at = back.and_then(more), {one.change.path for one in selected}
+    at |= {*plan.request.choices} | {change.path for change in plan.changes}
+    found: dict[str, list[int]] = {}
+    for number, paths in sorted(changed_paths(stored, numbers).items()):
+        for path in {*paths} - at:
+            if number in after.at(path) and number not in back.at(path):
+                found.setdefault(path, []).append(number)
+    if not found:
+        return
+    at |= MovedSince(stored, timeline, min(numbers) - 1).all_names(at)
+    first = min(one.target for one in more if one.target in took)
+    [call] = stored.reading.calls(CallFilter(numbers=(first,), limit=1))
+    since = stored.reading.changes(after=call.requested, paths=sorted(found))
+    changed = {one.change.path for one in since if one.number is not None}
+    before = back.before(first)
+    for path in sorted(found.keys() - at):
+        counted = before.at(path) if path not in changed else {}
+        if calls := tuple(number for number in found[path] if number not in counted):
+            yield Note(path, MISCOUNTED, calls)
 
 
 def takings(plan: Plan) -> Sequence[TakingBack]:

@@ -80,7 +80,6 @@ class Before:
         self._within = within
         self._on_record = _Changed(stored)
         self._without: dict[frozenset[int], TakenBack] = {}
-        self._until: dict[int, tuple[TakenBack, TakenBack]] = {}
 
     def stays(self, path: str) -> TakenBack:
         """What is taken back at a path without the calls that are taken back there."""
@@ -113,24 +112,26 @@ class Before:
 
         Of what this one did there: it, or what it took back, and so on.
         """
-        if by not in self._until:
-            older = [one for one in self.all.doings if one.number < by]
-            own = [one for one in self.all.doings if one.number == by]
-            self._until[by] = (TakenBack(older), TakenBack((*older, *own)))
-        before, after = self._until[by]
+        before, after = self.all.before(by), self.all.before(by + 1)
         took = {one.number for one in after.doings}
         names = self._moved.names(path, number)
         each = [(n, name) for n in self.all.below((number,)) - took for name in self._at(n, names)]
         return bool(each) and all((n in before.at(at)) == (n in after.at(at)) for n, at in each)
 
     def is_overtaken(self, number: int, path: str) -> bool:
-        """Whether all that a call took back at a path stays taken back without it, by others."""
+        """Whether all that a call took back at a path stays taken back without it, by others.
+
+        What was taken back before it, and was there all the same, it alone took from there.
+        """
         targets, stays = self.all.targets(number, path), self.stays(path)
         if stays.never_took(targets):
             return False
         names = self._moved.names(path, number)
         there = [(target, name) for target in targets for name in self._at(target, names)]
-        return bool(there) and all(target in stays.at(name) for target, name in there)
+        before = self.all.before(number)
+        return bool(there) and all(
+            target in stays.at(name) and target not in before.at(name) for target, name in there
+        )
 
     def _at(self, target: int, names: Collection[str]) -> Collection[str]:
         """At which names of a file a call changed it, or else those did that it took back."""

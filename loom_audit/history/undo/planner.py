@@ -22,7 +22,13 @@ from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.history.undo.arrived_folders import with_arrived_folders
 from loom_audit.history.undo.contents_on_disk import ContentsOnDisk
-from loom_audit.history.undo.counting import miscounted, reverts, taken_in_part, takings, with_rest
+from loom_audit.history.undo.counting import (
+    reverts,
+    taken_in_part,
+    takings,
+    with_miscounts_blocked,
+    with_rest,
+)
 from loom_audit.history.undo.dealt_with import changed_paths, changes_before
 from loom_audit.history.undo.limits import names_by
 from loom_audit.history.undo.notes import (
@@ -201,17 +207,13 @@ class Planner:
         selected: Sequence[RecordedChange],
         steps: Iterable[PathStep],
     ) -> Plan:
-        """The plan with the paths of calls that it takes back, blocked where these are not left as
-        they would count.
-        """
+        """The plan with the paths of calls it takes back, blocked where they would not be so."""
         stored, timeline = self.attachment.stored, self.timeline
         partly = taken_in_part(stored, timeline, plan, selection, candidates, selected)
         plan = with_rest(stored, replace(plan, partly=partly), selection, candidates)
         if not self._takes_anything_back(plan, selection, steps):
             return replace(plan, reverts=(), partly={}, rest={})
-        taken = {one.change.path for one in selected}
-        left = miscounted(stored, timeline, selection, plan, taken)
-        return replace(plan, blocked=(*plan.blocked, *left))
+        return with_miscounts_blocked(stored, timeline, selection, plan, selected)
 
     def _notes_on_calls(
         self, selection: Selection, selected: Sequence[RecordedChange]

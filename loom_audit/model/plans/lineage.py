@@ -85,10 +85,15 @@ class ThreeWay(Struct, frozen=True):
 
 
 class InEffect(Struct, frozen=True):
-    """Whether each of all steps of a lineage is in effect, `now` and `after` a plan."""
+    """Whether each of all steps of a lineage is in effect, `now` and `after` a plan.
+
+    `before` says it of the steps before each one that is to be taken back and took others back
+    itself, as it was then; by the place of that step.
+    """
 
     now: tuple[bool, ...]
     after: tuple[bool, ...]
+    before: Mapping[int, tuple[bool, ...]] = {}
 
 
 class Lineage(Struct, eq=False):

@@ -185,14 +185,19 @@ def _replay(
 ) -> RebaseResult | None:
     """What is in effect once the plan is carried out, applied from the earliest step on.
 
-    None where what is in effect now does not lead to what the file is now: a step that took
-    others back did not do just that, for a person chose what is left.
+    None where what is in effect now does not lead to what the file is now, or what was before a
+    step that is taken back did not lead to what it was then: a step that took others back did not
+    do just that, for a person chose what is left.
     """
     steps = lineage.all_steps()
     start = steps[0].before
     now = _apply(start, steps, in_effect.now, merger)
     if now.conflict or now.result != lineage.current:
         return None
+    for n, stood in in_effect.before.items():
+        was = _apply(start, steps[:n], stood, merger)
+        if was.conflict or not _is_same(was.result, steps[n].before):
+            return None
     after = _apply(start, steps, in_effect.after, merger, markers)
     earlier = {step.call for step in lineage.earlier}
     told = tuple(one for one in after.kept_changes if not earlier.issuperset(one.calls))
@@ -268,6 +273,11 @@ def _has_acl(base: FileState | None, ours: FileState, theirs: FileState) -> bool
     if base is None:
         return ours.acl or theirs.acl
     return theirs.acl if ours.acl == base.acl else ours.acl
+
+
+def _is_same(one: PathState, other: PathState) -> bool:
+    # the path of an absent file does not matter
+    return one.state == other.state and (one.state is None or one.path == other.path)
 
 
 def _is_folder(*states: FileState | None) -> bool:

@@ -264,3 +264,44 @@ def test_a_redo_makes_a_file_again_that_was_moved_on_twice_before_all_of_it_was_
         assert {one: (root / one).read_text() for one in "abc" if (root / one).exists()} == {
             name: text
         }
+
+
+def test_an_undo_takes_away_what_a_revert_brought_back_after_a_rollback_to_before_it_was_made(
+    workspace: AuditedWorkspace, root: Path, call: Callable[..., ToolResult]
+) -> None:
+    point = workspace.log.head()
+    (root / "a").write_text("by a person\n")
+    workspace.status()
+    call("delete_file", path="a")
+    deletion = workspace.timeline.calls()[0].seq or 0
+    call("write_file", path="b", content="made\n")
+    workspace.carry_out(workspace.plan_rollback(point, outside=True))
+    assert not (root / "a").exists()
+    assert workspace.timeline.call(deletion).call.undone_by
+    call("write_file", path="c", content="made\n")
+    revert(workspace, deletion, workspace.timeline.calls()[0].seq or 0)
+    assert (root / "a").read_text() == "by a person\n"
+    workspace.carry_out(workspace.plan_undo())
+    assert not (root / "a").exists()
+    workspace.carry_out(workspace.plan_redo())
+    assert (root / "a").read_text() == "by a person\n"
+
+
+def test_a_rollback_is_undone_where_a_person_had_made_a_file_again_as_it_was_at_the_point(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    for name in ("a", "c"):
+        (root / name).write_text("".join(LINES))
+    workspace.status()
+    first = write(workspace, root, 0, "a", "c")
+    point, made = workspace.log.head(), (root / "a").read_text()
+    taken = revert(workspace, first)
+    (root / "a").write_text(made)
+    workspace.carry_out(workspace.plan_rollback(point, outside=True))
+    assert workspace.timeline.call(taken).call.undone_by
+    assert (marked(root), marked(root, "c")) == (["one"], ["one"])
+    workspace.carry_out(workspace.plan_undo())
+    assert (marked(root), marked(root, "c")) == (["one"], [])
+    assert workspace.timeline.call(first).call.undone_by
+    workspace.carry_out(workspace.plan_redo())
+    assert (marked(root), marked(root, "c")) == (["one"], ["one"])

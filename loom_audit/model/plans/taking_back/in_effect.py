@@ -1,6 +1,6 @@
 """Which steps of a file are in effect, now and once a plan is carried out."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -23,12 +23,16 @@ def mark_in_effect(lineage: Lineage, back: TakenBack, reverts: Collection[int], 
         return
     taken = {step.call for step in lineage.steps if step.taken and step.call is not None}
     then = back.and_then(TakingBack(head + 1, one) for one in sorted(taken | {*reverts}))
-    now = tuple(_in_effect(lineage, back, undos))
+    now = tuple(_in_effect(steps, back, undos))
     after = tuple(
         stands and not step.taken
-        for stands, step in zip(_in_effect(lineage, then, undos), steps, strict=True)
+        for stands, step in zip(_in_effect(steps, then, undos), steps, strict=True)
     )
-    lineage.in_effect = InEffect(now, after)
+    before: dict[int, tuple[bool, ...]] = {}
+    for call in taken & undos:
+        n = next(n for n, step in enumerate(steps) if step.call == call)
+        before[n] = tuple(_in_effect(steps[:n], back.before(call), undos))
+    lineage.in_effect = InEffect(now, after, before)
     since = len(lineage.earlier)
     lineage.steps = [
         replace(step, cancels=not (step.taken or now[n] or after[n]))
@@ -36,8 +40,10 @@ def mark_in_effect(lineage: Lineage, back: TakenBack, reverts: Collection[int], 
     ]
 
 
-def _in_effect(lineage: Lineage, back: TakenBack, undos: Collection[int]) -> Iterator[bool]:
-    for step in lineage.all_steps():
+def _in_effect(
+    steps: Iterable[LineageStep], back: TakenBack, undos: Collection[int]
+) -> Iterator[bool]:
+    for step in steps:
         yield step.call is None or not (step.call in undos or _is_taken_back(step, back))
 
 

@@ -45,6 +45,7 @@ class TakenBack:
         self.doings = sorted(known, key=lambda one: (one.number, one.target), reverse=True)
         self._named = {path for one in self.doings for path in one.paths or ()}
         self._at: dict[str, Mapping[int, int]] = {}
+        self._before: dict[int, TakenBack] = {}
 
     @cached_property
     def _by_number(self) -> Mapping[int, Sequence[TakingBack]]:
@@ -77,6 +78,13 @@ class TakenBack:
     def never_took(self, numbers: Iterable[int]) -> bool:
         """Whether nothing took any of these back."""
         return not any(number in self._by_target for number in numbers)
+
+    def before(self, number: int) -> "TakenBack":
+        """What was in effect of it before the call with this number took anything back."""
+        if number not in self._before:
+            older = TakenBack(one for one in self.doings if one.number < number)
+            self._before[number] = older
+        return self._before[number]
 
     def without(self, numbers: Collection[int]) -> "TakenBack":
         """The same, if the calls with these numbers took nothing back."""
