@@ -184,11 +184,12 @@ def with_rest(
         moved = not plan.followed.keys().isdisjoint(paths)
         if moved and all(map(plan.settles, paths)):
             before.add(number)
+    stays = selection.back.without(plan.reverts)
     for number in before & took & left.keys():
         # what took others back did so at paths, too, that it did not change
         changed = changed_paths(stored, selection.back.below((number,)))
         there = sorted({path for own in changed.values() for path in own})
-        left[number] |= {path: None for path in there if number not in selection.back.at(path)}
+        left[number] |= {path: None for path in there if number not in stays.at(path)}
     rest = {number: tuple(paths) for number, paths in sorted(left.items()) if number in before}
     return replace(plan, rest=rest)
 

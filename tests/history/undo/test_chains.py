@@ -305,3 +305,25 @@ def test_a_rollback_is_undone_where_a_person_had_made_a_file_again_as_it_was_at_
     assert workspace.timeline.call(first).call.undone_by
     workspace.carry_out(workspace.plan_redo())
     assert (marked(root), marked(root, "c")) == (["one"], ["one"])
+
+
+def test_a_rollback_of_a_rollback_has_all_names_at_which_both_took_a_revert_back(
+    workspace: AuditedWorkspace, root: Path, call: Callable[..., ToolResult]
+) -> None:
+    for name in ("a", "c"):
+        (root / name).write_text("".join(LINES))
+    workspace.status()
+    first = write(workspace, root, 0)
+    points = [workspace.log.head()]
+    write(workspace, root, 1, "c")
+    points.append(workspace.log.head())
+    call("move_file", **{"from": "a", "to": "b"})
+    move = workspace.timeline.calls()[0].seq or 0
+    revert(workspace, first)
+    revert(workspace, move)
+    for point in points:
+        workspace.carry_out(workspace.plan_rollback(point))
+        assert marked(root) == ["one"]
+        assert not workspace.timeline.call(first).call.undone_by
+    revert(workspace, first)
+    assert not marked(root)
