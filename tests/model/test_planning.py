@@ -97,10 +97,14 @@ class Story:
         changed = {change.path for change in changes}
         moved = tuple(Move(old, new) for new, old in was.items() if old != new)
         proven = [m for m in moved if {m.source, m.target} <= changed]
-        found = [m for m in proven if m.target in self.tree] if hints is None else hints
+        found = [m for m in proven if self._is_told(m.target)] if hints is None else hints
         if found:
             self.moves[self.seq] = found
         return self.seq
+
+    def _is_told(self, target: str) -> bool:
+        """Whether a move to this path is on record: a folder's is not, what is in it moved."""
+        return (state := self.tree.get(target)) is not None and state.kind != "directory"
 
     def _names_before(self, was: dict[str, str], name: str, *arguments: Any) -> dict[str, str]:
         """By path, where the file that an act leaves there was before the call."""

@@ -308,7 +308,6 @@ def _trace_event(
     left = [pair for pair in pairs if pair not in links]
     gone_to = {source.change.path: target.change.path for source, target in left}
     came_from = {target: source for source, target in gone_to.items()}
-    came_from |= _folders_moved_in(trace, steps, moves, followed)
     sources = {source.change.path for source, _ in links}
     targets = {target.change.path for _, target in links}
     arrived = {move.target for move in moves}
@@ -350,23 +349,6 @@ def _trace_event(
             _replace_file(trace, present, step, gone_to.get(path, ""), came_from.get(path, ""))
         elif present is not None:
             _extend(present, step, step.change.before, step.change.after, arrived=path in arrived)
-
-
-def _folders_moved_in(
-    trace: LineageTrace,
-    steps: Sequence[PathStep],
-    moves: Iterable[Move],
-    followed: Collection[tuple[int, str]],
-) -> dict[str, str]:
-    """The folders moved from outside to where one was that a tracked step made; from where each."""
-    made = {
-        step.change.path
-        for step in steps
-        if step.call is None and not step.taken and (step.seq, step.change.path) not in followed
-        if step.change.before is None and is_directory(step.change.after)
-        if (there := trace.by_path.get(step.change.path)) and there.start.state is None
-    }
-    return {move.target: move.source for move in moves if move.target in made}
 
 
 def _replace_file(
