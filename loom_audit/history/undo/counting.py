@@ -73,10 +73,13 @@ def reverts(
 def _undos_without_changes(
     request: PlanRequest, selection: Selection, steps: Iterable[PathStep]
 ) -> set[int]:
-    """Undos after the point that changed no file: what they took back is in effect again."""
+    """Undos after the point that changed no file: what they took back is in effect again.
+
+    Also those that later ones took back, which are not in effect any more either.
+    """
     if request.paths:
         return set()
-    undos = {by for by in selection.back.whole.values() if by > selection.since}
+    undos = {one.number for one in selection.back.doings if one.number > selection.since}
     return undos - {step.call for step in steps if step.call}
 
 

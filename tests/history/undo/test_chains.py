@@ -327,3 +327,24 @@ def test_a_rollback_of_a_rollback_has_all_names_at_which_both_took_a_revert_back
         assert not workspace.timeline.call(first).call.undone_by
     revert(workspace, first)
     assert not marked(root)
+
+
+def test_a_rollback_takes_back_each_undo_that_changed_no_file_and_what_took_it_back(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    (root / "a").write_text("".join(LINES))
+    workspace.status()
+    first = write(workspace, root, 0)
+    undone = revert(workspace, first)
+    redone = revert(workspace, undone)
+    again = revert(workspace, redone)
+    revert(workspace, undone)
+    point = workspace.log.head()
+    assert workspace.timeline.call(redone).call.undone_by == again
+    session = workspace.timeline.call(again).call.session
+    assert not workspace.carry_out(workspace.plan_undo(session=session)).changed
+    assert not workspace.carry_out(workspace.plan_redo()).changed
+    revert(workspace, first)
+    workspace.carry_out(workspace.plan_rollback(point))
+    assert marked(root) == ["one"]
+    assert workspace.timeline.call(redone).call.undone_by == again
