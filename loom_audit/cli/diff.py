@@ -22,6 +22,8 @@ from loom_audit.cli.shared.options import workspace_path
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import call_number, is_point, read_point, session_id
 from loom_audit.errors import FileNotFound, InvalidArguments
+from loom_audit.model.files import is_within
+from loom_audit.model.git_points import git_path
 from loom_audit.model.text.display import visible
 
 if TYPE_CHECKING:
@@ -125,8 +127,7 @@ def diff(
 
 def _git_is_below(fact: "GitChanged", paths: Sequence[str]) -> bool:
     """Whether the `.git` of a repository is one of some paths, or below."""
-    git = f"{fact.folder}/.git" if fact.folder else ".git"
-    return any(not path or git == path or git.startswith(f"{path}/") for path in paths)
+    return "" in paths or is_within(git_path(fact.folder), paths)
 
 
 def _check_together(

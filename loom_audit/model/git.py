@@ -8,7 +8,7 @@ from typing import ClassVar
 from msgspec import Struct, field
 
 from loom_audit.model.coverage import Origin
-from loom_audit.model.files import EPOCH_DIGITS, FileChange, FileState
+from loom_audit.model.files import EPOCH_DIGITS, FileChange, FileState, is_within
 from loom_audit.model.text.display import visible
 
 NOT_TAKEN_BACK = "git is not taken back yet"
@@ -302,7 +302,7 @@ def _runs_code(path: str) -> bool:
 
 def _is_shared(path: str) -> bool:
     """Whether a file of the git folder is one that linked worktrees share."""
-    return any(path == one or path.startswith(f"{one}/") for one in SHARED_FILES)
+    return is_within(path, SHARED_FILES)
 
 
 def _whole(fact: GitChanged, names: Mapping[str, GitName]) -> str:

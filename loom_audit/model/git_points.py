@@ -117,6 +117,11 @@ def git_differences(
             yield GitChanged(identity, names, files, "outside", head, folder=folder)
 
 
+def git_path(folder: str) -> str:
+    """The path of the `.git` of the repository in a folder, "" for the workspace's own."""
+    return f"{folder}/.git" if folder else ".git"
+
+
 def git_folder(path: str) -> str | None:
     """The folder of the repository whose `.git` a path is; None for any other path."""
     above, _, name = path.rpartition("/")

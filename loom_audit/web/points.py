@@ -12,6 +12,7 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.review.git_points import git_at, git_changes
 from loom_audit.errors import AuditError, FileNotFound
 from loom_audit.model.files import FileState, Tree
+from loom_audit.model.git_points import git_path
 from loom_audit.model.kinds import Kind, kind_of
 from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import one_line, visible_bytes
@@ -91,7 +92,7 @@ def at_point(
         tree = workspace.timeline.tree(seq)
         entries = folder(tree, path)
         budget = Budget(query, ("entries",), fragment=wants_fragment(request))
-        git = f"{path}/.git" if path else ".git"
+        git = git_path(path)
         values["entries"] = budget.part("entries", entries, _entry)
         values["base"] = address("w", workspace.id, "at", name, path=path)
         if wants_fragment(request) and budget.wanted:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from loom_audit.api.workspace import AuditedWorkspace
-from loom_audit.model.git import GitChanged, GitState, git_words
+from loom_audit.model.git import GitChanged, git_words
 from loom_audit.model.git_points import (
     GitPoints,
     GitSummary,
     git_differences,
     git_folder,
+    git_path,
     git_summary,
 )
 from loom_audit.ports import EventFilter
@@ -16,16 +17,26 @@ from loom_audit.ports import EventFilter
 
 def git_at(workspace: AuditedWorkspace, seq: int) -> Mapping[str, GitSummary]:
     """What each repository named after an event, by the paths of their `.git`. Corrupt."""
-    found = ((one, git_summary(state)) for one, state in _states(workspace, seq).items())
-    return {f"{one}/.git" if one else ".git": said for one, said in found if said is not None}
+    points = GitPoints()
+    points.follow(workspace.timeline.events(EventFilter(before=seq + 1, kinds=(GitChanged.kind,))))
+    found = ((one, git_summary(state)) for one, state in points.states.items())
+    return {git_path(one): said for one, said in found if said is not None}
 
 
 def git_between(workspace: AuditedWorkspace, old: int, new: int) -> Sequence[GitChanged]:
     """What differs of the repositories between two points, whichever is the later. Corrupt."""
-    kinds = EventFilter(after=min(old, new), before=max(old, new) + 1, kinds=(GitChanged.kind,))
-    if not any(True for _ in workspace.timeline.events(kinds)):
+    first, last = sorted((old, new))
+    kinds = (GitChanged.kind,)
+    wanted = EventFilter(after=first, before=last + 1, kinds=kinds)
+    if not (between := [*workspace.timeline.events(wanted)]):
         return ()
-    return [*git_differences(_states(workspace, old), _states(workspace, new))]
+    points = GitPoints()
+    points.follow(workspace.timeline.events(EventFilter(before=first + 1, kinds=kinds)))
+    earlier = {**points.states}
+    points.follow(between)
+    if old == first:
+        return [*git_differences(earlier, points.states)]
+    return [*git_differences(points.states, earlier)]
 
 
 def git_changes(workspace: AuditedWorkspace, path: str, most: int) -> Sequence[str]:
@@ -42,9 +53,3 @@ def git_changes(workspace: AuditedWorkspace, path: str, most: int) -> Sequence[s
         if len(lines) > most:
             break
     return lines
-
-
-def _states(workspace: AuditedWorkspace, seq: int) -> Mapping[str, GitState]:
-    points = GitPoints()
-    points.follow(workspace.timeline.events(EventFilter(before=seq + 1, kinds=(GitChanged.kind,))))
-    return points.states

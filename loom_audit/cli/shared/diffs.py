@@ -14,6 +14,7 @@ from loom_audit.cli.shared.records import git_record, plain
 from loom_audit.errors import AuditError, Corrupt
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.git import GitChanged, git_words, runs_code
+from loom_audit.model.git_points import git_path
 from loom_audit.model.text.display import (
     count_text,
     one_line,
@@ -94,8 +95,12 @@ def print_git(output: Output, facts: Iterable[GitChanged]) -> None:
     """Say what differs of git, apart from files; as JSON a record each, with the path of `.git`."""
     for fact in facts:
         if output.json:
-            path = f"{fact.folder}/.git" if fact.folder else ".git"
-            record = {"path": path, "before": None, "after": None, "git": git_record(fact)}
+            record = {
+                "path": git_path(fact.folder),
+                "before": None,
+                "after": None,
+                "git": git_record(fact),
+            }
             output.record(record)
         for text in git_words(fact):
             style: Style = "red" if runs_code(text) else ""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import suppress
 
 from loom_audit.errors import ExecutionFailed
+from loom_audit.model.files import is_within
 from loom_audit.model.git import SHARED_FILES
 from loom_audit.ports import GitFile
 from loom_audit.sandbox.git.program import MAX_OUTPUT
@@ -104,7 +105,7 @@ def shared_stamps_of(common: int, known: KnownFolders, *, refs: bool) -> Iterato
     """The stamps of a common folder of what a linked worktree shares, or only of its `refs`."""
     wanted = _OF_REFS if refs else (*_OF_REFS, *SHARED_FILES)
     for name, found in stamps_of(common, known):
-        if any(name == one or name.startswith(f"{one}/") for one in wanted):
+        if is_within(name, wanted):
             yield f"common/{name}", found
 
 

@@ -1,9 +1,8 @@
 """SQLite's driver and connections of it with our settings; what its errors mean to a caller.
 
-WAL with synchronous=FULL is the one setting in
-which no acknowledged commit is lost at a power cut. SQLite before 3.51.3 can corrupt a store
-when two connections write and checkpoint at once: there the driver `pysqlite3` takes the place
-of the interpreter's own.
+WAL with synchronous=FULL is the one setting in which no acknowledged commit is lost at a power cut.
+SQLite before 3.51.3 can corrupt a store when two connections write and checkpoint at once: there
+the driver `pysqlite3` takes the place of the interpreter's own.
 """
 
 import os
