@@ -37,6 +37,15 @@ def test_every_path_that_a_document_names_exists(path: Path) -> None:
     assert sorted(name for name in named - made if not exists(name)) == []
 
 
+@pytest.mark.parametrize("room", ["history/undo", "model/plans"])
+def test_the_map_of_a_room_names_each_of_its_modules_once(room: str) -> None:
+    _, table = ARCHITECTURE.read_text("utf-8").split(f"| module of `{room}/` |")
+    named = re.findall(r"`(?:[\w/]+/)?(\w+/?)`", table.split("\n\n")[0])
+    modules = {path.stem for path in (PACKAGE / room).glob("*.py")} - {"__init__"}
+    rooms = {f"{path.parent.name}/" for path in (PACKAGE / room).glob("*/__init__.py")}
+    assert sorted(named) == sorted(modules | rooms)
+
+
 def test_what_is_said_to_come_is_not_there_yet() -> None:
     coming = re.findall(r"\*([\w./]+(?:\.py|/))\*", ARCHITECTURE.read_text("utf-8"))
     assert len(coming) > 5

@@ -21,11 +21,11 @@ from loom_audit.demo.recording import (
     Demo,
     demo_store,
     demonstrating,
-    run_demo,
     what_to_try,
 )
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.ports import CallFilter, EventFilter
+from tests.given.demo import run_demo
 from tests.processes.forked import Forked
 from tests.web.conftest import asking
 

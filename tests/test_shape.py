@@ -186,7 +186,6 @@ NAMED_TWICE = {
     "Lines",
     "Subject",
     "Tally",
-    "Unread",
     # of a write, and of the demonstration
     "Step",
     # who appends events, and who wrote a line

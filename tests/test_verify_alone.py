@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from loom_audit import open_store
-from loom_audit.demo.recording import run_demo
 from loom_audit.disk.machine.heads import head_line
 from loom_audit.model.events import (
     CallFinished,
@@ -28,6 +27,7 @@ from loom_audit.model.stored.merkle import leaf_hash
 from loom_audit.sql.ground.packing import DICTIONARIES, pack, unpack
 from loom_audit.verify_alone import DICTIONARY_1, DICTIONARY_HASHES
 from tests.given.cases import some
+from tests.given.demo import run_demo
 from tests.integrity.conftest import Recorded, record
 
 ROOT = Path(__file__).parents[1]

@@ -10,7 +10,7 @@ from loom_audit.cli.shared.parameters import option
 from loom_audit.model.text.display import count_text, size_text
 
 MOST = 50
-"""So many differences are told; --json has all."""
+"""The number of differences that are told; --json has all."""
 
 _MAKE_ONE = "`loom-audit init` makes one."
 

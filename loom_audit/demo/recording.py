@@ -90,22 +90,15 @@ def make_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="loom-audit-demo-")).resolve()
 
 
-def run_demo(store: AuditStore, folder: Path, *, report: OnProgress | None = None) -> Demo:
-    """Copy a package into `folder/workspace`, and record two sessions of an agent on it.
-
-    Independent copies of the workspace are kept in `folder/copies`. NotFound when no suitable
-    package is installed.
-    """
-    with demonstrating(store, folder, report=report, asking=False) as made:
-        return made
-
-
 @contextmanager
 def demonstrating(
     store: AuditStore, folder: Path, *, report: OnProgress | None = None, asking: bool = True
 ) -> Iterator[Demo]:
-    """As `run_demo`; when `asking`, the second session goes on during the block, with a call that
-    waits for a person. At the end of the block it is cancelled if nobody has answered.
+    """Copy a package into `folder/workspace`, and record two sessions of an agent on it.
+
+    Independent copies of the workspace are kept in `folder/copies`. When `asking`, the second
+    session goes on during the block, with a call that waits for a person; the call is cancelled at
+    the end of the block if nobody has answered. NotFound when no suitable package is installed.
     """
     root, copies = folder / "workspace", folder / "copies"
     package = make_workspace(root)

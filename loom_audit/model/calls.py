@@ -26,7 +26,7 @@ CALL_KINDS = frozenset(
 """The kinds of which calls are made, besides what files they changed."""
 
 LISTED_PATHS, LOOKED_AT = 20, 80
-"""So many paths of a call are listed, the first of so many changes."""
+"""The numbers of paths of a call that are listed, and of changes from which these are taken."""
 
 
 def asked(fact: CallRequested) -> dict[str, Any]:

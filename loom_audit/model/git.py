@@ -18,7 +18,8 @@ RUNS_CODE = "it can run code as you"
 """What is said of a changed hook or setting of a repository."""
 
 LONGEST_PATH = 60
-"""So many signs of a path stand before what is said of it, which lists would cut off else."""
+"""The number of characters of a path that stand before what is said of it: lists would cut off the
+latter after a longer one."""
 
 _IN_GIT = re.compile(r"(?:(.+?)/)?\.git(?:/(.+))?", re.DOTALL)
 """The folder of a repository, and a path in its git folder."""

@@ -52,11 +52,11 @@ class CodeIndex(Protocol):
         """
         ...
 
-    def unread(self, limit: int) -> Sequence[tuple[BlobId, str]]:
+    def unindexed(self, limit: int) -> Sequence[tuple[BlobId, str]]:
         """The listed contents that are not indexed, with their languages; at most `limit`."""
         ...
 
-    def count_unread(self) -> int:
+    def count_unindexed(self) -> int:
         """How many listed contents are not indexed yet."""
         ...
 

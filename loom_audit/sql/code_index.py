@@ -28,7 +28,7 @@ CREATE INDEX chunk_content ON chunk (content);
 CREATE VIRTUAL TABLE words USING fts5 (text, parts, tokenize = 'unicode61');
 INSERT INTO head VALUES (0)
 """
-_UNREAD = """
+_UNINDEXED = """
 FROM (SELECT DISTINCT blob, language FROM file) AS listed
 WHERE NOT EXISTS (SELECT 1 FROM content
     WHERE content.blob = listed.blob AND content.language = listed.language)
@@ -100,15 +100,15 @@ class SqlCodeIndex:
             db.execute("DELETE FROM chunk WHERE content = ?", (content,))
             db.execute("DELETE FROM content WHERE id = ?", (content,))
 
-    def unread(self, limit: int) -> Sequence[tuple[BlobId, str]]:
+    def unindexed(self, limit: int) -> Sequence[tuple[BlobId, str]]:
         """The listed contents without a row, with their languages; at most `limit`."""
-        query = f"SELECT blob, language {_UNREAD} ORDER BY blob, language LIMIT ?"
+        query = f"SELECT blob, language {_UNINDEXED} ORDER BY blob, language LIMIT ?"
         rows = self._file.do(lambda db: db.execute(query, (limit,)).fetchall())
         return [(BlobId(blob), language) for blob, language in rows]
 
-    def count_unread(self) -> int:
+    def count_unindexed(self) -> int:
         """How many listed contents have no row."""
-        query = f"SELECT count(*) {_UNREAD}"
+        query = f"SELECT count(*) {_UNINDEXED}"
         return self._file.do(lambda db: int(db.execute(query).fetchone()[0]))
 
     def add_contents(self, contents: Sequence[ReadCode]) -> None:

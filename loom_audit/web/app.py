@@ -27,10 +27,10 @@ from loom_audit.api.face import AuditStore, person
 from loom_audit.api.review.sessions import Reviews
 from loom_audit.errors import AuditError, StorageFailed
 from loom_audit.web import keys, live, sign_in, undo
-from loom_audit.web.arrival import SECONDS, TimedConnection
 from loom_audit.web.guard import Changing, Guard, secured
 from loom_audit.web.listening import listen
-from loom_audit.web.overview.lately import Lately
+from loom_audit.web.overview.memo import OverviewMemo
+from loom_audit.web.request_timeout import SECONDS, TimedConnection
 from loom_audit.web.review.blame import Followings
 from loom_audit.web.shared.admission import Admission, Visitor
 from loom_audit.web.shared.pages import STATUS, Pages, assets, obstacles
@@ -85,9 +85,9 @@ def create_app(store: AuditStore, admission: Admission) -> FastAPI:
         partial(keys.are_off, store),
     )
     app.state.plans = undo.LastPlans()
-    app.state.works = live.Works()
+    app.state.progress = live.WorkProgress()
     app.state.flagged_calls = FlaggedCalls()
-    app.state.lately = Lately(app.state.flagged_calls)
+    app.state.overview = OverviewMemo(app.state.flagged_calls)
     app.state.reviews = Reviews()
     app.state.followings = Followings(app.state.reviews)
     for module in modules:

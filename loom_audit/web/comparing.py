@@ -8,8 +8,8 @@ from starlette.responses import RedirectResponse, Response
 
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.lines import NetChange, lines_of
-from loom_audit.api.review.aftermath import changed_later
 from loom_audit.api.review.git_points import git_between
+from loom_audit.api.review.later_changes import changed_later
 from loom_audit.errors import InvalidArguments, TooLarge
 from loom_audit.model.text.display import one_line
 from loom_audit.web.points import unseen_at
@@ -24,7 +24,7 @@ from loom_audit.web.shared.urls import Fields, address, first, unquoted
 router = APIRouter()
 PLACES = (Place("compare", "Compare", ("compare",)),)
 GIT = 20
-"""So many lines of what differs of git are shown."""
+"""The number of lines of what differs of git that are shown."""
 OFFERED = 20
 """Checkpoints, and sessions, that are offered, the newest ones."""
 

@@ -22,7 +22,7 @@ HITS = 25
 INDEXED = 10_000
 """Events that are added to the index for one answer; what is more is added for the next."""
 AROUND = 60
-"""So many events after a place are still on the page of the timeline that shows it."""
+"""The number of events after a place that are on the page of the timeline which shows it."""
 MOST_TYPED = 1_000
 
 KINDS = get_args(FoundKind)

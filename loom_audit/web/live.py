@@ -16,21 +16,21 @@ from loom_audit.web.shared.urls import Fields, first
 
 router = APIRouter()
 COUNTED = 100
-"""So many new calls are counted; more are "more than"."""
+"""The number of new calls that are counted; for more a page says "more than"."""
 AT_ONCE = 50
-"""Pieces of long work that may be told about; what is begun beside them is done untold."""
+"""The number of pieces of long work that are tracked at once; others are done untracked."""
 JOB = 64
 """Characters of the name that a page gives to its work."""
 
 
-class Works:
+class WorkProgress:
     """How far the long work of this dashboard is, by the names that pages gave it."""
 
     def __init__(self) -> None:
         self._now: dict[str, Progress] = {}
 
     @contextmanager
-    def telling(self, form: Fields) -> Iterator[OnProgress | None]:
+    def tracking(self, form: Fields) -> Iterator[OnProgress | None]:
         """Give a form that names its work a function that takes reports; None to any other."""
         job = first(form, "job")[:JOB]
         if not job or len(self._now) >= AT_ONCE:
@@ -42,7 +42,7 @@ class Works:
         finally:
             self._now.pop(job, None)
 
-    def told(self, job: str) -> str:
+    def in_words(self, job: str) -> str:
         """The last report in words, "" when there is none."""
         found = self._now.get(job[:JOB])
         if found is None:
@@ -54,8 +54,8 @@ class Works:
 @router.get("/progress")
 def progress(request: Request, query: Query) -> Response:
     """Tell how far the work of this name is; no content when it is not at work."""
-    works: Works = request.app.state.works
-    told = works.told(first(query, "job"))
+    work: WorkProgress = request.app.state.progress
+    told = work.in_words(first(query, "job"))
     return PlainTextResponse(told) if told else Response(status_code=204)
 
 

@@ -29,7 +29,7 @@ LINE_CHARACTERS = 2_000
 DUMPED_BYTES = 256
 HISTORY_ROWS = 300
 GIT = 40
-"""So many lines of what changed of a git repository are shown."""
+"""The number of lines of what changed of a git repository that are shown."""
 PIECE = 256 * 1024
 
 

@@ -5,7 +5,7 @@ from starlette.responses import RedirectResponse, Response
 
 from loom_audit.api.face import AuditedWorkspace, Verification
 from loom_audit.api.upkeep.heads import kept_heads
-from loom_audit.web.live import Works
+from loom_audit.web.live import WorkProgress
 from loom_audit.web.shared.dependencies import Form, Render, Workspace
 from loom_audit.web.shared.pages import Pages, Place
 from loom_audit.web.shared.urls import address, first
@@ -37,8 +37,8 @@ def page(request: Request, workspace: Workspace, pages: Render) -> Response:
 def verify(request: Request, workspace: Workspace, form: Form, pages: Render) -> Response:
     """Recompute everything and show what was found."""
     quick = first(form, "mode") == "quick"
-    works: Works = request.app.state.works
-    with works.telling(form) as report:
+    work: WorkProgress = request.app.state.progress
+    with work.tracking(form) as report:
         result = workspace.verify(quick=quick, report=report)
     return _shown(request, workspace, pages, result, quick=quick)
 

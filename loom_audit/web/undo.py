@@ -24,7 +24,7 @@ from loom_audit.model.plans.planning import Plan
 from loom_audit.model.plans.request import FLAGS, PlanRequest
 from loom_audit.model.text.display import visible
 from loom_audit.ports import EventFilter
-from loom_audit.web.live import Works
+from loom_audit.web.live import WorkProgress
 from loom_audit.web.plans.requests import (
     fields_of,
     hidden_fields,
@@ -159,8 +159,8 @@ def carry_out(
         )
         return _show(request, workspace, pages, visitor, asked, plan, form, problem)
     try:
-        works: Works = request.app.state.works
-        with works.telling(form) as report:
+        work: WorkProgress = request.app.state.progress
+        with work.tracking(form) as report:
             done = holding.carry_out(
                 workspace,
                 plan,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit.api.face import open_store
-from loom_audit.api.review.aftermath import changed_later
+from loom_audit.api.review.later_changes import changed_later
 
 
 def test_later_changes_are_told_of_the_files_that_were_changed(

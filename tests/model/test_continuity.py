@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.continuity import TreeFold
 from loom_audit.model.events import (
     Fact,
@@ -16,7 +17,6 @@ from loom_audit.model.events import (
     Untracked,
 )
 from loom_audit.model.files import BlobId, FileChange, FileState, diff, parents
-from loom_audit.model.plans.applicable import in_applicable_order
 
 FOLDER = FileState("directory", None, 0o755, 0)
 OPAQUE = FileState("opaque", None, 0, 0)

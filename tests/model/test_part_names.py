@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from loom_audit.model.authorship.net import FileSteps, NetFile, net_file, without_lines
 from loom_audit.model.authorship.part_names import with_names
 from loom_audit.model.authorship.versions import Version, Writer
-from loom_audit.model.authorship.walk import Unread
+from loom_audit.model.authorship.walk import UnreadableLines
 from loom_audit.model.files import BlobId, FileState
 
 KEY = b"k" * 32
@@ -67,9 +67,9 @@ def changed(
         for n, (before, after) in enumerate(itertools.pairwise(states))
     )
 
-    def read(state: FileState | None) -> Sequence[bytes] | Unread:
+    def read(state: FileState | None) -> Sequence[bytes] | UnreadableLines:
         text = b"" if state is None else contents.kept[str(state.blob)]
-        return Unread("binary") if b"\0" in text else text.splitlines(keepends=True)
+        return UnreadableLines("binary") if b"\0" in text else text.splitlines(keepends=True)
 
     return with_names(net_file(FileSteps(versions, -1, frozenset(range(len(versions)))), read), KEY)
 

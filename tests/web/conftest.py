@@ -19,8 +19,8 @@ from loom_audit.api.face import AuditedWorkspace, AuditStore, open_store, person
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import Draft
 from loom_audit.web.app import create_app, server_of
-from loom_audit.web.arrival import SECONDS
 from loom_audit.web.listening import listen
+from loom_audit.web.request_timeout import SECONDS
 from loom_audit.web.shared.admission import COOKIE, Admission
 from tests.places.made_store import STORE, lay_ballast
 from tests.web.busy_store import Busy, make

@@ -137,7 +137,7 @@ def test_the_week_is_the_sum_of_its_sessions_and_of_what_came_between_them(
 def test_what_takes_long_to_count_is_asked_for_once_the_page_is_shown(
     recorded: Recorded, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loom_audit.web.overview.lately.AT_ONCE", 0)
+    monkeypatch.setattr("loom_audit.web.overview.memo.AT_ONCE", 0)
     page = client.get(f"{recorded.url}/").text
     assert not [what for what in strip(page) if "mode change" in what]
     assert f'data-hx-get="{recorded.url}/lately"' in page and "?count=1" in page
@@ -199,7 +199,7 @@ def test_lines_of_many_calls_come_after_each_other_and_not_of_the_largest_sessio
     found = client.get(asked).text
     assert f'"#l{newest.started}"' in found and f'"#l{oldest.started}"' not in found
     assert f'data-hx-get="{recorded.url}/session-lines?of={oldest.started}"' in found
-    monkeypatch.setattr("loom_audit.web.overview.lately.MOST_CALLS", 1)
+    monkeypatch.setattr("loom_audit.web.overview.memo.MOST_CALLS", 1)
     monkeypatch.setattr("loom_audit.web.overview.first_page.MOST_CALLS", 1)
     assert f'"#l{oldest.started}"' in client.get(found.split('hx-get="')[1].split('"')[0]).text
     page = client.get(f"{recorded.url}/").text

@@ -27,7 +27,7 @@ from loom_audit.wiring.files import audit_errors
 
 _KEPT = "connected"
 MOST_TIMES = 100
-"""So many of the newest times are kept in which a client was connected."""
+"""The number of the newest times a client was connected that are kept."""
 
 _MARK = b"# loom-audit connect\n"
 

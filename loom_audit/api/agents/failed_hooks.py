@@ -28,7 +28,7 @@ _BEGIN = b"loom-failed 1 "
 _FIELDS = 6
 _LONGEST_AGO = timedelta(days=30)
 MOST = 1000
-"""So many sessions are told of at once; a client has few."""
+"""The number of sessions that are told of at once; a client has few."""
 
 
 class FailedSession(Struct, frozen=True):

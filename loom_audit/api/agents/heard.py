@@ -18,7 +18,7 @@ from loom_audit.model.records import Session
 from loom_audit.ports import EventFilter
 
 SESSIONS = 100
-"""So many of the newest sessions are looked at."""
+"""The number of the newest sessions that are looked at."""
 
 INTERVAL = 0.5
 """Seconds between two looks. A hook comes before its call, so that a call seen twice had none."""

@@ -15,7 +15,7 @@ from loom_audit.model.records import Call, SessionHold, Tally
 from loom_audit.ports import EventFilter
 
 COUNTED_EVENTS = 50_000
-"""So many of the newest events are looked at for what is counted."""
+"""The number of the newest events that are looked at for what is counted."""
 MOST_ALLOWED = 500
 
 

@@ -16,7 +16,7 @@ from loom_audit.model.text.summaries import plain_text
 from loom_audit.ports import CallFilter
 
 MOST_UNREAD = 50
-"""So many sessions with unread changes are looked for, those within others among them."""
+"""The number of sessions with unread changes that are looked for, also those within others."""
 
 NAME_LENGTH = 32
 

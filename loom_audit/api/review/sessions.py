@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 KEPT = 12
-"""So many things are kept gathered."""
+"""The number of reviews, of sessions and of their steps, that are kept."""
 
 T = TypeVar("T")
 

@@ -8,7 +8,8 @@ from loom_audit.disk.access.paths import audit_errors
 from loom_audit.disk.access.system import closing_fd, put_file
 
 _KEPT = 8
-"""So many of one workspace: each time its filesystem is mounted anew it has another."""
+"""The number of identities of one workspace that are kept: each time its filesystem is mounted anew
+it has another."""
 
 _PLACES = _MOUNTED, _PLAIN = "mount-point", "folder"
 """What is kept beside the identities: whether the folder was a mount point."""

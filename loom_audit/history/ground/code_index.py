@@ -34,7 +34,7 @@ def read_code(stored: StoredLog, index: CodeIndex) -> int:
     Contents are read in small steps, so that a search that must end soon can stop between two.
     """
     contents = []
-    for blob, language in index.unread(_BATCH):
+    for blob, language in index.unindexed(_BATCH):
         try:
             text = text_of(stored.blobs.get(blob)) if stored.blobs.size(blob) <= MAX_BYTES else None
         except (NotFound, Corrupt):
@@ -46,7 +46,7 @@ def read_code(stored: StoredLog, index: CodeIndex) -> int:
             contents.append(ReadCode(blob, language, found, [*chunks(text)]))
     if contents:
         index.add_contents(contents)
-    return index.count_unread()
+    return index.count_unindexed()
 
 
 def _content(state: FileState | None) -> BlobId | None:

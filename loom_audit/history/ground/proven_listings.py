@@ -6,7 +6,7 @@ The hash stands in the log, and is read there each time; a tree that had it has 
 from loom_audit.model.continuity import TreeFold
 
 MOST_PATHS = 100_000
-"""So many paths at most are kept in all listings together."""
+"""The number of paths that all listings together may keep."""
 
 
 class ProvenListings:

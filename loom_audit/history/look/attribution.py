@@ -18,11 +18,11 @@ from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.doers import UNKNOWN, Candidate, Doers, Look, Told, by_doers
 from loom_audit.history.look.timing import look_between
 from loom_audit.model.actors import OUTSIDE
+from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.backgrounds import BackgroundStarted, WritableFolder
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import CallRequested, CoverageLowered, Draft, Event, FilesChanged
 from loom_audit.model.files import FileChange, Move, moves_among, parents
-from loom_audit.model.plans.applicable import in_applicable_order
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import visible
 from loom_audit.ports import EventFilter

@@ -24,7 +24,7 @@ Activity = Mapping[str, Any]
 """What each task had done at some moment, by task; see `ports.Processes.activity`."""
 
 _READINGS = 3
-"""So many readings in which nothing ended must agree."""
+"""The number of readings, in which nothing ended, that must agree."""
 
 _READING_SECONDS = 0.25
 """For how long such readings are tried for, beside the patience for what ends by itself."""

@@ -11,7 +11,7 @@ from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.text.display import count_text
 
 _PER_CALL = 4
-"""So many events are read for each call that is looked for, and twice as many each time again."""
+"""The number of events that are read first for each call which is looked for; then it doubles."""
 _LEAST, _MOST = 100, 16_000
 
 

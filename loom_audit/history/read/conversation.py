@@ -16,7 +16,7 @@ from loom_audit.model.records import Call, Session, Spoken
 from loom_audit.ports import EventFilter, EventLog, Projections
 
 _DEEPEST = 20
-"""So many sessions that contain each other are looked through for a prompt."""
+"""The number of sessions, each within the next, that are looked through for a prompt."""
 
 
 class Said(Struct, frozen=True):

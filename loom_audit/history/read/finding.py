@@ -23,7 +23,7 @@ from loom_audit.ports import CallFilter, OnProgress, Progress, WordsFilter
 INDEXED_AT_ONCE = 10_000
 """Events between two reports of how far the index is."""
 COUNTED = 1_000
-"""So many places are counted; more are "1,000+"."""
+"""The number of places that are counted; more are "1,000+"."""
 VALUES = 8
 """Values of one facet that are listed, the most frequent first."""
 FACETS = ("kind", "tool", "status", "actor", "session")

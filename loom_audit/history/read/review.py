@@ -25,7 +25,7 @@ MOST_SESSIONS = 200
 """A session of more calls, or with more sessions within it, is not gathered."""
 
 MOST_OUTSIDE = 500
-"""So many changes from outside are counted; one more is given where there are more."""
+"""The number of changes from outside that are counted; one more is given where there are more."""
 _NEWEST = 50
 
 

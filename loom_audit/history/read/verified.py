@@ -61,7 +61,7 @@ _KEPT = 20_000
 """What was read of a stretch of at most so many events is kept until the log grows."""
 
 _FEW = 50
-"""So many events at most are read one by one; more are read with all that lies between them."""
+"""The number of events that are read one by one; more are read with all that lies between them."""
 
 
 class _Stretch(Struct, frozen=True):

@@ -68,18 +68,18 @@ class Step:
     """Makes the changes of one intention.
 
     One by one, the step stops at the first path that fails or that somebody else wrote in between:
-    their version is stored and put back. With `together` all changes are tried in two phases, and
+    their version is stored and put back. `in_two_phases` all changes are tried in two phases, and
     folders of this account whose mode forbids a change are opened for it and closed again.
     """
 
     def __init__(
-        self, preconditions: Preconditions, reserved: Reservation, *, together: bool
+        self, preconditions: Preconditions, reserved: Reservation, *, in_two_phases: bool
     ) -> None:
         self._preconditions = preconditions
         self._attachment = preconditions.attachment
         self._workspace = preconditions.attachment.on_disk.workspace
         self._reserved = reserved
-        self._together = together
+        self._in_two_phases = in_two_phases
         self._tried: list[FileChange] = []
         """The changes that were tried; `look_for_results` sees what is at their paths then."""
         self._names: Mapping[int, int] = {}
@@ -146,14 +146,14 @@ class Step:
 
     def _replace(self, changes: Sequence[Replacement]) -> None:
         displaced: dict[int, Displaced] = {}
-        if self._together:
+        if self._in_two_phases:
             try:
                 progress = self._preconditions.progress
                 self._workspace.replace_all(changes, displaced, self._reserved, progress)
             except AuditError as error:
                 self._keep_error(error)
         for number, one in enumerate(changes):
-            if not self._together:
+            if not self._in_two_phases:
                 try:
                     content = one.content() if one.content else None
                     displaced[number] = self._workspace.replace(
@@ -167,7 +167,7 @@ class Step:
                 self._check_displaced(one.change, displaced[number])
             else:
                 self._tried.append(one.change)
-            if self.outcome.error and not self._together:
+            if self.outcome.error and not self._in_two_phases:
                 return
 
     def _check_displaced(self, change: FileChange, displaced: Displaced) -> None:
@@ -418,7 +418,7 @@ def is_link_source(one: Replacement) -> bool:
     return one.link == one.change.path
 
 
-def is_done_together(steps: Sequence[Replacement]) -> bool:
+def need_two_phases(steps: Sequence[Replacement]) -> bool:
     """Whether steps are made in two phases, all written before any is exchanged, or one by one.
 
     Two phases are quicker for many steps. A move needs them, and so does a folder whose mode

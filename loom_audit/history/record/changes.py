@@ -8,8 +8,8 @@ from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.carrying_out import (
     Step,
     in_safe_order,
-    is_done_together,
     is_link_source,
+    need_two_phases,
 )
 from loom_audit.history.record.interrupted import record_interrupted
 from loom_audit.history.record.preconditions import Preconditions
@@ -68,18 +68,18 @@ def make_changes(
     reserved = record.attachment.on_disk.workspace.reserve(
         [one for one in steps if not is_link_source(one)], tuple(folders)
     )
-    # folders are opened only where the steps are made together, so an undo and the rename of a
+    # folders are opened only where the steps are made in two phases, so an undo and the rename of a
     # whole folder are made so; one write of a tool fails in such a folder, as a program's does
     opens = bool(reserved.opened) and (origin == "undo" or bool(folders))
-    together = opens or is_done_together(steps)
-    opened = reserved.opened if together else ()
+    in_two_phases = opens or need_two_phases(steps)
+    opened = reserved.opened if in_two_phases else ()
     try:
         intended = ChangeIntended(
             record.call_id, tuple(changes), moves, reverts, reserved.temporaries, opened
         )
         # from here on the contents before and after are durable; only now the disk is changed
         intention = record.commit_intention(intended)
-        step = Step(preconditions, reserved, together=together)
+        step = Step(preconditions, reserved, in_two_phases=in_two_phases)
         outcome = step.carry_out(steps, folders, intention)
     finally:
         reserved.release()

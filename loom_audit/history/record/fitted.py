@@ -17,6 +17,7 @@ from loom_audit.history.look.attribution import attributed_drafts, outside_draft
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.doers import Candidate
 from loom_audit.history.record.preconditions import Preconditions
+from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.continuity import TreeFold
 from loom_audit.model.events import Draft, Event, FilesChanged
 from loom_audit.model.files import (
@@ -27,7 +28,6 @@ from loom_audit.model.files import (
     moves_among,
     parents,
 )
-from loom_audit.model.plans.applicable import in_applicable_order
 from loom_audit.ports import IndexEntry
 
 OTHERS = -1

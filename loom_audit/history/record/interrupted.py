@@ -21,10 +21,10 @@ from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.carrying_out import Seen, as_left_out, seen_with_groups
 from loom_audit.history.record.out_of_scope import outside_scope
 from loom_audit.history.record.preconditions import Preconditions
+from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.coverage import Origin
 from loom_audit.model.events import OPENED, ChangeIntended, Event, FilesChanged, OpenedFolder
 from loom_audit.model.files import FileChange, FileState, Move, is_directory, moves_among
-from loom_audit.model.plans.applicable import in_applicable_order
 from loom_audit.model.plans.links import without_group
 from loom_audit.model.plans.opening import UNREADABLE, seen_when_opened
 from loom_audit.model.records import Call

@@ -23,8 +23,8 @@ class DealtWith(Struct, frozen=True):
     paths: frozenset[tuple[int, str]] = frozenset()
     overtaken: frozenset[tuple[int, str]] = frozenset()
 
-    def but(self, paths: Collection[str]) -> "DealtWith":
-        """The same without the changes of some paths."""
+    def without(self, paths: Collection[str]) -> "DealtWith":
+        """What is taken back already, without the changes of some paths."""
         some = (self.paths, self.overtaken)
         left = [frozenset(one for one in changes if one[1] not in paths) for changes in some]
         return DealtWith(self.calls, *left)

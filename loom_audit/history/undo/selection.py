@@ -205,7 +205,7 @@ def _select_named(
         changes,
         asked,
         tuple(events),
-        before=done.but(chosen),
+        before=done.without(chosen),
         paths=paths,
     )
 

@@ -11,7 +11,7 @@ from hashlib import sha256
 from msgspec import Struct, ValidationError, msgpack
 
 from loom_audit.model.authorship.versions import Version, brought_back
-from loom_audit.model.authorship.walk import Line, Read, Unread, Walk, changed_lines
+from loom_audit.model.authorship.walk import Line, Read, UnreadableLines, Walk, changed_lines
 from loom_audit.model.files import FileState
 
 _FORM = b"loom-audit line map 1"
@@ -123,9 +123,9 @@ def last_steps(versions: Sequence[Version]) -> list[int]:
     return found
 
 
-def begun_walk(kept: LineMap, texts: Sequence[bytes] | Unread) -> Walk | None:
+def begun_walk(kept: LineMap, texts: Sequence[bytes] | UnreadableLines) -> Walk | None:
     """Return a walk that followed a version with these lines; None where the map is of others."""
-    if isinstance(texts, Unread) or kept.count != len(texts):
+    if isinstance(texts, UnreadableLines) or kept.count != len(texts):
         return None
     lines: list[Line] = []
     for one in kept.ranges:
@@ -174,10 +174,10 @@ def _written(
     step = versions[writer]
     was = versions[writer - 1].after if writer else versions[0].before
     before, after = read(was), _texts(read(step.after))
-    lost = step.gap or (before.reason if isinstance(before, Unread) else "")
+    lost = step.gap or (before.reason if isinstance(before, UnreadableLines) else "")
     unknown = step.writer.reason if step.writer.kind == "unknown" else lost or None
     same_kind = was is None or step.after is None or was.kind == step.after.kind
-    texts = () if isinstance(before, Unread) or lost or not same_kind else before
+    texts = () if isinstance(before, UnreadableLines) or lost or not same_kind else before
     own = {
         number: after[number - 1]
         for edit in changed_lines(texts, after)
@@ -186,8 +186,8 @@ def _written(
     return own, unknown
 
 
-def _texts(read: Sequence[bytes] | Unread) -> Sequence[bytes]:
-    return () if isinstance(read, Unread) else read
+def _texts(read: Sequence[bytes] | UnreadableLines) -> Sequence[bytes]:
+    return () if isinstance(read, UnreadableLines) else read
 
 
 def _after_undo(step: Version, read: Read) -> frozenset[bytes]:

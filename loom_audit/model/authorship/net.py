@@ -103,12 +103,12 @@ class NetFile(Struct, frozen=True):
     def is_changed(self) -> bool:
         """Whether anything of it is changed on balance."""
         lines = self.length or self.added or self.removed or self.removed_again or self.shared
-        unread = self.reason and (self.before != self.after or self.others)
+        unreadable = self.reason and (self.before != self.after or self.others)
         kinds = [
             None if state is None else state.kind for state in (self.own_before, self.own_after)
         ]
         moved = self.old_path != self.path or kinds[0] != kinds[1]
-        return bool(lines or self.mode or unread or moved or self.again or self.perhaps)
+        return bool(lines or self.mode or unreadable or moved or self.again or self.perhaps)
 
 
 class FileSteps(Struct, frozen=True):
@@ -184,7 +184,7 @@ def net_file(steps: FileSteps, read: Read, *, start: int = -1, context: int = 3)
     """Return the own net change of one file; the walk begins at the version `start`."""
     versions = steps.versions
     done = walk(versions, read, start=start, woven=True, mark=steps.begin)
-    why = [reason for n, reason in done.unread.items() if n >= steps.begin]
+    why = [reason for n, reason in done.unreadable.items() if n >= steps.begin]
     told = _Told()
     if not why:
         _tell(told, done, steps)

@@ -14,7 +14,8 @@ from loom_audit.model.files import FileState
 from loom_audit.model.text.lines import Edit, edits
 
 MARGIN = 100
-"""So many equal lines around what differs are compared with it: along them an edit may slide."""
+"""The number of equal lines around what differs that are compared with it: along them an edit may
+slide."""
 
 _PIECE = 512
 _STRIDE = 1024
@@ -47,13 +48,13 @@ class Line(Struct, eq=False, gc=False):
         return self.turns[-1] if self.turns and not self.is_gone else None
 
 
-class Unread(Struct, frozen=True):
+class UnreadableLines(Struct, frozen=True):
     """Why the lines of a state cannot be told."""
 
     reason: str
 
 
-Read = Callable[[FileState | None], Sequence[bytes] | Unread]
+Read = Callable[[FileState | None], Sequence[bytes] | UnreadableLines]
 """Gives the lines of a state, none for one that is absent."""
 
 
@@ -72,13 +73,13 @@ class Walk(Struct):
     reason: str = ""
     kept: dict[int, list[Line]] = field(default_factory=dict)
     """The lines of earlier versions that a later one brings back."""
-    unread: dict[int, str] = field(default_factory=dict)
+    unreadable: dict[int, str] = field(default_factory=dict)
     """The versions whose lines cannot be told, each with the reason."""
 
-    def begin(self, texts: Sequence[bytes] | Unread) -> None:
+    def begin(self, texts: Sequence[bytes] | UnreadableLines) -> None:
         """Start from a state of which nobody asks who wrote it."""
-        if isinstance(texts, Unread):
-            self.reason = self.unread[-1] = texts.reason
+        if isinstance(texts, UnreadableLines):
+            self.reason = self.unreadable[-1] = texts.reason
             return
         self.texts = texts
         self.lines = [Line(text, -1, number) for number, text in enumerate(texts, 1)]
@@ -90,7 +91,7 @@ class Walk(Struct):
         self._replace(n, [])
         self.texts, self.reason = (), reason
         if reason:
-            self.unread[n] = reason
+            self.unreadable[n] = reason
 
     def follow(self, n: int, texts: Sequence[bytes], source: BroughtBack | None) -> None:
         """Go on to the version `n`, whose content stood before where the `source` says."""
@@ -213,7 +214,7 @@ def _step(done: Walk, n: int, one: Version, read: Read, source: BroughtBack | No
     if one.writer.kind == "unknown":
         done.unknown[n] = one.writer.reason
     texts = read(one.after)
-    if isinstance(texts, Unread):
+    if isinstance(texts, UnreadableLines):
         done.lose(n, texts.reason)
     else:
         kinds = {state.kind for state in (one.before, one.after) if state is not None}

@@ -22,7 +22,7 @@ FEW = 50
 """Of so many ids it is not asked first which are there."""
 
 MOST_WHOLE = 2_000
-"""So many ids are told to git as those at which it can stop."""
+"""The number of ids that are given to git as those at which it can stop."""
 
 _PRESENT = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
 _REACHED = ("rev-list", "--objects", "--quiet", "--missing=print", "--stdin")

@@ -35,7 +35,7 @@ wait."""
 
 _AT_ONCE = 2000
 _DEARER = 10
-"""So many contents that go count as one that is encoded anew."""
+"""The number of contents that go which count as much as one that is encoded anew."""
 
 _PAYLOADS = prepare("SELECT count(*) FROM payload WHERE log = :log AND seq < :last")
 _ROWS = "SELECT number, sha256, stored, large FROM blob WHERE sha256 IN ({listed})"

@@ -33,7 +33,7 @@ from loom_audit.sql.projections.rows import FollowedEvent, ReadBack, Rows, json_
 from loom_audit.sql.projections.searching import named, search
 
 LOOKED_AT = 250
-"""So many calls at once are looked through for those that say common words."""
+"""The number of calls that are looked through at once for those that say common words."""
 
 TABLES = ("call",)
 FACTS = (CallRequested, CallFinished)

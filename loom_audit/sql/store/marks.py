@@ -13,7 +13,7 @@ from loom_audit.sql.projections.sessions import can_be_stored
 
 KEY_BYTES = 32
 LOOKED_AT = 500
-"""So many of the newest sessions that changed files are looked at for what is unread."""
+"""The number of the newest sessions with changed files that are looked at for unread changes."""
 
 _BEGIN = prepare("INSERT INTO marks (log, key, since) VALUES (:log, :key, 0)")
 _KEY = prepare("SELECT key FROM marks WHERE log = :log")

@@ -1,11 +1,9 @@
-"""Every place in a store's tables where something of a log lies, and what becomes of it when the
-log is forgotten; a test holds this list against the schema.
+"""The tables of a store from which rows go when a log is forgotten, besides those of contents.
+
+A test holds these lists, with the tables that stay as they are, against the schema.
 """
 
 from loom_audit.sql.projections.subjects import PROJECTIONS
-
-KEPT = frozenset({"log", "event", "tree_node", "dictionary", "alembic_version"})
-"""What proofs rest on, and what is of no log: these tables stay as they are."""
 
 MARKS = ("marks", "viewed", "read_to")
 """What people noted of a log while they read it: no event tells it, so no rebuild touches it."""
@@ -15,9 +13,6 @@ OF_LOG = (*PROJECTIONS, "path", "searched", *MARKS)
 
 PAYLOADS = "payload"
 """The rows of all events but the one that says that the log is forgotten go."""
-
-CONTENTS = ("blob", "blob_content")
-"""The rows of contents that no other log names go."""
 
 FULL_TEXT = "search"
 """Emptied for all logs, which fill it anew when somebody searches: its rows are of all logs in one

@@ -8,7 +8,7 @@ from loom_audit.api.control.approvals import decisions
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.upkeep.forgetting import forgotten_workspaces
 from loom_audit.ports import CallFilter
-from loom_audit.web.overview.lately import MOST_CALLS, Lately, Week
+from loom_audit.web.overview.memo import MOST_CALLS, OverviewMemo, Week
 from loom_audit.web.overview.needs import shown_needs
 from loom_audit.web.shared.dependencies import (
     Query,
@@ -63,7 +63,7 @@ def overview(
     head = workspace.log.head()
     last = Listing((), None, None) if before else last_calls(workspace)
     sessions = workspace.timeline.sessions(before=before, limit=SESSIONS + 1)
-    lately: Lately = request.app.state.lately
+    memo: OverviewMemo = request.app.state.overview
     needed = {} if before else shown_needs(workspace, visitor)
     may_be_held = not needed or bool(needed["needs"].held)
     still_open = [one.id for one in sessions if not one.ended and may_be_held]
@@ -73,9 +73,9 @@ def overview(
         section="overview",
         head=head,
         sessions=sessions[:SESSIONS],
-        words=lately.words(workspace, sessions[:SESSIONS]),
-        week=Week() if before else lately.strip(workspace, head, all="count" in query),
-        lines=(lines := lately.known_lines(workspace, sessions, head)),
+        words=memo.words(workspace, sessions[:SESSIONS]),
+        week=Week() if before else memo.strip(workspace, head, all="count" in query),
+        lines=(lines := memo.known_lines(workspace, sessions, head)),
         uncounted=[
             ("of", one.started)
             for one in sessions[:SESSIONS]

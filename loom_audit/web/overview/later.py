@@ -9,7 +9,7 @@ from starlette.responses import Response
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.files import FileChange
-from loom_audit.web.overview.lately import MOST_CALLS, Lately, NetLines
+from loom_audit.web.overview.memo import MOST_CALLS, NetLines, OverviewMemo
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, is_number
 from loom_audit.web.shared.urls import Fields
 
@@ -22,8 +22,8 @@ MOST_ASKED = 100
 @router.get("/w/{workspace}/lately")
 def strip(request: Request, workspace: Workspace, pages: Render) -> Response:
     """Show the week's strip with all that is counted."""
-    lately: Lately = request.app.state.lately
-    week = lately.strip(workspace, workspace.log.head(), all=True)
+    memo: OverviewMemo = request.app.state.overview
+    week = memo.strip(workspace, workspace.log.head(), all=True)
     return pages.fragment(request, "overview.html", "strip", week=week)
 
 
@@ -34,14 +34,14 @@ def session_lines(request: Request, workspace: Workspace, query: Query, pages: R
 
     InvalidArguments for what are not the first events of at most MOST_ASKED sessions.
     """
-    lately: Lately = request.app.state.lately
+    memo: OverviewMemo = request.app.state.overview
     asked, calls = _asked(query), 0
     counted = dict[int, NetLines | None]()
     while asked and (not counted or calls < AT_ONCE):
         started = asked.pop(0)
         for session in workspace.timeline.sessions(before=started + 1, limit=1):
             if session.started == started:
-                counted[started] = lately.lines(workspace, session)
+                counted[started] = memo.lines(workspace, session)
                 calls += min(session.calls, MOST_CALLS)
     return pages.page(
         request, "session_lines.html", counted=counted, asked=[("of", one) for one in asked]

@@ -40,7 +40,7 @@ AT_ONCE = 16 * 1024 * 1024
 """Bytes of versions whose lines are followed while the browser waits; more in the background."""
 
 BESIDE = 2
-"""So many files are followed in the background at once."""
+"""The number of files that are followed in the background at once."""
 
 MOST_ROWS = 110
 """Rows of a page: of at most 12 elements each, so that it stays below 1,500."""

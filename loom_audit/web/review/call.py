@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from loom_audit.api.control.holding import left_open_by
 from loom_audit.api.face import AuditedWorkspace, CallDetail, Timeline
-from loom_audit.api.review.aftermath import Aftermath, aftermath_of
 from loom_audit.api.review.conversation import conversation_of
+from loom_audit.api.review.later_changes import Aftermath, aftermath_of
 from loom_audit.errors import NotFound
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import ApprovalRequested, FilesChanged
@@ -35,7 +35,7 @@ TEXT = 3_500
 EVENTS = 2_000
 AFTERMATH = 2_500
 GIT = 20
-"""So many lines of what it changed of git are shown."""
+"""The number of lines of what a call changed of git that are shown."""
 TAKING_BACK = get_args(Verb)
 
 

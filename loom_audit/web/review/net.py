@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.lines import CallSet, Lines, NetChange, NetFile, NetHunk, Writer, lines_of
-from loom_audit.api.review.aftermath import ChangedAgain, RunsChangedAgain
+from loom_audit.api.review.later_changes import ChangedAgain, RunsChangedAgain
 from loom_audit.api.review.marks import calls_since
 from loom_audit.api.review.sessions import Reviews, SessionReview
 from loom_audit.errors import InvalidArguments
@@ -42,9 +42,9 @@ from loom_audit.web.shared.urls import Fields, first
 
 SHOWN_WRITERS = 4
 SHOWN_LATER = 3
-"""So many of those who changed a part again are named."""
+"""The number of those who changed a part again that are named."""
 MOST_PAIRS = 200
-"""So many pairs of lines of a run are compared word by word."""
+"""The number of pairs of lines of a run that are compared word by word."""
 
 FIRST_LINES, FIRST_FILE_LINES = 1_500, 400
 """Lines of hunks of all files, and of one, that are asked for with a first view."""

@@ -12,7 +12,7 @@ from loom_audit.web.shared.dependencies import number
 from loom_audit.web.shared.urls import Fields, encoded
 
 TURNS = 30
-"""So many turns a page has links to."""
+"""The number of turns to which a page has links."""
 
 Pairs = tuple[tuple[str, str], ...]
 

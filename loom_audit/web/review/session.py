@@ -10,8 +10,8 @@ from starlette.responses import RedirectResponse, Response
 from loom_audit.api.control.approvals import decisions
 from loom_audit.api.control.holding import still_running
 from loom_audit.api.face import AuditedWorkspace
-from loom_audit.api.review.aftermath import changed_later
 from loom_audit.api.review.conversation import conversation_of
+from loom_audit.api.review.later_changes import changed_later
 from loom_audit.api.review.sessions import (
     MOST_OUTSIDE,
     Evidence,

@@ -29,13 +29,13 @@ SPACE = 19_000
 PROMPT, WORDS = 1_500, 900
 """Characters of a prompt, and of a message, that stand among the steps."""
 FOLDED = 3
-"""So many reads after each other are one step."""
+"""The number of reads after each other from which on they are one step."""
 INSIDE = 12
-"""So many calls of a subagent are listed where it began."""
+"""The number of calls of a subagent that are listed where it began."""
 OUTSIDE = 20
-"""So many changes from outside stand among the steps of a page."""
+"""The number of changes from outside that stand among the steps of a page."""
 NESTED = 8
-"""So many subagents of a page have their calls listed."""
+"""The number of subagents of a page whose calls are listed."""
 
 
 class Reads(Struct, frozen=True):

@@ -10,7 +10,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from loom_audit.api.review.aftermath import ChangedAgain
+from loom_audit.api.review.later_changes import ChangedAgain
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.records import RecordedChange
@@ -34,29 +34,29 @@ from loom_audit.web.shared.urls import Fields, first
 
 LISTS = (FILES, "diffs")
 FEW = 3
-"""So many files need no tree."""
+"""The number of files up to which a page shows no tree of them."""
 INDEX = 8_000
 """What the tree may weigh beside the differences."""
 SUMMED = 100
 """Of more files no sums of folders are made, each of which takes a comparison."""
 LONG = 3
-"""So many bytes of a link, which is about the same in each row, weigh 1."""
+"""The number of bytes of a link that weigh 1: a link is about the same in each row."""
 MOST_OPENED = 40
-"""So many gaps of a file are opened by an address."""
+"""The number of gaps of a file that an address can open."""
 PAGE_SOURCE = 1024 * 1024
-"""So many bytes of files are compared for one answer."""
+"""The number of bytes of files that are compared for one answer."""
 
 
 class Changes(Struct, frozen=True):
-    """A page shows changes of `count` paths; `alone` is the one file that was asked for.
+    """What a page shows of changes of `count` paths; `alone` is the one file that was asked for.
 
-    So many are `folded` into others: folders of which a path is listed, and where a move came from.
-    Files can be downloaded as of the points `old` and `new`, where there are such. `unrecorded`
-    ones are on disk only, and can be taken back or put on record. `calls` are the numbers of those
-    that changed a file, where the page is about several; `later` has the first and last change of a
-    file after what is shown, `again` gives those of its parts that were changed again; `marking` is
-    there where the reader can mark what was viewed. With `ticking` files are ticked to be undone
-    together. `around` says what stands around changes.
+    `folded` counts the rows that others tell: folders of which a path is listed, and where a move
+    came from. Files can be downloaded as of the points `old` and `new`, where there are such.
+    `unrecorded` changes are on disk only, and can be taken back or put on record. `calls` are the
+    numbers of the calls that changed a file, where the page is about several; `later` has the first
+    and last change of a file after what is shown, `again` gives those of its parts that were
+    changed again; `marking` is there where the reader can mark what was viewed. With `ticking`
+    files are ticked to be undone together. `around` says what stands around changes.
     """
 
     base: str

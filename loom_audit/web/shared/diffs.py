@@ -28,9 +28,9 @@ AGAIN = "Changed again by and 50 more: taking it back would ask which lines to k
 MOST_ROWS = 1_000
 """No more fit into any answer."""
 CONTEXT = 3
-"""So many lines stand around a change."""
+"""The number of unchanged lines that stand around a change."""
 WIDER = (25, 1_000_000)
-"""So many where more are asked for: some, and the whole file."""
+"""The numbers of such lines where more are asked for: some, and the whole file."""
 
 Content = Callable[[FileState], bytes]
 Body = Literal["rows", "later", "binary", "large", "missing", "none"]
@@ -38,8 +38,8 @@ RowKind = Literal["add", "remove", "context", "gap"]
 
 
 class Around(Struct, frozen=True):
-    """So many `lines` stand around each change; of the gaps that stay those are `opened` that end
-    before these lines of what is there afterwards.
+    """What stands around each change: unchanged `lines`, their number on each side. Of the gaps
+    that stay those are `opened` that end before these lines of what is there afterwards.
     """
 
     lines: int = CONTEXT

@@ -34,9 +34,9 @@ ONLY = {
 }
 MOST_DAYS = 36_500
 GIT_LINES = 4
-"""So many lines of what a call changed of git are in its row."""
+"""The number of lines of what a call changed of git that are in its row."""
 FOLDED = 3
-"""So many reads after each other are one row."""
+"""The number of reads after each other from which on they are one row."""
 
 
 class ReadsRow(Struct, frozen=True):

@@ -15,7 +15,7 @@ ALONG = "along"
 BETWEEN = "."
 """Stands between the numbers of calls in an address, which is long enough with hundreds of them."""
 BOXES = 40
-"""So many have a box of their own on the next page; the others have one together."""
+"""The number of choices that have boxes of their own on the next page; the others share one."""
 
 
 class Ticks(Struct, frozen=True):

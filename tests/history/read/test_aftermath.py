@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from loom_audit import AuditedWorkspace, Session
-from loom_audit.api.review.aftermath import Aftermath, aftermath_of
+from loom_audit.api.review.later_changes import Aftermath, aftermath_of
 from tests.history.read.lines.test_net_change import run
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 from loom_audit.api.face import open_store
-from loom_audit.demo.recording import Demo, run_demo
+from loom_audit.demo.recording import Demo
 from loom_audit.web.shared.admission import Admission
+from tests.given.demo import run_demo
 from tests.web.browser.following import follow
 from tests.web.conftest import CHROMIUM, FLAGS, Live, Recorded, serving
 

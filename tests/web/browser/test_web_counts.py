@@ -126,7 +126,7 @@ def test_a_first_page_fills_in_what_takes_longer(
     recorded: Recorded, live: Live, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loom_audit.web.overview.later.AT_ONCE", 1)
-    monkeypatch.setattr("loom_audit.web.overview.lately.AT_ONCE", 0)
+    monkeypatch.setattr("loom_audit.web.overview.memo.AT_ONCE", 0)
     run(recorded, ("write_file", {"path": "more.txt", "content": "1\n2\n"}))
     (recorded.root / "by-hand.txt").write_text("x")
     newest, oldest = recorded.workspace.timeline.sessions()
@@ -145,7 +145,7 @@ def test_a_first_page_fills_in_what_takes_longer(
     context.close()
     context = live.visit(browser, java_script_enabled=False)
     page = context.new_page()
-    monkeypatch.setattr("loom_audit.web.overview.first_page.Lately.known_lines", lambda *_: {})
+    monkeypatch.setattr("loom_audit.web.overview.memo.OverviewMemo.known_lines", lambda *_: {})
     page.goto(f"{live.address}{recorded.url}/")
     expect(page.locator(f"#l{newest.started} noscript")).to_be_visible()
     context.close()

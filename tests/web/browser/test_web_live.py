@@ -159,9 +159,9 @@ def test_a_rollback_says_how_far_it_is(recorded: Recorded, client: TestClient) -
     )
     assert form is not None
     fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', form[0]))
-    works = client.app.state.works  # type: ignore[attr-defined]
+    work = client.app.state.progress  # type: ignore[attr-defined]
     seen: list[str] = []
-    inner = works.telling
+    inner = work.tracking
 
     class Telling:
         def __init__(self, form: Any) -> None:
@@ -172,27 +172,27 @@ def test_a_rollback_says_how_far_it_is(recorded: Recorded, client: TestClient) -
 
             def tell(progress: Progress) -> None:
                 report(progress)
-                seen.append(works.told("back"))
+                seen.append(work.in_words("back"))
 
             return tell
 
         def __exit__(self, *error: Any) -> Any:
             return self.context.__exit__(*error)
 
-    works.telling = Telling
+    work.tracking = Telling
     answer = client.post(f"{recorded.url}/carry-out", data={**fields, "job": "back"})
     assert answer.status_code == 303, answer.text
     assert seen and all(" of " in one for one in seen)
 
 
-def test_works_that_are_told_about_are_bounded(recorded: Recorded, client: TestClient) -> None:
-    works = client.app.state.works  # type: ignore[attr-defined]
-    works._now = {str(n): Progress("x", n) for n in range(50)}
-    with works.telling({"job": ("more",)}) as report:
+def test_work_that_is_tracked_is_bounded(recorded: Recorded, client: TestClient) -> None:
+    work = client.app.state.progress  # type: ignore[attr-defined]
+    work._now = {str(n): Progress("x", n) for n in range(50)}
+    with work.tracking({"job": ("more",)}) as report:
         assert report is None
-    with works.telling({}) as report:
+    with work.tracking({}) as report:
         assert report is None
-    assert works.told("3") == "x: 3 files" and works.told("more") == ""
+    assert work.in_words("3") == "x: 3 files" and work.in_words("more") == ""
 
 
 # --- in a browser -------------------------------------------------------------------------

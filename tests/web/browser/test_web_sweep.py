@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Page, sync_playwright
 
 from loom_audit.api.face import open_store
-from loom_audit.demo.recording import run_demo
+from tests.given.demo import run_demo
 from tests.web.browser.test_web_approvals import waiting_for
 from tests.web.browser.test_web_browser import AXE, RUN_AXE, Watch
 from tests.web.busy_store import make

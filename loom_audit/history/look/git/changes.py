@@ -38,7 +38,7 @@ _KEPT = "the stamps of git"
 """The name under which the last stamps are kept for the next process."""
 
 MOST_NESTED = 64
-"""So many repositories below the top are looked at."""
+"""The number of repositories below the top that are looked at."""
 
 LONGEST = 20.0
 """Seconds after which no more of them is looked at: others wait for the lock at most a minute."""

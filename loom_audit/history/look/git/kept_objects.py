@@ -15,7 +15,7 @@ _NAMING = re.compile(r"[A-Z_]+|rebase-merge/.*|rebase-apply/.*|sequencer/.*")
 """The files of a git folder whose lines may begin with an object's id."""
 
 MOST_NAMED = 1_000
-"""So many missing objects are named to the mirror; the others are counted."""
+"""The number of missing objects that are named to the mirror; the others are counted."""
 
 _LINES = re.compile(r"^[0-9a-f]{64}(?=\s|$)|^[0-9a-f]{40}(?=\s|$)", re.MULTILINE)
 

@@ -6,7 +6,7 @@ from functools import partial
 from msgspec import Struct
 
 from loom_audit.errors import Corrupt, NotFound
-from loom_audit.model.authorship.walk import Read, Unread
+from loom_audit.model.authorship.walk import Read, UnreadableLines
 from loom_audit.model.files import BlobId, FileState
 from loom_audit.model.text.lines import split_lines
 from loom_audit.model.text.merge import is_binary
@@ -25,14 +25,16 @@ class Contents(Struct, frozen=True):
     blobs: BlobStore
     most_bytes: int = MOST_BYTES
 
-    def together(self, states: Iterable[FileState | None]) -> Read:
-        """As `lines`; the small ones of these contents are read by a few statements for all."""
+    def reader_of(self, states: Iterable[FileState | None]) -> Read:
+        """Return a reader of the lines of these states, as `lines`, which has their small contents
+        already, read by a few statements for all.
+        """
         small = {one.blob for one in states if one and one.blob and one.size <= SMALL_BYTES}
         return partial(self.lines, known=self.blobs.get_many([*small]))
 
     def lines(
         self, state: FileState | None, known: Mapping[BlobId, bytes] = NOTHING
-    ) -> Sequence[bytes] | Unread:
+    ) -> Sequence[bytes] | UnreadableLines:
         """The lines of a file, or the one of a symlink's target, or why they cannot be told.
 
         What is absent, and a folder, has none. What is `known` is not read.
@@ -40,15 +42,15 @@ class Contents(Struct, frozen=True):
         if state is None or state.kind == "directory":
             return ()
         if state.kind == "opaque" or state.blob is None:
-            return Unread("what is in it is not recorded")
+            return UnreadableLines("what is in it is not recorded")
         if state.size > self.most_bytes:
-            return Unread(f"over {self.most_bytes // (1024 * 1024)} MiB")
+            return UnreadableLines(f"over {self.most_bytes // (1024 * 1024)} MiB")
         try:
             content = known.get(state.blob)
             if content is None:
                 content = self.blobs.get(state.blob)
         except NotFound:
-            return Unread("its content is not stored")
+            return UnreadableLines("its content is not stored")
         except Corrupt:
-            return Unread("its content is damaged")
-        return Unread("binary") if is_binary(content) else split_lines(content)
+            return UnreadableLines("its content is damaged")
+        return UnreadableLines("binary") if is_binary(content) else split_lines(content)

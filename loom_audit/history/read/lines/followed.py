@@ -16,7 +16,7 @@ from loom_audit.model.authorship.line_map import (
     names_of,
 )
 from loom_audit.model.authorship.versions import Version
-from loom_audit.model.authorship.walk import Read, Unread, Walk, walked
+from loom_audit.model.authorship.walk import Read, UnreadableLines, Walk, walked
 from loom_audit.model.files import FileState
 from loom_audit.ports import LineMaps, OnProgress, Progress
 
@@ -24,7 +24,7 @@ FROM_BYTES = 1024 * 1024
 """Where the contents of all versions are fewer bytes together, the lines are followed each time."""
 
 _ALWAYS = 4
-"""So many of the last versions have maps of their own: what comes next may take them back."""
+"""The number of the last versions that have maps of their own: the next may take them back."""
 
 
 class FileVersions(Struct, frozen=True):
@@ -123,7 +123,7 @@ def window(
     texts: Sequence[bytes] = ()
     if not followed.reason:
         found = read(file.state)
-        if isinstance(found, Unread):
+        if isinstance(found, UnreadableLines):
             followed.reason = found.reason
         else:
             texts = found

@@ -34,8 +34,8 @@ from loom_audit.model.text.git_patch import git_patch
 from loom_audit.ports import EventFilter, LineMaps, OnProgress
 
 _PAGE = 200
-_TOGETHER = 64
-"""The contents of so many files are read together."""
+_FILES_AT_ONCE = 64
+"""The number of files whose contents are read at once."""
 
 
 def check_range(first: int, last: int | None) -> None:
@@ -253,10 +253,10 @@ class Lines(Struct, frozen=True):
     def _net_files(self, some: Sequence[FileSteps], context: int) -> list[NetFile]:
         """The own net change of each file, from contents that are read many at once."""
         found: list[NetFile] = []
-        for at in range(0, len(some), _TOGETHER):
-            together = some[at : at + _TOGETHER]
-            read = self.contents.together(state for one in together for state in one.states)
-            for one in together:
+        for at in range(0, len(some), _FILES_AT_ONCE):
+            batch = some[at : at + _FILES_AT_ONCE]
+            read = self.contents.reader_of(state for one in batch for state in one.states)
+            for one in batch:
                 file = net_file(one, read, start=_first(one), context=context)
                 found.append(with_names(file, self.key))
         return found

@@ -15,7 +15,7 @@ from loom_audit.sql.projections.searching import search
 
 AT_ONCE = 1_000
 MOST = 20_000
-"""So many rows of the index are looked at for one answer; what is older is asked for anew."""
+"""The number of rows of the index that are looked at for one answer; another answer goes on."""
 
 _KINDS: Mapping[str, FoundKind] = {
     CallRequested.kind: "call",

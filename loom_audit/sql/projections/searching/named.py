@@ -36,7 +36,7 @@ _PATHS_OF = prepare(
     "WHERE f.log = :log AND f.seq = :seq ORDER BY f.n LIMIT :limit"
 )
 _MOST_PATHS = 10_000
-"""So many paths of one change are looked through for those that were typed."""
+"""The number of paths of one change that are looked through for those that were typed."""
 
 
 class MeantPaths(Struct, frozen=True):

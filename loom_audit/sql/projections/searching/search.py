@@ -23,7 +23,7 @@ from loom_audit.sql.ground.statements import prepare
 
 INDEXED_AT_ONCE = 500
 SPAN = 50_000
-"""So many events are looked through at once for those that are indexed."""
+"""The number of events that are looked through at once for those that are indexed."""
 UNNOTED = 1_000
 """It is not noted that fewer events were looked through and none of them is indexed."""
 MAX_WORDS = 32 * 1024

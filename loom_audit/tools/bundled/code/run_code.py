@@ -23,7 +23,7 @@ from loom_audit.tools.bundled.text import encode
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.together import together
+from loom_audit.tools.calls.steps_in_thread import steps_in_thread
 from loom_audit.tools.calls.tool import Tool
 from loom_audit.tools.guard.interactive import check_terminal
 from loom_audit.tools.guard.rules import check_command
@@ -88,7 +88,7 @@ class RunCode(Tool):
         return (args.timeout or self.timeout_seconds) + SCAN_SECONDS
 
     async def execute(self, args: CodeInput, ctx: ToolContext) -> ToolResult:
-        return await together(ctx, partial(self._run, args))
+        return await steps_in_thread(ctx, partial(self._run, args))
 
     async def _run(self, args: CodeInput, ctx: ToolContext) -> ToolResult:
         seconds = args.timeout or self.timeout_seconds

@@ -23,7 +23,7 @@ from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.going_on import known_command, start_command
 from loom_audit.tools.calls.models import Arguments, NonEmpty, Output
 from loom_audit.tools.calls.result import ToolResult
-from loom_audit.tools.calls.together import together
+from loom_audit.tools.calls.steps_in_thread import steps_in_thread
 from loom_audit.tools.calls.tool import Preview, Tool
 from loom_audit.tools.guard.interactive import check_terminal
 from loom_audit.tools.guard.rules import check_command
@@ -130,7 +130,7 @@ class ShellExecute(Tool):
 
     async def execute(self, args: ShellInput, ctx: ToolContext) -> ToolResult:
         if not args.background:
-            return await together(ctx, partial(self._run, args))
+            return await steps_in_thread(ctx, partial(self._run, args))
         programs = await find_programs(ctx)
         started = await start_command(
             ctx,

@@ -1,4 +1,5 @@
-"""Several steps of a call in one worker thread: a hop to a thread costs what a small step does."""
+"""Takes several steps of a call in one worker thread: each hop to a thread costs what a small step
+does."""
 
 import threading
 from collections.abc import Callable, Coroutine
@@ -11,7 +12,9 @@ from loom_audit.tools.calls.thread import in_thread, run_to_end
 T = TypeVar("T")
 
 
-async def together(ctx: ToolContext, steps: Callable[[ToolContext], Coroutine[Any, Any, T]]) -> T:
+async def steps_in_thread(
+    ctx: ToolContext, steps: Callable[[ToolContext], Coroutine[Any, Any, T]]
+) -> T:
     """Return what `steps` comes to, which awaits nothing but steps of the context that it is given.
 
     What runs in it is told to stop when the call is cancelled, and no further step begins.

@@ -24,7 +24,8 @@ LISTS = {
 KEPT = 500
 """Sessions whose words and lines are kept; the oldest go first."""
 AT_ONCE = 500
-"""So many events are looked at while a page is made; of more it asks later what stands out."""
+"""The number of events that are looked at while a page is made; where there are more, the page asks
+later what stands out."""
 MOST_CALLS = 5_000
 """Of a session with more the lines are not counted."""
 
@@ -50,8 +51,10 @@ class NetLines(Struct, frozen=True):
     removed: int
 
 
-class Lately:
-    """What was found by now, by workspace and session. Any thread may ask."""
+class OverviewMemo:
+    """The last week's numbers by workspace, words and lines by session: each is found anew when it
+    holds no longer. Any thread may ask.
+    """
 
     def __init__(self, flagged_calls: FlaggedCalls) -> None:
         self._flagged_calls = flagged_calls

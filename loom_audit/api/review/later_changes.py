@@ -10,7 +10,7 @@ from loom_audit.history.read.call_detail import CallDetail
 from loom_audit.history.read.lines.contents import Contents
 from loom_audit.model.authorship.clashes import Stretch, clashes
 from loom_audit.model.authorship.net import NetFile, NetHunk, NetRun
-from loom_audit.model.authorship.walk import Unread
+from loom_audit.model.authorship.walk import UnreadableLines
 from loom_audit.model.records import RecordedChange
 from loom_audit.ports import Projections
 
@@ -25,9 +25,9 @@ __all__ = [
 ]
 
 MOST = 200
-"""So many paths of a call are looked up."""
+"""The number of paths of a call that are looked up."""
 MOST_LATER = 50
-"""So many later changes of a file are followed."""
+"""The number of later changes of a file that are followed."""
 MOST_BYTES = 1024 * 1024
 """Of a larger content it is not told what became of its lines."""
 
@@ -71,14 +71,14 @@ class RunsChangedAgain:
     def _told_of(self, file: NetFile) -> Mapping[str, ChangedAgain]:
         runs = [(hunk, run) for hunk in file.hunks for run in hunk.runs if run.part]
         text = self._read(file.after)
-        if not runs or file.after is None or isinstance(text, Unread):
+        if not runs or file.after is None or isinstance(text, UnreadableLines):
             return {}
         listed = self._timeline.history(file.path, limit=MOST_LATER + 1)
         later = [one for one in reversed(listed) if one.seq > self._until]
         if not later or len(later) > MOST_LATER or later[-1].change.after is None:
             return {}
         versions = [self._read(one.change.after) for one in later]
-        told = [one for one in versions if not isinstance(one, Unread)]
+        told = [one for one in versions if not isinstance(one, UnreadableLines)]
         if len(told) < len(versions):
             return {}
         found = clashes(text, told, [_stretch(*one) for one in runs])
