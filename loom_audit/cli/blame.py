@@ -9,7 +9,7 @@ from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lookup import not_there
 from loom_audit.cli.shared.options import AtOption, workspace_path
-from loom_audit.cli.shared.output import Output
+from loom_audit.cli.shared.output import Output, json_text
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
 from loom_audit.cli.shared.records import Record, plain
@@ -109,7 +109,7 @@ def _record(told: "Blame", run: "BlameRun") -> Record:
         "path": told.path,
         "at": told.at,
         **plain(run),
-        "text": b"".join(texts).decode("utf-8", "surrogateescape"),
+        "text": json_text(b"".join(texts)),
     }
 
 

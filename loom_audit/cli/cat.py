@@ -1,21 +1,22 @@
 """`loom-audit cat`: a recorded file as it was at a point."""
 
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lookup import not_there
 from loom_audit.cli.shared.options import AtOption, workspace_path
+from loom_audit.cli.shared.output import json_text
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
 from loom_audit.cli.shared.records import state_record
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.text.display import visible, visible_bytes
+from loom_audit.model.text.display import visible
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
-    from loom_audit.model.files import FileState
 
 PIECE = 1024 * 1024
 
@@ -51,7 +52,10 @@ def cat(
         found = workspace.timeline.found(name, seq) if point.isdecimal() else None
         state = found or workspace.timeline.state(name, seq)
         if state is None and ":" in path and (content := _kept(workspace, path, seq)) is not None:
-            _write_blob(invocation, content, raw=raw)
+            if output.json:
+                output.record({"text": json_text(content)})
+            else:
+                output.content([content], raw=raw)
             return
         if state is None and name:
             raise not_there(workspace, name, path, seq)
@@ -60,13 +64,11 @@ def cat(
             hint = f"`loom-audit ls {shlex.quote(path)}` lists it." if name else "`loom-audit ls`"
             raise InvalidArguments(f"{shown} is a directory", hint=hint)
         if output.json:
-            text = workspace.timeline.content(state).decode("utf-8", "surrogateescape")
+            text = json_text(workspace.timeline.content(state))
             output.record({"path": name, "at": seq, "state": state_record(state), "text": text})
-        elif raw or not output.stdout.isatty():
-            _write_out(invocation, workspace, state)
         else:
-            text = visible_bytes(workspace.timeline.content(state), multiline=True)
-            output.text(text.removesuffix("\n"))
+            with workspace.timeline.stream(state) as stream:
+                output.content(iter(partial(stream.read, PIECE), b""), raw=raw)
 
 
 def _kept(workspace: "AuditedWorkspace", name: str, seq: int) -> bytes | None:
@@ -77,19 +79,3 @@ def _kept(workspace: "AuditedWorkspace", name: str, seq: int) -> bytes | None:
     from loom_audit.api.upkeep.git_mirror import kept_git
 
     return kept_git(workspace, seq).blob(revision, path)
-
-
-def _write_blob(invocation: Invocation, content: bytes, *, raw: bool) -> None:
-    output = invocation.output
-    if output.json:
-        output.record({"text": content.decode("utf-8", "surrogateescape")})
-    elif raw or not output.stdout.isatty():
-        output.raw(content)
-    else:
-        output.text(visible_bytes(content, multiline=True).removesuffix("\n"))
-
-
-def _write_out(invocation: Invocation, workspace: "AuditedWorkspace", state: "FileState") -> None:
-    with workspace.timeline.stream(state) as stream:
-        while piece := stream.read(PIECE):
-            invocation.output.raw(piece)

@@ -6,10 +6,10 @@ from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import AtOption, workspace_path
+from loom_audit.cli.shared.output import json_text
 from loom_audit.cli.shared.parameters import argument, option
 from loom_audit.cli.shared.points import read_point
 from loom_audit.errors import InvalidArguments
-from loom_audit.model.text.display import visible_bytes
 
 
 @command(
@@ -52,13 +52,10 @@ def git(
         done = kept_git(workspace, read_point(invocation, workspace, point), place).ask(words)
     errors = done.errors.strip()
     if output.json:
-        text = done.output.decode("utf-8", "surrogateescape")
+        text = json_text(done.output)
         output.record({"code": done.code, "output": text, "errors": errors})
     else:
-        if raw or not output.stdout.isatty():
-            output.raw(done.output)
-        else:
-            output.text(visible_bytes(done.output, multiline=True).removesuffix("\n"))
+        output.content([done.output], raw=raw)
         for line in errors.splitlines():
             output.note(line)
     return exits.FAILED if done.code else exits.OK

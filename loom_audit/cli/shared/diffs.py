@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from loom_audit.cli.shared.lines import DIFF_STYLES, change_lines, mark
-from loom_audit.cli.shared.output import Output, Piece, Style
+from loom_audit.cli.shared.output import Output, Piece, Style, json_text
 from loom_audit.cli.shared.records import git_record, plain
 from loom_audit.errors import AuditError, Corrupt
 from loom_audit.model.files import FileChange, FileState
@@ -80,7 +80,7 @@ def print_differences(
     for change in changes:
         shown = difference(workspace, change, disk=disk)
         if output.json:
-            text = shown.text.decode("utf-8", "surrogateescape")
+            text = json_text(shown.text)
             record = plain(change) | {"diff": text, "omitted": shown.omitted or None}
             output.record(record)
         elif raw:
@@ -127,8 +127,7 @@ def print_patch(
     for change in changes:
         text = patch_of(change, workspace.timeline.content)
         if output.json:
-            text_json = text.decode("utf-8", "surrogateescape")
-            output.record(plain(change) | {"diff": text_json, "omitted": None})
+            output.record(plain(change) | {"diff": json_text(text), "omitted": None})
             continue
         print_patched(output, change, text)
 

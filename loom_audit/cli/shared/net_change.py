@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from loom_audit.api.lines import CallSet, NetFile, NetHunk, lines_of
 from loom_audit.cli.shared.diffs import below, print_patch
 from loom_audit.cli.shared.lines import numbers
-from loom_audit.cli.shared.output import Output, Piece, Style
+from loom_audit.cli.shared.output import Output, Piece, Style, json_text
 from loom_audit.cli.shared.records import Record, plain
 from loom_audit.model.files import FileChange
 from loom_audit.model.text.display import count_text, first_few, visible, visible_bytes
@@ -112,7 +112,7 @@ def _record(one: NetFile, *, whole: bool) -> Record:
             "lines": [
                 {
                     "kind": line.kind,
-                    "text": line.content.decode("utf-8", "surrogateescape"),
+                    "text": json_text(line.content),
                     "old": line.old,
                     "new": line.new,
                     "by": line.by,

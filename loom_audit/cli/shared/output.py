@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 from msgspec import Struct
 
 from loom_audit.errors import AuditError
-from loom_audit.model.text.display import size_text, visible
+from loom_audit.model.text.display import size_text, visible, visible_bytes
 
 if TYPE_CHECKING:
     from loom_audit.ports import OnProgress, Progress
@@ -43,6 +43,11 @@ T = TypeVar("T")
 def to_json(record: Mapping[str, Any]) -> str:
     """Write a record as a line of ASCII JSON; a surrogate of a non-UTF-8 name stays `\\udcXX`."""
     return json.dumps(record, ensure_ascii=True, default=str).replace("\x7f", "\\u007f")
+
+
+def json_text(content: bytes) -> str:
+    """Bytes as the text of a JSON record; what is not UTF-8 becomes surrogates `\\udcXX`."""
+    return content.decode("utf-8", "surrogateescape")
 
 
 def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
@@ -127,6 +132,15 @@ class Output(Struct, frozen=True):
         else:
             buffer.write(content)
             buffer.flush()
+
+    def content(self, pieces: Iterable[bytes], *, raw: bool) -> None:
+        """Print recorded bytes: as they are with `raw` or where nobody looks on, else escaped."""
+        if raw or not self.stdout.isatty():
+            for piece in pieces:
+                self.raw(piece)
+        else:
+            shown = visible_bytes(b"".join(pieces), multiline=True)
+            self.text(shown.removesuffix("\n"))
 
     def note(self, *pieces: Piece) -> None:
         """Print one line for people on standard error; nothing with JSON."""

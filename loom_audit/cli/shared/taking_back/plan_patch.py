@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from loom_audit.cli.shared.diffs import patch_of, print_patched
-from loom_audit.cli.shared.output import Output
+from loom_audit.cli.shared.output import Output, json_text
 from loom_audit.model.files import FileChange
 from loom_audit.model.plans.lists import BLOCKED, KEPT, TOLD
 from loom_audit.model.plans.planning import Plan
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 def patch_text(workspace: "AuditedWorkspace", plan: Plan) -> str:
     """The patch of a plan for a JSON record; bytes that are not UTF-8 as surrogates."""
-    patch = b"".join(text for _, text in _patches(workspace, plan))
-    return patch.decode("utf-8", "surrogateescape")
+    return json_text(b"".join(text for _, text in _patches(workspace, plan)))
 
 
 def print_plan_patch(workspace: "AuditedWorkspace", output: Output, plan: Plan) -> None:
