@@ -40,7 +40,7 @@ def test_expected():
 def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
     pytester.makeconftest(CONFTEST)
     pytester.makeini(
-        f"[pytest]\npythonpath = {ROOT}\nmarkers =\n    deep\n    drawn\n"
+        f"[pytest]\npythonpath = {ROOT}\nmarkers =\n    deep\n    drawn\n    few\n"
         "addopts = -p no:playwright -p no:langsmith_plugin -p no:cacheprovider -m 'not deep'"
     )
     return pytester.runpytest_subprocess(*options)
@@ -110,6 +110,25 @@ def test_without_a_sample_every_deep_test_runs(pytester: pytest.Pytester) -> Non
     pytester.makepyfile(DEEP)
     run(pytester, "-m", "deep").assert_outcomes(passed=30, deselected=1)
     run(pytester).assert_outcomes(passed=1, deselected=30)
+
+
+WITHOUT_A_QUICK_ONE = """
+import pytest
+
+@pytest.mark.few(0)
+@pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.deep)])
+def test_both(n):
+    pass
+"""
+
+
+def test_few_may_not_leave_out_the_quick_case_beside_a_deep_one(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(WITHOUT_A_QUICK_ONE)
+    result = run(pytester)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*test_both: few(0) leaves out its quick cases too*"])
+    pytester.makepyfile(WITHOUT_A_QUICK_ONE.replace("few(0)", "few(1)"))
+    run(pytester).assert_outcomes(passed=1, deselected=1)
 
 
 DRAWN = """

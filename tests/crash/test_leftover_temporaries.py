@@ -104,7 +104,7 @@ def found(workspace: AuditedWorkspace) -> list[ContentFound]:
     return [fact for fact in facts if isinstance(fact, ContentFound)]
 
 
-@pytest.mark.few(0)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("where", "nth"),
     some([(where, nth) for where in PLACES for nth in (1, FILES // 2, FILES - 3)], 2),

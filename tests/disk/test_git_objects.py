@@ -217,7 +217,6 @@ print(max(resource.getrusage(one).ru_maxrss for one in both))
 """
 
 
-@pytest.mark.few(0)
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kills", [8, pytest.param(200, marks=pytest.mark.deep)])
 def test_a_take_that_is_killed_leaves_whole_objects_and_the_next_goes_on(

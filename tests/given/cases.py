@@ -33,17 +33,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark as deep what `few` leaves out of a test's cases, before deep tests are deselected."""
+    """Mark as deep what `few` leaves out of a test's cases, before deep tests are deselected.
+
+    UsageError where a test has deep cases and none of the others would stay: it has a quick one.
+    """
     if config.getoption("--whole"):
         return
     cases = defaultdict[str, list[pytest.Item]](list)
     most = dict[str, int]()
+    with_deep = set[str]()
     for item in items:
-        if (few := item.get_closest_marker("few")) and not item.get_closest_marker("deep"):
+        if few := item.get_closest_marker("few"):
             name = item.nodeid.partition("[")[0]
-            cases[name].append(item)
             (most[name],) = few.args
+            if item.get_closest_marker("deep"):
+                with_deep.add(name)
+            else:
+                cases[name].append(item)
     for name, those in cases.items():
+        if not most[name] and name in with_deep:
+            raise pytest.UsageError(f"{name}: few(0) leaves out its quick cases too; use few(1)")
         kept = _far_apart(len(those), most[name])
         for n, item in enumerate(those):
             if n not in kept:

@@ -21,7 +21,6 @@ TAPES = [("iniconfig", 0), *((project, n) for n in range(1, 9) for project in PR
 """The first is short; the others are deep."""
 
 
-@pytest.mark.few(0)
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("project", "n"),

@@ -100,7 +100,6 @@ def inside(found: Mapping[str, bytes]) -> Counter[tuple[str, bytes]]:
     )
 
 
-@pytest.mark.few(0)
 @pytest.mark.parametrize("act", some(ACTS, 1))
 def test_nothing_of_a_left_out_folder_is_lost_and_the_rest_is_done(
     workspace: AuditedWorkspace, root: Path, run: Run, act: Callable[[Path], None]
