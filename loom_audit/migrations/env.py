@@ -8,7 +8,7 @@ from alembic.util import CommandError
 from sqlalchemy import Connection
 
 from loom_audit.migrations import by_hand
-from loom_audit.sql.ground.driver import APPEND_ONLY
+from loom_audit.sql.ground.authorizer import APPEND_ONLY
 from loom_audit.sql.tables import metadata
 
 _NOT_IN_METADATA = re.compile(r"search(_.*)?|alembic_version|sqlite_.*")

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy.dialects.sqlite import dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from loom_audit.sql.ground.driver import APPEND_ONLY
+from loom_audit.sql.ground.authorizer import APPEND_ONLY
 from loom_audit.sql.ground.packing import DICTIONARIES
 from loom_audit.sql.schema import REVISION
 from loom_audit.sql.tables import TABLES

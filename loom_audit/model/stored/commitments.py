@@ -1,6 +1,6 @@
 """Whether what is stored beside an event's leaf is what the leaf has committed to."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -17,7 +17,7 @@ _MANIFEST = ("manifest", 0)
 
 
 def opened_payloads(
-    envelope: Mapping[str, Any], payloads: Iterable[StoredPart]
+    envelope: Mapping[str, Any], payloads: Sequence[StoredPart]
 ) -> dict[tuple[str, int], bytes]:
     """Return the stored payloads that open their commitments, by role and number, and the keys.
 

@@ -1,6 +1,7 @@
 """Events to rows and back: leaves and payloads as they lie in the database."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from loom_audit.errors import Corrupt, NotFound
@@ -186,15 +187,15 @@ class StoredEvent:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise damage_error(self.seq, f"its manifest: {error}") from error
 
-    def _stored_payloads(self) -> Iterator[StoredPart]:
+    def _stored_payloads(self) -> Sequence[StoredPart]:
+        stored: list[StoredPart] = []
         for role, n, salt, content, digest in self._payloads:
-            try:
-                if content is not None:
-                    yield role, n, salt, unpack(content, MAX_INLINE_PAYLOAD)
-                elif digest is not None:
-                    yield role, n, salt, self._blobs.get(BlobId(digest.hex()))
-            except NotFound:
-                continue  # what is needed of it is missed
+            if content is not None:
+                stored.append((role, n, salt, unpack(content, MAX_INLINE_PAYLOAD)))
+            elif digest is not None:
+                with suppress(NotFound):  # what is needed of it is missed
+                    stored.append((role, n, salt, self._blobs.get(BlobId(digest.hex()))))
+        return stored
 
 
 def belongs_to(envelope: Mapping[str, Any], session: str | None, call_id: str | None) -> bool:

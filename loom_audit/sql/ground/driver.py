@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from loom_audit.errors import AuditError, AuditUnavailable, Corrupt, StorageFailed
 from loom_audit.model.text.display import size_text
+from loom_audit.sql.ground.authorizer import answer
 
 SAFE_SQLITE = (3, 51, 3)
 BUSY_MS = 10_000
@@ -43,8 +44,6 @@ HINTS: dict[Cause, str] = {
     "other": "Run `loom-audit doctor`.",
 }
 
-_DROP_TABLE, _DROP_TRIGGER, _ATTACH, _ALTER_TABLE, _DELETE, _UPDATE = 11, 16, 24, 26, 9, 23
-APPEND_ONLY = frozenset({"log", "event", "tree_node", "dictionary"})
 _SMALLEST = 512
 """Bytes of the smallest database that SQLite makes."""
 _NO_SPACE = 1 << 20
@@ -164,22 +163,10 @@ def _set_up(connection: Any, mode: Literal["ro", "rw"]) -> None:
         connection.execute(f"PRAGMA {setting}")
 
 
-def refuse_foreign_statements(connection: Any) -> None:
-    """Refuse statements that no code of ours makes: against mistakes, not against forgery."""
-
-    def allow(action: int, first: str | None, *_: str | None) -> int:
-        refused = action in (_DROP_TABLE, _DROP_TRIGGER, _ATTACH, _ALTER_TABLE) or (
-            action in (_DELETE, _UPDATE) and first in APPEND_ONLY
-        )
-        return 1 if refused else 0
-
-    connection.set_authorizer(allow)
-
-
 def connect_writer(path: str) -> Any:
     """A connection for writing that refuses what no code of ours does."""
     connection = connect(path, "rw")
-    refuse_foreign_statements(connection)
+    connection.set_authorizer(answer)
     return connection
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 
 from msgspec import Struct
 
@@ -77,7 +78,7 @@ class SqlEventLog:
         number: int,
         clock: Clock,
         ballast: Ballast,
-        salts: Callable[[], bytes] = lambda: os.urandom(SALT_BYTES),
+        salts: Callable[[], bytes] = partial(os.urandom, SALT_BYTES),
     ) -> None:
         self._connections = connections
         self._blobs = blobs
