@@ -55,10 +55,10 @@ MAX_NAME = 256
 class Status(Struct, frozen=True):
     """Disk against log: `drift` leads from the log's tree to what is on disk.
 
-    What interrupted calls made of what they intended is not in it, but in `begun`; moves that
-    were interrupted between both ends are `halves`. `kept` is what an interrupted undo leaves as
-    it is when it is finished, since somebody changed it. `watched` is whether `watch` runs there,
-    None where that cannot be seen.
+    What interrupted calls made of what they intended is not in `drift`, but in `begun`; moves that
+    were interrupted between both ends are `halves`. `kept` are the changes that an interrupted undo
+    will not make when it is finished, since somebody changed their paths. `watched` is whether
+    `loom-audit watch` runs in the workspace, None where that cannot be seen.
     """
 
     head: int
@@ -138,9 +138,9 @@ class AuditedWorkspace:
         parent: str | None = None,
         background: bool = True,
     ) -> "Session":
-        """A session of this agent, to be used as a context manager; within the session `parent`.
+        """A session of this agent, to be used as a context manager, within the session `parent`.
 
-        Without a gate that of `approvals.toml` stands before its calls, if there is that file.
+        Without a `gate` the one of `approvals.toml` decides about its calls, where that file is.
         Shell commands and code run in `cwd`, a directory of the workspace, unless they name
         another; commands get `environment` besides ours. Unless `background` is false, commands may
         go on between its calls, until it ends. InvalidArguments for an agent without a name.
@@ -213,7 +213,10 @@ class AuditedWorkspace:
         return ForeignSession(id, actor or self.actor, self.attachment).end()
 
     def default_gate(self, *, ask: "AskCallback | None" = None) -> "ApprovalGate":
-        """The gate of `approvals.toml`, with somebody more to `ask`; else all is allowed."""
+        """The gate of `approvals.toml`, which also asks by `ask`.
+
+        Without that file the gate allows all.
+        """
         from loom_audit.api.ground.gates import default_gate
 
         return default_gate(self.adapters.settings, root=self.root, ask=ask)
@@ -258,7 +261,7 @@ class AuditedWorkspace:
         return self.attachment.is_alive(call)
 
     def status(self, *, rehash: bool = False) -> Status:
-        """How disk differs from the log, leaving no trace.
+        """How disk differs from the log; nothing is recorded or changed.
 
         With `rehash` every file is read, and the change index is not asked.
         """

@@ -77,7 +77,7 @@ class TreeFold:
         """What each path was, while what is done may be undone."""
 
     def copy(self) -> "TreeFold":
-        """The same tree as one that has followed no fact yet."""
+        """A fold that begins from this tree, and has followed no fact yet."""
         found = TreeFold(self.states, self.untracked)
         found._inside = dict(self._counts())
         return found

@@ -39,7 +39,7 @@ class GitSummary(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """It in git's words: `HEAD main 1a2b3c4, 3 branches, 1 stash`."""
+        """This state in git's words: `HEAD main 1a2b3c4, 3 branches, 1 stash`."""
         return ", ".join(self._said())
 
     def _said(self) -> Iterator[str]:

@@ -28,7 +28,7 @@ class Marks(Protocol):
         ...
 
     def viewed(self, person: str, names: Collection[str]) -> frozenset[str]:
-        """Those of the parts of these names, in hex, that a person has viewed."""
+        """The names, of these, in hex, of parts that a person has viewed."""
         ...
 
     def view(self, person: str, names: Collection[str], *, viewed: bool = True) -> None:

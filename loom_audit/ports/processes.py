@@ -179,8 +179,10 @@ class BackgroundRunner(Protocol):
 
 
 def take_no_notice(_number: int, _frame: FrameType | None) -> None:
-    """Answer a signal that is to end nothing, however often it comes, and that is not ignored
-    since a command that is started would inherit that. A `Lock` leaves it where it is.
+    """Answer a signal that is to end nothing, however often the signal comes.
+
+    The signal is not ignored, since each command that is started would ignore it too. A `Lock`
+    leaves this answer in its place.
     """
 
 

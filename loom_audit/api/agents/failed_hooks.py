@@ -50,7 +50,7 @@ class FailedSession(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """That they failed, in one line."""
+        """How many hooks of which client failed, and from when to when (UTC), in one line."""
         since = f"{self.first:%Y-%m-%d %H:%M:%SZ}"
         until = f" to {self.last:%H:%M:%SZ}" if self.count > 1 else ""
         return f"{count_text(self.count, 'hook')} of {self.client} failed: {since}{until}"

@@ -91,10 +91,10 @@ def folder_of(place: Place, environment: Mapping[str, str] = os.environ) -> Path
 def own_transcripts(
     failed: FailedSession, environment: Mapping[str, str] = os.environ
 ) -> Iterator[tuple[str, Origin]]:
-    """Those of the transcripts that failed hooks name that may be believed, and who wrote each.
+    """The transcripts that failed hooks name and that may be believed, and who wrote each.
 
-    Such a one is a regular file of this account, where the client keeps its transcripts, and of
-    this session.
+    A transcript is believed that is a regular file of this account, of this session, and lies where
+    the client keeps its transcripts.
     """
     for path in failed.transcripts:
         if (origin := _own(failed, path, environment)) is not None:

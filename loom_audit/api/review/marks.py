@@ -33,7 +33,7 @@ class Unread(Struct, frozen=True):
 def viewed_among(
     workspace: AuditedWorkspace, names: Collection[str], *, actor: str | None = None
 ) -> frozenset[str]:
-    """Those of the parts of these names that a person has viewed, in whatever scope."""
+    """The names, of these, of parts that a person has viewed, in whatever scope."""
     return workspace.adapters.marks(workspace.id).viewed(_person(workspace, actor), names)
 
 

@@ -17,7 +17,9 @@ from loom_audit.model.files import parents
 
 
 def on_the_way(folder: str) -> Iterator[tuple[str, int]]:
-    """A folder that is worked in, after those above it, each with the bits that its owner needs."""
+    """The folders above one and that one, each with the mode bits that its owner needs to work in
+    it.
+    """
     if folder:
         yield "", stat.S_IXUSR
         yield from ((above, stat.S_IXUSR) for above in parents(folder))

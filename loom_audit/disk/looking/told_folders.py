@@ -54,7 +54,7 @@ class ToldFolders:
         return not self.why_whole
 
     def end(self, left_out: LeftOutFiles) -> None:
-        """End a look that has seen all that it was of, with the files that it left out."""
+        """End a look that is complete; `left_out` are the files that the look left out."""
         self.left_out = dict(left_out)
         self.doubt = ""
 

@@ -34,7 +34,7 @@ class SurvivorChanges:
         self._absent: dict[tuple[str, int], bool] = {}
 
     def owners(self, change: FileChange, causes: Sequence[int]) -> frozenset[int]:
-        """Those of the calls in `causes`, by their requests, that say that the change is theirs.
+        """The calls, of those in `causes`, by their requests, that say that the change is theirs.
 
         NotFound, Corrupt.
         """

@@ -22,7 +22,7 @@ NOT_A_FILE = "not a file"
 
 
 def came_back(stored: StoredLog, changes: list[FileChange]) -> list[FileChange]:
-    """Those of the changes that lead back to the last recorded state of a path that was untracked.
+    """The changes that lead an untracked path back to its last recorded state.
 
     Each of them lies in a folder that is in the tree, or that comes back with it. Corrupt.
     """

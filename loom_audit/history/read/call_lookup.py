@@ -61,7 +61,7 @@ class Whose(Struct, frozen=True):
 
 
 def with_told_later(events: Sequence[Whose], told: Iterable[ChangesAttributed]) -> list[Whose]:
-    """These events, each with the calls that were told later to have changed its paths."""
+    """The events, each with the calls of which was told later that they changed its paths."""
     later: dict[int, dict[str, tuple[int, ...]]] = {}
     for fact in told:
         calls = later.setdefault(fact.event, {})
@@ -102,7 +102,7 @@ class CallLookup:
             self._later.setdefault(call.call_id, {})[call.session] = call.requested
 
     def know(self, session: str, call_id: str, requested: int, finished: int) -> None:
-        """Take it that a call has its request and its finish there, which the caller has read."""
+        """Remember the seqs of the request and the finish of a call, which the caller has read."""
         self._known[session, call_id] = requested, finished
 
     def of(self, event: Event, fact: FilesChanged) -> Whose:

@@ -315,7 +315,7 @@ class Timeline(Struct, frozen=True):
         return None
 
     def is_unknown(self, path: str, at: int) -> bool:
-        """Whether nobody knows what was at a path after event `at`, after which the tree has none.
+        """Whether nobody knows what was at a path at which the tree after event `at` has nothing.
 
         It is so before the first listing was complete, and where the path's next change says that
         something was there already, or that it came from where nothing is recorded. NotFound,

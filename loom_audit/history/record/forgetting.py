@@ -1,4 +1,4 @@
-"""That a workspace is forgotten, on record: the last event of its log."""
+"""Puts on record that a workspace is forgotten: the last event of its log."""
 
 from loom_audit.errors import Conflict
 from loom_audit.history.ground.attachment import Attachment, is_undo

@@ -84,9 +84,7 @@ def requested(
 
 
 def text_fact(report: PromptTold | MessageTold) -> PromptSubmitted | MessageReceived:
-    """The fact that a person said something to the agent, that the agent said something, or that
-    its client gave it a notice.
-    """
+    """The fact of a text: of a person to the agent, of the agent, or a notice of the client."""
     if isinstance(report, PromptTold):
         return PromptSubmitted(report.text, report.prompt_id)
     role: Literal["system", "assistant"] = "system" if report.notice else "assistant"

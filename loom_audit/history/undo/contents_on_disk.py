@@ -48,5 +48,5 @@ class ContentsOnDisk:
         return blob in self._places or blob in self._attachment.stored.blobs
 
     def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
-        """Those of the blobs that are neither in the store nor on disk."""
+        """The contents, of these, that are neither in the store nor on disk."""
         return self._attachment.stored.blobs.missing(b for b in blobs if b not in self._places)

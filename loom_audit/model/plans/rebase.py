@@ -37,7 +37,7 @@ class BlobReader(Protocol):
     def __contains__(self, blob: BlobId) -> bool: ...
 
     def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
-        """Those of the contents that are not stored."""
+        """The contents, of these, that are not stored."""
 
 
 class MergeConflict(Struct, frozen=True):
@@ -77,7 +77,7 @@ class StateMerger(Struct):
         return blob is None or blob in self.merged or blob in self.blobs
 
     def missing(self, blobs: Iterable[BlobId]) -> set[BlobId]:
-        """Those of the contents that are neither merged here nor stored."""
+        """The contents, of these, that are neither merged here nor stored."""
         return self.blobs.missing(blob for blob in blobs if blob not in self.merged)
 
     def merge(

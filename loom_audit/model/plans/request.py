@@ -30,7 +30,7 @@ class PlanRequest(Struct, frozen=True):
 
     @property
     def flags(self) -> Sequence["Flag"]:
-        """Those that are set."""
+        """The flags that are set."""
         return [flag for flag in FLAGS if getattr(self, flag.field)]
 
 

@@ -57,7 +57,7 @@ class Work(Struct, frozen=True):
 def with_whole_folders(
     work: Work, tree: Tree, whole: Mapping[Move, str]
 ) -> tuple[Work, tuple[Move, ...]]:
-    """The same work with these folders renamed as a whole as far as that can be, and which are.
+    """The work in which these folders are renamed as a whole, and which of them can be.
 
     `tree` is what is on disk; `whole` says of each rename which folder it is.
     """

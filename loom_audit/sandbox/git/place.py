@@ -51,7 +51,10 @@ class GitPlace(Struct, frozen=True):
         return self.is_linked and not os.path.isabs(self.shared_with)
 
     def identity(self, identity_of: IdentityOf) -> str:
-        """That of a folder `.git`, else one made of all three; "" where it is not known."""
+        """The identity of a folder `.git`, else one made of those of all three folders.
+
+        "" where one of them is not known.
+        """
         if self.own is None:
             return identity_of(self.folder, b".git")
         found = [identity_of(one, b"") for one in (self.folder, self.git, self.common)]

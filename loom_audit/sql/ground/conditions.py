@@ -29,7 +29,7 @@ class Where(Struct, frozen=True):
         return Where((*self.conditions, condition), {**self.values, **values})
 
     def among(self, column: str, name: str, listed: Sequence[Any]) -> "Where":
-        """These conditions, and that the column is one of at most MANY values."""
+        """These conditions, and one more: the column has one of these values, at most MANY."""
         text, values = in_values(name, listed)
         return self.also(f"{column} IN ({text})", **values)
 

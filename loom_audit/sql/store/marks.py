@@ -65,7 +65,7 @@ class SqlMarks:
         return key if isinstance(key, bytes) else b""
 
     def viewed(self, person: str, names: Collection[str]) -> frozenset[str]:
-        """Those of the parts of these names, in hex, that a person has viewed."""
+        """The names, of these, in hex, of parts that a person has viewed."""
         wanted = sorted({bytes.fromhex(name) for name in names})
         found: set[str] = set()
         with self._connections.reading() as connection:

@@ -163,7 +163,7 @@ def kept_by(detail: CallDetail) -> list[tuple[str, str]]:
 
 
 def texts_on_page(budget: Budget, detail: CallDetail) -> dict[str, TextPart]:
-    """As much of each of a call's texts as fits beside the others."""
+    """The texts of a call by name, of each as much as fits beside the others."""
     found = texts_of(detail)
     return {name: text_part(budget, name, text, most=TEXT) for name, text in found.items()}
 

@@ -28,7 +28,7 @@ class Scope(Struct, frozen=True):
 
     @property
     def fields(self) -> Pairs:
-        """Those by which an address asks for it."""
+        """The fields by which an address asks for this scope."""
         if self.turn is not None:
             return (("turn", str(self.turn.seq)),)
         return () if self.since is None else (("since", str(self.since)),)

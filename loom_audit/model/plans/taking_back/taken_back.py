@@ -87,7 +87,7 @@ class TakenBack:
         return self._before[number]
 
     def without(self, numbers: Collection[int]) -> "TakenBack":
-        """The same, if the calls with these numbers took nothing back."""
+        """What would be taken back if the calls with these numbers had taken nothing back."""
         return TakenBack(one for one in self.doings if one.number not in numbers)
 
     def of(self, number: int, paths: Collection[str]) -> UndoneBy:
@@ -127,7 +127,7 @@ class TakenBack:
         return found
 
     def by_path(self, numbers: Collection[int]) -> set[int]:
-        """Those of these numbers of which it depends on the path whether they are taken back."""
+        """The calls and events, of these, that are taken back at some paths and not at others."""
         found: set[int] = set()
         for one in self.doings:  # the newest first, which can only have been taken back before
             if one.paths is not None or one.number in found:
@@ -135,7 +135,7 @@ class TakenBack:
         return found & {*numbers}
 
     def below(self, numbers: Collection[int]) -> set[int]:
-        """These calls and events, and what they took back, and what that did."""
+        """These calls and events, those that they took back, and so on, down to the first ones."""
         found = {*numbers}
         for one in self.doings:  # the newest first, and each took back older ones only
             if one.number in found:
