@@ -39,7 +39,7 @@ _HEADER = 4096
 _PEER = struct.Struct("3i")
 _PROGRAM = (Path(__file__).absolute(), Path(sys.executable))
 _DRAIN_SECONDS = 3600.0
-"""For how long a question that waits keeps a process that was replaced."""
+"""How long a process that was replaced stays for a question that waits."""
 
 
 class HookServer:

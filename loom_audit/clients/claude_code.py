@@ -459,7 +459,7 @@ class ClaudeTranscript:
         self._sessions: dict[str, str] = {}
         """The directory told of each session."""
         self._open: dict[tuple[str, str], tuple[str, str]] = {}
-        """Of calls without a result, which tells neither: the tool, and what it is about."""
+        """The tool and the subject of each call without a result: the result will tell neither."""
         self._chains = OrderedDict[str, str]()
         """The last records of subagents without an id, and what each chain began with."""
 
@@ -503,7 +503,7 @@ class ClaudeTranscript:
         return child(main, start)
 
     def _told(self, session: str, record: Mapping[str, Any]) -> Iterator[Report]:
-        """That there is a session, once, and again when its directory is first told."""
+        """Report that there is a session, once, and again when its directory is first told."""
         cwd = fields.text(record, "cwd")
         if self._sessions.get(session):
             return

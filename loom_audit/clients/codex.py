@@ -344,7 +344,7 @@ class CodexRollout:
         self._open: dict[str, str] = {}
         """The tools of calls whose output the model was not given yet."""
         self._ended: set[str] = set()
-        """Those of them whose end was told already, by an item or event of its own."""
+        """The calls of these whose end was told already, by an item or event of its own."""
         self._background: dict[str, str] = {}
         """What runs on, by the call that started it."""
         self._last: dict[str, tuple[str, str]] = {}
@@ -432,7 +432,7 @@ class CodexRollout:
         return _TOOLS.began(self._session, call_id, tool, arguments, at, cwd)
 
     def _output(self, call_id: str, given: Any, at: datetime | None) -> Iterator[Report]:
-        """That the model was given a call's output, unless its end was told already."""
+        """Report that the model was given a call's output, unless its end was told already."""
         tool = self._open.pop(call_id, "")
         if call_id in self._ended:
             self._ended.discard(call_id)

@@ -22,7 +22,7 @@ MOST_FILES = 200
 """Files of such an answer."""
 
 MOST_CHARACTERS = 64 * 1024
-"""Of the lines of one answer; a longer line is cut."""
+"""The number of characters of the lines of one answer; a longer line is cut."""
 
 MOST_PATCH = 1024 * 1024
 """Bytes of a patch; of a longer one a part would be no patch."""

@@ -147,7 +147,7 @@ class TreeFold:
                 self._check_inside(path, after)
 
     def _check_folder(self, path: str) -> None:
-        """That what is at a path is in a directory; in what is not known it is not known."""
+        """Note a violation where a path lies in no folder; below an unknown one it is left out."""
         folder = path.rpartition("/")[0]
         state = self.states.get(folder)
         if not folder or (state is not None and state.kind == "directory"):
@@ -159,7 +159,7 @@ class TreeFold:
             self._break(path, f"{folder} is not a directory on record")
 
     def _check_inside(self, path: str, after: FileState | None) -> None:
-        """That nothing is left below what is not a directory; what is in an opaque entry leaves."""
+        """Note a violation where paths stay below what is no folder; an opaque one takes them."""
         if is_opaque(after):
             self._empty(path)
         elif self._count(path):

@@ -11,7 +11,7 @@ from loom_audit.model.text.display import size_text
 
 MOST_BYTES = 8 * 1024 * 1024
 MOST_PIXELS = 32 * 1024 * 1024
-"""Of a picture that is shown: a browser takes four bytes for each, however few the file has."""
+"""Bytes of the file and pixels of a picture that is shown: a browser takes four bytes a pixel."""
 
 LEAST_ENCODED = 200
 """Characters; shorter texts are shown as they are, whatever they encode."""

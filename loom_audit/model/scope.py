@@ -38,7 +38,7 @@ TEMPORARY = ".loom-audit-tmp-"
 IGNORE_FILE = ".loomignore"
 MAX_FILE_BYTES = 256 * 1024 * 1024
 _FOLDERS = 1 << 16
-"""Of how many folders a scope remembers whether they are in it."""
+"""The number of folders of which a scope remembers whether they are in it."""
 
 
 def _lines(ignore: str) -> list[str]:

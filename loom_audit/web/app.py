@@ -65,7 +65,7 @@ PORT = 8642
 SMALL = 1_000
 """Bytes that are sent as they are."""
 COMPRESSION = 3
-"""Of 9 levels; what the higher ones save is less than what they take."""
+"""The level, of 9: what the higher ones save is less than what they take."""
 
 
 def create_app(store: AuditStore, admission: Admission) -> FastAPI:

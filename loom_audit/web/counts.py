@@ -18,9 +18,9 @@ from loom_audit.web.shared.dependencies import Query, Render, Workspace, is_numb
 router = APIRouter()
 MOST_CALLS = 200
 MOST_FILES = 60
-"""Of one call."""
+"""The number of files of one call."""
 MOST_BYTES = 4 * 1024 * 1024
-"""Read for one answer, of both versions."""
+"""Bytes that are read for one answer, of both versions."""
 MOST_OF_ONE = 256 * 1024
 """Bytes of a version."""
 

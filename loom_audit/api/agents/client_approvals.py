@@ -27,7 +27,7 @@ from loom_audit.tools.approvals.policy import Policy, subject_of
 
 POLL = 0.1
 SHARE = 0.75
-"""Of the time that a hook has: after it a question that nobody answered is a denial."""
+"""The share of a hook's time after which a question that nobody answered is a denial."""
 
 NOBODY = "nobody answered in time"
 WITHDRAWN = "who asked went away"

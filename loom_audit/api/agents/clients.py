@@ -27,10 +27,10 @@ from loom_audit.history.told.unread_transcripts import unread_transcripts
 from loom_audit.wiring.files import Spool
 
 SECONDS = 600.0
-"""For how long a hook waits where it does not say."""
+"""Seconds that a hook waits where it does not say how long."""
 
 _MOMENT, _LONGEST = timedelta(seconds=3), timedelta(seconds=60)
-"""For how long the next hook of a session is waited for of which one failed."""
+"""How long after its last and its first failed hook a session's next hook is awaited."""
 
 QUIET = 5.0
 """Seconds after a hook for which its session's transcript is read without another one."""

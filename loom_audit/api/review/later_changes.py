@@ -29,7 +29,7 @@ MOST = 200
 MOST_LATER = 50
 """The number of later changes of a file that are followed."""
 MOST_BYTES = 1024 * 1024
-"""Of a larger content it is not told what became of its lines."""
+"""The number of bytes over which it is not told what became of a content's lines."""
 
 
 def aftermath_of(workspace: AuditedWorkspace, detail: CallDetail) -> list[Aftermath]:

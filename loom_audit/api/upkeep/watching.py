@@ -127,7 +127,7 @@ class Watcher:
         self.observer.start(self._scope)
 
     def _seconds(self) -> float | None:
-        """For how long nothing is to be done unless something is noticed; None: for ever."""
+        """Seconds in which nothing is to be done unless something is noticed; None: for ever."""
         due = self._resting.next_due()
         if self.observer.doubt:
             due = 0.0
@@ -142,7 +142,7 @@ class Watcher:
             self._resting.note(one.path, time.monotonic(), renewed=one.renewed)
 
     def _unrecorded(self, paths: Sequence[str]) -> list[str]:
-        """Those of the paths of which something is not on record; the others wait no more."""
+        """The paths of which something is not on record; the others wait no more."""
         left = []
         for path in paths:
             if is_recorded(self.attachment, Noticed(path, self._resting.is_renewed(path))):

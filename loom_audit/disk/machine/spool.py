@@ -23,7 +23,7 @@ RESERVED = 256 * 1024
 
 LONGEST_LINE = 4096
 MOST_BYTES = 16 * 1024 * 1024
-"""What is read of one file at most: more was not written by hooks."""
+"""The number of bytes of one file that are read: hooks have not written more."""
 
 _KEEP_SIZE = 1
 _HERE = -100

@@ -21,7 +21,7 @@ from loom_audit.ports import EventFilter, EventLog
 
 Answer = Literal["allowed", "denied"]
 _FOLLOW_UP_SECONDS = 2.0
-"""For how long `Questions.outcome` waits for what follows an answer."""
+"""How long `Questions.outcome` waits for what follows an answer."""
 
 _MAX_GAP = 50
 """The answers about calls with fewer events between them are read in one go."""

@@ -63,7 +63,7 @@ made just after it could be dated before it.
 """
 
 WHOLE_TREE_FROM = 500
-"""For more paths than this the recorded tree is read once as a whole, else path by path."""
+"""The number of paths beyond which the recorded tree is read as a whole, not path by path."""
 
 MOST_IN_MEMORY = 100_000
 """A recorded tree of more files is read path by path: it is not to be in memory with a scan."""

@@ -27,7 +27,7 @@ _READINGS = 3
 """The number of readings, in which nothing ended, that must agree."""
 
 _READING_SECONDS = 0.25
-"""For how long such readings are tried for, beside the patience for what ends by itself."""
+"""How long such readings are tried for, beside the patience for what ends by itself."""
 
 _BETWEEN_READINGS = 0.0005
 """Seconds between two readings."""
@@ -36,7 +36,7 @@ _WAITING = 0.006
 """Seconds between two readings while something is waited for that ends by itself."""
 
 _ENDING_SECONDS = 0.06
-"""For how long what a client's call started, and ends by itself, is waited for."""
+"""How long the end is awaited of what a client's call started and what ends by itself."""
 
 _KEPT = "survivors"
 """The name by which the account of ended calls is kept."""

@@ -105,7 +105,7 @@ class Conversation(Struct, frozen=True):
     def some(
         self, session: str, *, after: int, before: int | None, newest_first: bool, limit: int
     ) -> Sequence[Said]:
-        """At most so many prompts and messages of a session between two events. Corrupt."""
+        """The prompts and messages of a session between two events, at most `limit`. Corrupt."""
         return self._read(
             session,
             self.projections.spoken(

@@ -58,7 +58,7 @@ NEAR = 1_000
 """All of so many events after a call's request are read for what concerns the call."""
 
 _KEPT = 20_000
-"""What was read of a stretch of at most so many events is kept until the log grows."""
+"""The number of events up to which what was read of a stretch is kept until the log grows."""
 
 _FEW = 50
 """The number of events that are read one by one; more are read with all that lies between them."""

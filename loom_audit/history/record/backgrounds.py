@@ -38,11 +38,11 @@ from loom_audit.ports import Background, BackgroundRunner, Command, EventFilter,
 
 MOST_RUNNING = 8
 MOST_KNOWN = 24
-"""Of so many something is known: the oldest that have ended are forgotten."""
+"""The number of background commands that are known: the oldest that have ended are forgotten."""
 
 MOST_FOLDERS = 16
 OUTPUT_BYTES = 4096
-"""What the end of a command has on record of its output: the last of it."""
+"""The number of the last bytes of a command's output that go on record at its end."""
 
 
 def start_background(

@@ -37,7 +37,7 @@ _MOST_CHANGES = 100
 """Changes of a path that are looked at, the newest, so that a late report costs the same however
 often the path changed."""
 _TOGETHER = 5_000_000_000
-"""For how long, in ns, a watcher lets changes wait at most that it records together."""
+"""The longest time, in ns, that a watcher lets changes wait which it records together."""
 
 
 class _EndedCall(Struct, frozen=True):

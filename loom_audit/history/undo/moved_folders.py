@@ -84,7 +84,7 @@ class MovedFolder(Struct):
             yield from _changed(step, path, step.change.before, step.change.after)
 
     def _place(self, seq: int) -> str:
-        """Its path at an event; before the first known one "/", in which no path on record is."""
+        """The folder's path at an event; before the first known one "/", which holds no path."""
         places = (*self.before, *self.places)
         return next((path for since, path in reversed(places) if since <= seq), "/")
 

@@ -57,6 +57,6 @@ TOLD = (
         "of the call.",
     ),
 )
-"""Those about which nothing can be chosen here."""
+"""The lists about which nothing can be chosen here."""
 
 LISTS = (MERGED, KEPT, BLOCKED, *TOLD)

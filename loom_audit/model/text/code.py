@@ -11,12 +11,12 @@ from typing import Literal
 from msgspec import Struct
 
 MAX_BYTES = 1024 * 1024
-"""Longer content is not searched."""
+"""The number of bytes over which a content is not searched."""
 
 CHUNK_LINES = 40
 MAX_LINE = 2_000
 MAX_DEFINING = 300
-"""Longer lines define nothing: the time that the rules take grows with the square."""
+"""The number of characters over which a line defines nothing: the rules take its square in time."""
 MAX_DEFINITIONS = 20_000
 
 SymbolKind = Literal[

@@ -8,11 +8,11 @@ from msgspec import Struct
 from loom_audit.model.text.display import count_text
 
 MAX_BYTES = 1024 * 1024
-"""Of a file, that are looked at."""
+"""The number of bytes of a file that are looked at."""
 MAX_COMPARED = 5_000
 """Lines that are compared one by one where no way of writing leads to the text."""
 MAX_MEASURED = 20
-"""Of them, those that are measured: the work grows with the square of a line."""
+"""The number of these lines that are measured: the work grows with the square of a line."""
 MAX_LINES, MAX_WIDTH = 12, 200
 """Lines and characters of each that are shown."""
 

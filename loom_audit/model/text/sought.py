@@ -9,7 +9,7 @@ from msgspec import Struct
 MOST_WORDS = 64
 """Words of one question; further ones are ignored."""
 MOST_CHARACTERS = 32 * 1024
-"""Of a text so many are looked at."""
+"""The number of characters of a text that are looked at."""
 MOST_MARKS = 200
 _ROUNDABOUT = 8 * 1024
 """Characters that are looked at word by word, where accents may hide one."""

@@ -31,7 +31,7 @@ _STATE = re.compile(
 """The names in a git folder that hold its state."""
 
 _ASKED = frozenset({"HEAD", "index", "packed-refs"})
-"""Those of which git is asked."""
+"""The files of which git is asked."""
 
 _NO_LINKS = (
     *("objects", "objects/info", "objects/info/alternates", "objects/pack"),

@@ -14,12 +14,12 @@ from loom_audit.sandbox.git.program import MAX_OUTPUT, ask_git, check_answer, fi
 from loom_audit.sandbox.scratch import scratch_folder
 
 SECONDS = 30.0
-"""For all that a call waits for."""
+"""Seconds for all that a call waits for."""
 HASHING_SECONDS = 600.0
-"""For `doctor`, which hashes all of a mirror."""
+"""Seconds for `doctor`, which hashes all of a mirror."""
 MOST_INDEX = 1 << 30
 FEW = 50
-"""Of so many ids it is not asked first which are there."""
+"""The number of ids up to which git is not asked first which of them are there."""
 
 MOST_WHOLE = 2_000
 """The number of ids that are given to git as those at which it can stop."""

@@ -19,7 +19,7 @@ _PATH_REVERTED = insert_into("revert_path", ("number", "target", "path"))
 STATEMENTS = (_REVERTED, _PATH_REVERTED)
 
 LONGEST = 8
-"""Of longer chains of undo and redo everything that took something back is read."""
+"""The length of a chain of undo and redo beyond which all that took something back is read."""
 
 
 def apply(event: FollowedEvent, rows: Rows) -> None:

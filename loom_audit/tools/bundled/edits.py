@@ -203,7 +203,7 @@ class _Mixed(_Exact):
 
 
 def _kept_ends(old: Sequence[bytes], new: Sequence[bytes]) -> list[bytes]:
-    """Of each new line the end of the one that it is or replaces; empty for an added one."""
+    """The ends of the new lines: each of the line that it is or replaces; none for an added one."""
     kept = [b""] * len(new)
     was, now = ([line.removesuffix(_end_of(line)) for line in side] for side in (old, new))
     if len(old) == 1:  # of most edits, and quick where there are many in one

@@ -27,7 +27,7 @@ AT_ONCE = 500
 """The number of events that are looked at while a page is made; where there are more, the page asks
 later what stands out."""
 MOST_CALLS = 5_000
-"""Of a session with more the lines are not counted."""
+"""The number of calls of a session over which its lines are not counted."""
 
 
 class Words(Struct, frozen=True):

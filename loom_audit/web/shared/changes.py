@@ -38,7 +38,7 @@ FEW = 3
 INDEX = 8_000
 """What the tree may weigh beside the differences."""
 SUMMED = 100
-"""Of more files no sums of folders are made, each of which takes a comparison."""
+"""The number of files over which folders have no sums, each of which takes a comparison."""
 LONG = 3
 """The number of bytes of a link that weigh 1: a link is about the same in each row."""
 MOST_OPENED = 40

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Protocol
 
 MOST_LINES = 10_000
-"""Of more changed lines nothing is said."""
+"""The number of changed lines over which nothing is said."""
 
 
 class Changed(Protocol):

@@ -29,7 +29,7 @@ RECORDING = {exits.CONFLICT: "", exits.FAILED: "", exits.UNAVAILABLE: ""}
 CODES = {**RECORDING, exits.IN_PART: ""}
 
 MOST_LINES = 50
-"""Of what a plan changes when it is carried out; a dry run lists everything."""
+"""The number of lines of what a plan changes that are shown; a dry run lists everything."""
 _STYLES: Mapping[str, Style] = {"kept": "cyan", "blocked": "red"}
 
 

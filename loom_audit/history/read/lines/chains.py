@@ -41,7 +41,7 @@ class _Between(Struct):
     """What the log has between two points."""
 
     events: list[Event] = field(default_factory=list)
-    """Those by which the tree changed."""
+    """The events by which the tree changed."""
     changed: list[tuple[Event, FilesChanged]] = field(default_factory=list)
     told: list[ChangesAttributed] = field(default_factory=list)
     calls: dict[tuple[str, str], int] = field(default_factory=dict)

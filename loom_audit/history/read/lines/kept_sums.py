@@ -20,7 +20,7 @@ Tell = Callable[[Sequence[FileSteps], int], Sequence[NetFile]]
 """Tells the lines of files, with so much context."""
 
 FEW = 8
-"""Of so many files no sums are kept: their lines are told as fast."""
+"""The number of files up to which no sums are kept: their lines are told as fast."""
 
 
 def net_by_sums(

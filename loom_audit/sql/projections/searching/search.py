@@ -25,7 +25,7 @@ INDEXED_AT_ONCE = 500
 SPAN = 50_000
 """The number of events that are looked through at once for those that are indexed."""
 UNNOTED = 1_000
-"""It is not noted that fewer events were looked through and none of them is indexed."""
+"""The number of events, none of them indexed, from which on it is noted that they were read."""
 MAX_WORDS = 32 * 1024
 """Characters of one row that are indexed."""
 FEW = 2_000

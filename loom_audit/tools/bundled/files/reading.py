@@ -238,7 +238,7 @@ def _shown(read: FilePart, args: ReadInput) -> ShownText:
 
 
 def _line_ends(read: FilePart, args: ReadInput) -> str:
-    """That lines end with CRLF, which is not to be seen."""
+    """A note that lines end with CRLF, which is not to be seen; "" where they do not."""
     raw = read.part.raw
     if read.lines is None or not args.numbers or b"\r\n" not in raw:
         return ""

@@ -18,7 +18,7 @@ from loom_audit.tools.calls.tool import Preview, Tool
 
 MAX_MESSAGE = 64 * 1024
 LISTED = ("--pathspec-from-file=-", "--pathspec-file-nul")
-"""That git reads the paths of a command from its standard input."""
+"""The options by which git reads the paths of a command from its standard input."""
 
 
 class CommitInput(Arguments):

@@ -50,7 +50,7 @@ class AutoCommit:
         raise ExecutionFailed(f"nothing committed: {result.error}")
 
     def _files(self, changed: set[str]) -> list[str]:
-        """Those in the workspace but directories: naming one would commit all that lies in it."""
+        """The paths in the workspace but directories: to name one would commit all inside it."""
         inside = sorted(path for path in changed if "://" not in path)
         places = [(path, self._root / path) for path in inside]
         return [path for path, place in places if place.is_symlink() or not place.is_dir()]

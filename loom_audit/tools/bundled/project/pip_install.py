@@ -230,7 +230,7 @@ class Pip(Struct):
 
     @property
     def _guard(self) -> tuple[str, ...]:
-        """That nothing is installed elsewhere; conda's environments are not virtual ones."""
+        """The option against installing elsewhere; conda's environments are not virtual ones."""
         return () if is_conda(self.root, self.to.folder) else ("--require-virtualenv",)
 
     @property

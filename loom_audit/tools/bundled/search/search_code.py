@@ -22,7 +22,7 @@ from loom_audit.tools.calls.tool import LIMIT_NAMES, Tool
 SECONDS = 25.0
 MAX_WORDS = 20
 MIN_LETTERS = 3
-"""Of a word, where one word is enough: shorter ones stand everywhere."""
+"""The number of letters of a word, where one word is enough: shorter ones stand everywhere."""
 MAX_OFFSET = 1_000
 
 
@@ -126,7 +126,7 @@ class SearchCode(Tool):
 def _results(
     index: CodeIndex, words: Sequence[str], below: str, kind: str, most: int
 ) -> tuple[list[FoundCode], int]:
-    """At most so many results, the best first, and how many of them hold all the words."""
+    """At most `most` results, the best first, and how many of them hold all the words."""
     found: dict[tuple[str, int], FoundCode] = {}
     whole = 0
     for some in (False, True) if len(words) > 1 else (False,):

@@ -11,7 +11,7 @@ from loom_audit.tools.calls.places.area import SCRATCH
 from loom_audit.tools.calls.result import MAX_OUTPUT, ToolResult
 
 FOLDER = "output"
-"""Of the session's scratch directory, which ends with the session."""
+"""The folder in the session's scratch directory, which ends with the session."""
 _CUT = re.compile(r"^\[… \d+ of \d+ bytes left out", re.MULTILINE)
 """What stands where something is missing in the output that is kept."""
 
