@@ -24,7 +24,7 @@ from loom_audit.ports import CallFilter, EventFilter
 from loom_audit.sql.ground.driver import driver
 from loom_audit.sql.projections import keyframes
 from tests.cli.shells import Shell
-from tests.integrity.test_tamper import leaf_of, other_actor, put_leaf, unguarded
+from tests.integrity.test_tamper import leaf_of, other_actor, put_leaf, rewrite_from, unguarded
 
 FILES = ("a.txt", "b.txt", "c.txt")
 
@@ -362,6 +362,21 @@ def test_events_that_are_not_those_of_a_kept_head_are_corrupt(
     for head in (*others, last):
         workspace.adapters.keep_head(head)
     reader(again(workspace))
+
+
+@pytest.mark.parametrize("name", ["show", "undo", "diff"])
+def test_what_a_head_was_seen_to_hold_is_looked_at_again(
+    workspace: AuditedWorkspace, name: str
+) -> None:
+    seen, reader = again(workspace), READERS[name]
+    reader(seen)
+    reader(seen)
+    with closing(driver().connect(str(workspace.adapters.settings.file))) as raw:
+        unguarded(raw)
+        rewrite_from(raw, 2)
+        raw.commit()
+    with pytest.raises(Corrupt, match="of which the head"):
+        reader(seen)
 
 
 def test_a_missing_event_is_named(workspace: AuditedWorkspace) -> None:

@@ -133,8 +133,8 @@ class EventReader:
     def whose(self, connection: Connection, seqs: Sequence[int]) -> Mapping[int, tuple[str, str]]:
         """The session and the actor of each of these events, as their leaves say. Corrupt."""
         return {
-            seq: (envelope.get("session", ""), envelope.get("actor", ""))
-            for seq, _, envelope in self._leaves(connection, seqs)
+            leaf.seq: (leaf.envelope.get("session", ""), leaf.envelope.get("actor", ""))
+            for leaf in self._leaves(connection, seqs)
         }
 
     def _leaves(self, connection: Connection, seqs: Sequence[int]) -> list[event_rows.CheckedLeaf]:

@@ -96,16 +96,17 @@ def read_leaf(seq: int, packed: bytes, hashed: bytes) -> bytes:
 
 
 class CheckedLeaf(NamedTuple):
-    """What a leaf says that is as it was hashed."""
+    """What a leaf says that is as it was hashed; `hexed` is its hash as the next leaf begins it."""
 
     seq: int
     hashed: bytes
     envelope: Mapping[str, Any]
+    hexed: str
 
 
 def check_leaf(seq: int, packed: bytes, hashed: bytes) -> CheckedLeaf:
     """The leaf of a row, read. Corrupt, as `read_leaf`."""
-    return CheckedLeaf(seq, hashed, read_envelope(read_leaf(seq, packed, hashed)))
+    return CheckedLeaf(seq, hashed, read_envelope(read_leaf(seq, packed, hashed)), hashed.hex())
 
 
 def damage_error(seq: int, why: str) -> Corrupt:
@@ -152,7 +153,7 @@ class StoredEvent:
         payloads: Iterable[PayloadColumns],
         blobs: BlobStore,
     ) -> None:
-        self.seq, self._hashed, self.envelope = leaf
+        self.seq, self._hashed, self.envelope, _ = leaf
         self._payloads = payloads
         self._blobs = blobs
         check_place(log_id, leaf)

@@ -1,6 +1,6 @@
 """Whole stretches of one log, checked as they are read, and what tree heads prove of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loom_audit.errors import Corrupt
@@ -10,7 +10,7 @@ from loom_audit.model.stored.merkle import node_hash, root_at
 from loom_audit.ports import Wanted
 from loom_audit.sql.events.event_reader import EventReader
 from loom_audit.sql.events.event_rows import CheckedLeaf, check_leaf, check_place, damage_error
-from loom_audit.sql.events.merkle_tree import TILE, stored_nodes
+from loom_audit.sql.events.merkle_tree import TILE, leaf_hashes, stored_nodes
 from loom_audit.sql.ground.connection import Connection, Row
 from loom_audit.sql.ground.connections import Connections
 from loom_audit.sql.ground.statements import prepare
@@ -60,7 +60,7 @@ def read_stretch(
     after, until = span
     # with the event before and the one behind, so that both ends are linked too
     last, before = until + 1, None if after < 1 else after
-    prev: bytes | None = None
+    prev = ""
     start = after + 1 if before is None else before
     keep = last - start < _KEPT
     while start <= last:
@@ -71,9 +71,10 @@ def read_stretch(
             chosen: list[CheckedLeaf] = []
             for row in rows:
                 leaf = leaves.read(row, keep=keep)
-                if prev is not None:
-                    _check_link(leaf.seq, leaf.envelope, prev)
-                prev = leaf.hashed
+                said = leaf.envelope.get("prev", "")
+                if prev and (len(said) < PREV_DIGITS or not prev.startswith(said)):
+                    raise _unlinked_error(leaf.seq)
+                prev = leaf.hexed
                 if after < leaf.seq <= until and wanted(leaf.envelope):
                     chosen.append(leaf)
             events = reader.decode(connection, chosen)
@@ -90,10 +91,37 @@ def _check_gapless(rows: Sequence[Any], start: int, end: int) -> None:
         raise damage_error(start + len(rows), "it is missing from the log")
 
 
-def _check_link(seq: int, envelope: Mapping[str, Any], prev: bytes) -> None:
-    said = envelope.get("prev")
-    if not isinstance(said, str) or len(said) < PREV_DIGITS or not prev.hex().startswith(said):
-        raise damage_error(seq - 1, f"event {seq} was recorded after another one than this")
+def _unlinked_error(seq: int) -> Corrupt:
+    return damage_error(seq - 1, f"event {seq} was recorded after another one than this")
+
+
+class ProvenHashes:
+    """Proves stretches of one log by its heads; what a head was seen to hold is not proven again.
+
+    Kept are hashes of leaves. That the log has them still is looked at each time.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._known: dict[TreeHead, dict[int, bytes]] = {}
+
+    def prove(self, connection: Connection, after: int, until: int, head: TreeHead) -> None:
+        """Raise Corrupt unless these events' leaf hashes lead to the root of this head."""
+        known = self._known.get(head, {})
+        if after + 1 in known and until in known:
+            hashes = leaf_hashes(connection, self._number, after, until)
+            if all(known.get(seq) == one for seq, one in enumerate(hashes, after + 1)):
+                return
+        prove_stretch(connection, self._number, after, until, head)
+        # whole nodes were hashed, so their other leaves are proven as well
+        start = after >> TILE << TILE
+        end = min(head.size, ((until - 1 >> TILE) + 1) << TILE)
+        if end - start > _KEPT:
+            return
+        if sum(map(len, [*self._known.values()])) > 2 * _KEPT:
+            self._known.clear()
+        hashes = leaf_hashes(connection, self._number, start, end)
+        self._known[head] = known | dict(enumerate(hashes, start + 1))
 
 
 def prove_stretch(connection: Connection, log: int, after: int, until: int, head: TreeHead) -> None:

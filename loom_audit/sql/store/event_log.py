@@ -28,7 +28,7 @@ from loom_audit.sql.events import event_rows
 from loom_audit.sql.events.event_reader import READ_EVENTS, EventReader, remaining_window
 from loom_audit.sql.events.event_rows import HEAD, KIND
 from loom_audit.sql.events.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
-from loom_audit.sql.events.stretches import CheckedLeaves, prove_stretch, read_stretch
+from loom_audit.sql.events.stretches import CheckedLeaves, ProvenHashes, read_stretch
 from loom_audit.sql.ground.clock import to_micros
 from loom_audit.sql.ground.conditions import in_values
 from loom_audit.sql.ground.connection import Connection
@@ -89,6 +89,7 @@ class SqlEventLog:
         self._salts = salts
         self.reader = EventReader(id, number, blobs)
         self._leaves = CheckedLeaves(id)
+        self._proven = ProvenHashes(number)
         self._last: _LogEnd | None = None
 
     @property
@@ -280,7 +281,7 @@ class SqlEventLog:
     def prove(self, after: int, until: int, head: TreeHead) -> None:
         """Raise Corrupt unless these events are among those of the head."""
         with self._connections.reading() as connection:
-            prove_stretch(connection, self._number, after, until, head)
+            self._proven.prove(connection, after, until, head)
 
     def head(self) -> int:
         """The seq of the last event, 0 for an empty log."""
