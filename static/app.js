@@ -37,8 +37,9 @@ document.addEventListener("htmx:before:request", event => {
       text.data = text.data.replace(/\d{4}-\d\d-\d\d/, day).replace(/^\d\d-\d\d\b/, day.slice(5)).replace(/\d\d:\d\d:\d\d/, apart + clock);
     }
   };
+  // a form's field of this class says in which zone a time in the form is meant
   const name = said => {
-    Object.assign(said, { textContent: "local", title: zone }).dataset.local = "";
+    Object.assign(said, { textContent: "local", title: zone, value: zone }).dataset.local = "";
   };
   const show = () => {
     const found = [...document.querySelectorAll("time[datetime*='T']:not([data-local]), .zone:not([data-local])")];

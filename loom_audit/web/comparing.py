@@ -51,8 +51,9 @@ def choose_two(workspace: Workspace, query: Query) -> Response:
     """
     sessions = workspace.timeline.sessions(limit=1)
     start = str(sessions[0].started if sessions else workspace.timeline.first_listing() or "head")
-    old = _point(workspace, first(query, "a_of") or point_text(first(query, "a")) or start)
-    new = _point(workspace, first(query, "b_of") or point_text(first(query, "b")) or "head")
+    zone = first(query, "zone")
+    old = _point(workspace, first(query, "a_of") or point_text(first(query, "a"), zone) or start)
+    new = _point(workspace, first(query, "b_of") or point_text(first(query, "b"), zone) or "head")
     by = (("by", first(query, "by")),)
     return RedirectResponse(address("w", workspace.id, "compare", f"{old}..{new}", query=by), 303)
 
@@ -145,9 +146,9 @@ def offered(workspace: AuditedWorkspace) -> Sequence[Picks]:
     starts, ends = [], []
     for one in workspace.timeline.sessions(limit=OFFERED):
         title = one_line(one.title or one.agent, 40)
-        starts.append(Pick(str(one.started), f"{when(one.started_at)} {title}"))
+        starts.append(Pick(str(one.started), f"{when(one.started_at)} UTC {title}"))
         if one.ended is not None and one.ended_at is not None:
-            ends.append(Pick(str(one.ended), f"{when(one.ended_at)} {title}"))
+            ends.append(Pick(str(one.ended), f"{when(one.ended_at)} UTC {title}"))
     found = (
         Picks("Checkpoints", checkpoints),
         Picks("Before a session", tuple(starts)),

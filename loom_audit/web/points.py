@@ -55,7 +55,7 @@ class FileText(Struct, frozen=True):
 @router.get("/w/{workspace}/at")
 def choose(workspace: Workspace, query: Query) -> Response:
     """Lead to the point that was chosen in the form."""
-    point = point_text(first(query, "point")) or "head"
+    point = point_text(first(query, "point"), first(query, "zone")) or "head"
     workspace.timeline.point(point)
     view = [("view", first(query, "view"))]
     there = address("w", workspace.id, "at", point, path=first(query, "path"), query=view)

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from urllib.parse import unquote
 
 import pytest
 from fastapi.testclient import TestClient
@@ -59,6 +60,28 @@ def test_the_history_of_a_folder_leads_to_its_files_and_to_what_came_from_outsid
     assert f'href="{recorded.url}/history/src/main.py"' in text
     alone = client.get(f"{recorded.url}/history/src/main.py").text
     assert f'<a class="path" href="{recorded.url}/history/src/main.py"' not in alone
+
+
+def test_a_typed_time_is_meant_in_the_zone_that_the_form_names(
+    recorded: Recorded, client: TestClient
+) -> None:
+    def led(typed: str, zone: str) -> str:
+        query = f"point={quoted(typed)}&zone={quoted(zone)}"
+        page = client.get(f"{recorded.url}/at?{query}", follow_redirects=False)
+        return unquote(page.headers["location"]).removeprefix(f"{recorded.url}/at/").rstrip("/")
+
+    assert led("2200-01-31 14:05", "") == "2200-01-31T14:05:00+00:00"
+    assert led("2200-01-31 14:05", "America/New_York") == "2200-01-31T19:05:00+00:00"
+    assert led("2200-07-31 14:05", "America/New_York") == "2200-07-31T18:05:00+00:00"
+    for zone in ("America/New_York", "Nowhere/Atall", "/etc/passwd", "America", "x" * 5_000):
+        assert led("2200-01-31T14:05:00Z", zone) == "2200-01-31T14:05:00+00:00"
+        assert led("head~1", zone) == "head~1"
+    for zone in ("Nowhere/Atall", "../../etc/passwd", "\0", "x" * 5_000):
+        query = f"a=2200-01-31&zone={quoted(zone)}"
+        page = client.get(f"{recorded.url}/compare?{query}", follow_redirects=False)
+        assert page.status_code == 400 and "with a Z behind it" in page.text
+    newer = client.get(f"{recorded.url}/compare?b=14:05&zone=Asia/Tokyo", follow_redirects=False)
+    assert newer.status_code == 303
 
 
 def test_points_are_taken_as_people_type_them(recorded: Recorded, client: TestClient) -> None:

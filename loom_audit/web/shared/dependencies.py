@@ -1,13 +1,15 @@
 """What every route is given: the store, the renderer, the workspace of the URL, the parameters."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fastapi import Depends, Request
 from starlette.requests import ClientDisconnect
 
 from loom_audit.api.face import AuditedWorkspace, AuditStore
 from loom_audit.errors import InvalidArguments, NotFound, TooLarge
+from loom_audit.model.text.display import one_line
 from loom_audit.model.text.times import is_time, read_time
 from loom_audit.web.shared.admission import Visitor
 from loom_audit.web.shared.pages import Pages
@@ -99,7 +101,25 @@ def is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 19
 
 
-def point_text(typed: str) -> str:
-    """A point as it was typed, as the log reads it: times are in UTC, as pages show them."""
+def point_text(typed: str, zone: str = "") -> str:
+    """A point as it was typed, as the log reads it: times are in UTC.
+
+    One that was typed without a zone is meant in the named one, in which the pages were read; by
+    default in UTC. InvalidArguments, also where this machine does not know the zone.
+    """
     text = typed.strip()
-    return read_time(text, datetime.now(UTC), UTC).isoformat() if is_time(text) else text
+    if not is_time(text):
+        return text
+    now = datetime.now(UTC)
+    meant: tzinfo = UTC
+    if zone:
+        try:
+            meant = ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            elsewhere = timezone(timedelta(hours=1))
+            if read_time(text, now, UTC) != read_time(text, now, elsewhere):
+                raise InvalidArguments(
+                    f"the time zone {one_line(zone, 80)} is not known where the dashboard runs",
+                    hint="Write the time in UTC, with a Z behind it: 2026-01-31T14:05:00Z.",
+                ) from None
+    return read_time(text, now, meant).astimezone(UTC).isoformat()

@@ -91,3 +91,22 @@ def test_in_utc_and_without_javascript_times_are_as_they_are_on_record(
     heading = page.locator(".calls thead .t").text_content() or ""
     assert re.sub(r"\s+", " ", heading).strip() == "Time (UTC)"
     page.context.close()
+
+
+@pytest.mark.parametrize("scripted", [True, False])
+@pytest.mark.parametrize("page_of", ["at/head/", "compare/head..head"])
+def test_a_time_is_typed_in_the_zone_in_which_times_are_shown(
+    standing: Recorded, standing_live: Live, browser: Browser, scripted: bool, page_of: str
+) -> None:
+    event = standing.workspace.timeline.call(standing.numbers["notes"]).events[-1]
+    meant = event.at.astimezone(ZoneInfo(FAR) if scripted else UTC)
+    page = reader(standing_live, browser, FAR, scripted=scripted)
+    page.goto(f"{standing_live.address}{standing.url}/{page_of}")
+    said = " ".join((page.locator("#points").text_content() or "").split())
+    assert f"a time ({'local' if scripted else 'UTC'}): 10:32" in said
+    page.get_by_role("textbox").first.fill(f"{meant:%Y-%m-%d %H:%M:%S.%f}")
+    page.get_by_role("textbox").first.press("Enter")
+    page.wait_for_url(lambda url: not url.endswith(page_of))
+    at = standing.workspace.timeline.point(event.at.isoformat())
+    assert f"#{at}" in (page.locator("h1").text_content() or "")
+    page.context.close()
