@@ -80,7 +80,7 @@ def test_what_no_call_wrote_is_said(recorded: Recorded, client: TestClient) -> N
         run(made, "echo text > odd")
     [row] = rows_of(text_of(client, of(recorded, "odd")))
     event = recorded.workspace.timeline.history("odd")[0].seq
-    assert row[1] == f"not known before #{event} : binary before"
+    assert row[1] == f"not known before #{event} – binary before"
 
 
 def test_changes_on_disk_that_are_not_on_record_are_said(

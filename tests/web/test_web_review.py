@@ -298,7 +298,7 @@ def test_each_line_of_the_changes_names_its_call_and_others_lines_are_none(
     gone = recorded.call("gone", "delete_file", {"path": "own.txt"})
     text = text_of(client, f"{recorded.url}/s/{made.id}")
     assert re.search(
-        rf"changed later</span> by <a[^>]+>#{later}<.*, deleted by <a[^>]+>#{gone}<", text
+        rf"changed later</span> by <a[^>]+>#{later}<.* · deleted by <a[^>]+>#{gone}<", text
     )
 
 
@@ -612,3 +612,9 @@ def test_a_part_that_was_changed_again_says_by_whom_and_that_taking_it_back_woul
     record_as_it_is(recorded.workspace)
     page = text_of(client, f"{base}?diff=src/main.py")
     assert re.search(rf"Changed again by <a [^>]*>#{number}</a>.*, <a .*from outside: ", page)
+
+
+def test_no_sums_stand_where_no_line_changed(recorded: Recorded, client: TestClient) -> None:
+    mode = recorded.call("mode", "shell_execute", {"command": "chmod 700 notes.txt"})
+    text = text_of(client, f"{recorded.url}/c/{mode}")
+    assert "Changed 1 path" in text and "<ins>" not in text and "<del>" not in text
