@@ -215,15 +215,15 @@ def joined(
 
 def said_by_others(changes: Sequence[FileChange]) -> frozenset[str]:
     """The folders that came or went as a whole, of which a path in them says the same."""
-    paths = [change.path for change in changes]
-    above = {path.rsplit("/", n)[0] for path in paths for n in range(1, path.count("/") + 1)}
-    return frozenset(
+    whole = {
         change.path
         for change in changes
-        if change.path in above
-        and (change.before is None or change.after is None)
+        if (change.before is None or change.after is None)
         and "directory" in {state.kind for state in (change.before, change.after) if state}
-    )
+    }
+    paths = [change.path for change in changes] if whole else []
+    above = {path.rsplit("/", n)[0] for path in paths for n in range(1, path.count("/") + 1)}
+    return frozenset(whole & above)
 
 
 def view_change(
