@@ -59,3 +59,15 @@ def test_a_second_stretch_is_there_for_other_words_only() -> None:
 
 def test_only_the_beginning_of_a_long_text_is_looked_at() -> None:
     assert shown("a" * 100_000 + " needle", "needle") is None
+
+
+def test_the_first_text_with_all_words_is_shown_alone_with_every_mark_in_it() -> None:
+    texts = [("a", "one value"), ("b", "value one value"), ("c", "one value"), ("d", "one")]
+    [shown] = best_snippets(texts, ("one", "value"))
+    assert (shown.label, shown.pieces) == ("a", (("one", True), (" ", False), ("value", True)))
+    [shown] = best_snippets(texts[1:], ("one", "value"))
+    assert (shown.label, [text for text, said in shown.pieces if said]) == (
+        "b",
+        ["value", "one", "value"],
+    )
+    assert [one.label for one in best_snippets(texts, ("zwei", "one"))] == ["a"]

@@ -56,6 +56,8 @@ def snippet(label: str, text: str, words: Sequence[str], width: int) -> Snippet 
         said = frozenset(word for _, _, word in near)
         if len(said) > len(found):
             best, last, found = start, near[-1][1], said
+        if len(found) == len(words):
+            break
     start = max(0, best - max(0, width - (last - best)) // 2)
     if start:  # not within a word
         start = next((m.end() for m in _SPACES.finditer(text, start, best)), start)
@@ -71,7 +73,12 @@ def best_snippets(
 
     A further one is there for words that those before it do not have.
     """
-    found = [one for label, text in texts if (one := snippet(label, text, words, width))]
+    found: list[Snippet] = []
+    for label, text in texts:
+        one = snippet(label, text, words, width)
+        if one and len(one.found) == len(words):
+            return (one,)  # no other has more words
+        found += [one] if one else []
     chosen: list[Snippet] = []
     seen = frozenset[str]()
     while len(chosen) < most and found:
