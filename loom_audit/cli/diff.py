@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from loom_audit.api.lines import lines_of
-from loom_audit.api.review.git_points import git_between
+from loom_audit.api.review.git_points import git_between, git_by
 from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import command
 from loom_audit.cli.shared.diffs import (
@@ -81,17 +81,19 @@ def diff(
     number = None if call is None else call_number(call)
     points, paths = _points_and_paths(arguments or [])
     _check_together(points, call, session, own=own, patch=patch)
+    git: Sequence[GitChanged] = ()
     with invocation.workspace() as workspace:
         named = [workspace_path(workspace.root, path) for path in paths]
         if session is not None and own:
             calls = lines_of(workspace).of_session(session_id(workspace, session))
             print_own(workspace, output, calls, named, name_only, stat, patch)
+            git = git_by(workspace, calls)
+            print_git(output, [one for one in git if not named or _git_is_below(one, named)])
             return
         timeline = workspace.timeline
         disk = number is None and session is None and not points
         changes: tuple[FileChange, ...]
         compared: tuple[int, ...] = ()
-        git: Sequence[GitChanged] = ()
         if number is not None:
             detail = timeline.call(number)
             changes, git = detail.changes, detail.git

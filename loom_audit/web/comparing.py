@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.lines import NetChange, lines_of
-from loom_audit.api.review.git_points import git_between
+from loom_audit.api.review.git_points import git_between, git_by
 from loom_audit.api.review.later_changes import changed_later
 from loom_audit.errors import InvalidArguments, TooLarge
 from loom_audit.model.text.display import one_line
@@ -77,7 +77,8 @@ def compare(
     base = address("w", workspace.id, "compare", f"{old_name}..{new_name}", query=(("by", by),))
     net = changed_by(request, workspace, by, old, new, query) if by else None
     content = workspace.timeline.content
-    git = [*words_shown(git_between(workspace, old, new))] if net is None else []
+    facts = git_by(workspace, net.calls) if net else git_between(workspace, old, new)
+    git = [*words_shown(facts)]
     budget.remaining -= sum(weight(2, text) for text in git[:GIT])
     if net is None:
         changes = workspace.timeline.diff(old, new)
@@ -94,6 +95,7 @@ def compare(
         net=net,
         git=git[:GIT],
         more_git=len(git[GIT:]),
+        git_is_shared=any(one.causes for one in facts),
         session=workspace.timeline.verified.session(by) if by else None,
         old=old,
         new=new,

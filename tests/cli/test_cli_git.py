@@ -44,6 +44,16 @@ def test_a_file_of_a_deleted_branch_is_printed(lost: Shell) -> None:
     assert lost("cat", "feat:gone.txt", "--at", "@before", code=4).text == ""
 
 
+def test_the_own_change_of_a_session_says_what_its_calls_changed_of_git(lost: Shell) -> None:
+    first, last = (one["id"] for one in reversed(lost.records("session")))
+    own = lost("diff", "--session", last, "--own")
+    assert "git: branch feat deleted (was" in own.errors and own.text == ""
+    assert "git: " not in lost("diff", "--session", first, "--own").errors
+    assert "git: " not in lost("diff", "--session", last, "--own", "src").errors
+    [told] = lost.records("diff", "--session", last, "--own")
+    assert told["path"] == ".git" and "feat deleted" in str(told["git"])
+
+
 def test_git_is_asked_as_of_a_point(lost: Shell) -> None:
     found = lost("git", "--at", "@before", ".", "--", "log", "feat")
     assert "only here" in found.text and "hint: " not in found.errors

@@ -76,6 +76,29 @@ def test_pages_of_points_say_what_git_named_and_what_of_it_differs(
     assert 'id="git"' not in client.get(f"{recorded.url}/history/plain.txt").text
 
 
+def test_what_one_session_changed_between_two_points_is_said_of_git_too(
+    recorded: Recorded, client: TestClient, session: str
+) -> None:
+    calls = recorded.workspace.timeline.calls()
+    first, last = calls[2].requested - 1, calls[0].seq
+    with recorded.workspace.session("another") as other:
+        in_thread(partial(run, other, "git branch others"))
+    subprocess.run(["git", "branch", "by-hand"], cwd=recorded.root, check=True)
+    with recorded.workspace.session("third", parent=session) as within:
+        in_thread(partial(run, within, "git branch within"))
+    address = f"{recorded.url}/compare/{first}..head?by="
+    text = client.get(address + session).text
+    assert "<li>branch &lt;i&gt;feat created at" in text and "Changed 1 path" in text
+    assert '<li class="err">config changed: it can run code as you</li>' in text
+    assert "branch within created" in text
+    assert "branch others" not in text and "by-hand" not in text and "may have made" not in text
+    text = client.get(address + other.id).text
+    assert "branch others created at" in text and "It changed no file that differs" in text
+    assert "feat created" not in text and "within" not in text
+    text = client.get(f"{recorded.url}/compare/{last}..head?by={session}").text
+    assert "feat created" not in text and "branch within created" in text
+
+
 def test_the_review_of_a_session_marks_what_changed_git_and_what_git_runs(
     recorded: Recorded, client: TestClient, session: str
 ) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from loom_audit.api.workspace import AuditedWorkspace
+from loom_audit.model.authorship.call_set import CallSet
+from loom_audit.model.events import SessionStarted
 from loom_audit.model.git import GitChanged, git_words
 from loom_audit.model.git_points import (
     GitPoints,
@@ -37,6 +39,26 @@ def git_between(workspace: AuditedWorkspace, old: int, new: int) -> Sequence[Git
     if old == first:
         return [*git_differences(earlier, points.states)]
     return [*git_differences(points.states, earlier)]
+
+
+def git_by(workspace: AuditedWorkspace, calls: CallSet) -> Sequence[GitChanged]:
+    """What calls of some sessions, with those within, changed of git, or may have: then the causes
+    name all calls that may have. Corrupt.
+    """
+    sessions = {*(calls.sessions or ())}
+    kinds = (GitChanged.kind, SessionStarted.kind)
+    wanted = EventFilter(after=calls.after, before=calls.until + 1, kinds=kinds)
+    found: list[GitChanged] = []
+    for event in workspace.timeline.events(wanted):
+        fact = event.fact
+        if isinstance(fact, SessionStarted) and fact.parent in sessions:
+            sessions.add(event.session)
+        elif isinstance(fact, GitChanged) and fact.call_id is not None:
+            requests = (one for one in fact.causes if one)
+            among = (workspace.timeline.verified.call_at(one).session for one in requests)
+            if not sessions.isdisjoint((event.session, *among)):
+                found.append(fact)
+    return found
 
 
 def git_changes(workspace: AuditedWorkspace, path: str, most: int) -> Sequence[str]:
