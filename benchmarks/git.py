@@ -126,6 +126,9 @@ def _repository(folder: Path, commits: int, *, packed: bool = True) -> None:
     _git(folder, "init", "-q", "-b", "main")
     _git(folder, "config", "user.name", "ann")
     _git(folder, "config", "user.email", "ann@example.org")
+    # a commit would leave a git running that packs, while the folder is deleted
+    for setting in ("gc.auto", "maintenance.auto"):
+        _git(folder, "config", setting, "0")
     lines = []
     for n in range(commits):
         text = f"{n}\n"

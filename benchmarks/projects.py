@@ -67,7 +67,13 @@ class Repository:
         self.run("init", "-q")
 
     def run(self, *arguments: str, stdin: bytes | None = None) -> bytes:
-        settings = ("gc.auto=0", "user.name=b", "user.email=b@example.org", "core.autocrlf=false")
+        settings = (
+            "gc.auto=0",
+            "maintenance.auto=0",
+            "user.name=b",
+            "user.email=b@example.org",
+            "core.autocrlf=false",
+        )
         flags = [part for setting in settings for part in ("-c", setting)]
         done = subprocess.run(
             ["git", *flags, f"--git-dir={self.folder}", f"--work-tree={self.work}", *arguments],
