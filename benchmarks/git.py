@@ -1,9 +1,11 @@
 """What recording git costs: a look that finds it unchanged, a commit, the mirror of objects.
 
-A commit is beside the same one recorded without a look at git, as before there was one; the first
-copy of all objects beside the baseline of a tenth as many files.
+A commit is beside the same one recorded without a look at git, as before there was one, and so is
+what needs none, a call where there is no repository; the first copy of all objects is beside the
+baseline of a tenth as many files.
 """
 
+import itertools
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -17,6 +19,7 @@ from benchmarks.commands import NO_OP
 from benchmarks.figures import Figure, Sizes, interleaved, timed
 from benchmarks.projects import fill, new_store
 from loom_audit.api.face import Session
+from loom_audit.api.foreign import ForeignSession
 from loom_audit.disk.access.identity import identity_at
 from loom_audit.disk.machine.git_objects import DiskObjectMirror
 from loom_audit.history.look.git.changes import look_at_git
@@ -29,6 +32,7 @@ NESTED = 10
 MOST_UNCHANGED = 0.5
 MOST_COMMIT = 1.5
 MOST_MIRROR = 1.0
+MOST_WITHOUT = 1.05
 
 
 def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
@@ -37,6 +41,7 @@ def measure(folder: Path, sizes: Sizes) -> Iterator[Figure]:
         yield _unchanged(folder / f"{how}-{count}", how, count)
     yield _nested(folder / "nested")
     yield from _recorded(folder, 10 if sizes.quick else 30)
+    yield from _without(folder / "without", 30 if sizes.quick else 150)
     yield from _mirrored(folder, 10_000 if sizes.quick else 100_000)
 
 
@@ -114,6 +119,44 @@ def _recorded(folder: Path, rounds: int) -> Iterator[Figure]:
         yield Figure(
             "git", shown, times[f"{name}ours"], "ms", against, times[f"{name}theirs"], most
         )
+
+
+def _without(folder: Path, rounds: int) -> Iterator[Figure]:
+    """A command that changes nothing, and a call that a client reports, without a repository."""
+    works: dict[str, Callable[[], object]] = {}
+    with ExitStack() as opened:
+        for name in ("ours", "theirs"):
+            fill(folder / name, 300)
+            store = opened.enter_context(new_store(folder / f"{name}-store"))
+            workspace = store.attach(folder / name)
+            if name == "theirs":
+                force_setattr(workspace.attachment.on_disk, "git", None)
+            session = opened.enter_context(workspace.session("benchmark"))
+            works[f"no-op {name}"] = _run(session, NO_OP)
+            works[f"call {name}"] = _reported(workspace.start_foreign_session("benchmark"))
+        times = interleaved(rounds, works, warm=5)
+    for name, shown in (("no-op", "no-op"), ("call", "reported call")):
+        yield Figure(
+            "git",
+            f"{shown} without git",
+            times[f"{name} ours"],
+            "ms",
+            "no look at git",
+            times[f"{name} theirs"],
+            MOST_WITHOUT,
+        )
+
+
+def _reported(session: ForeignSession) -> Callable[[], None]:
+    """A call, reported at its begin and its end, as the warm process does for a client's hooks."""
+    numbers = itertools.count()
+
+    def call() -> None:
+        name = f"c{next(numbers)}"
+        session.begin_call(name, "Bash", {"command": "true"})
+        session.end_call(name)
+
+    return call
 
 
 def _run(session: Session, argv: tuple[str, ...]) -> Callable[[], object]:
