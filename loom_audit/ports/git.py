@@ -60,7 +60,8 @@ class GitSeen(Struct, frozen=True):
     first digits; "" where that is not known. In a linked worktree `refs shared` names the common
     folder; where that is in the `.git` of a folder of the workspace, the refs are told there, and
     `HEAD commit` is what HEAD leads to here. `holds_objects` is the path in the workspace of the
-    git folder that has the objects, "" where that is elsewhere.
+    git folder that has the objects, "" where that is elsewhere. `untold` are paths of files, or of
+    folders with them, that may be as they were though they are not among `files`.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -69,6 +70,7 @@ class GitSeen(Struct, frozen=True):
     unseen: tuple[str, ...] = ()
     identity: str = ""
     holds_objects: str = ""
+    untold: tuple[str, ...] = ()
 
 
 class Git(Protocol):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.git import HEAD_COMMIT, INDEX_MTIME, OF_WORKTREE, SHARED_REFS
 from loom_audit.model.text.display import count_text
-from loom_audit.ports import GitAnswer, GitSeen, GitStamps, Moved
+from loom_audit.ports import GitAnswer, GitFile, GitSeen, GitStamps, Moved
 from loom_audit.sandbox.git.files import (
     KnownFolders,
     check_links,
@@ -48,6 +48,10 @@ _STASHES = (
     "--format=%H%x09%gd%x09%gs",
     "refs/stash",
     "--",
+)
+_LOGS = (
+    *("log", "-g", "--all", "-z", "--no-decorate", "--no-notes", "--no-patch"),
+    *("--date=raw", "--encoding=UTF-8", "--format=%H%x09%gD%x09%gn <%ge>%x09%gs", "--"),
 )
 _WORKTREES = ("worktree", "list", "--porcelain", "-z")
 _BROKEN = re.compile(
@@ -134,13 +138,21 @@ class ProgramGit:
             names[INDEX_MTIME] = str(index.st_mtime_ns)
         self._folders = _folders(place.top, place.path, place.common_path)
         linked = "worktrees" in common and not place.is_linked
-        refs, listed, *told = self._ask(_REFS, _ENTRIES, *([_WORKTREES] if linked else []))
+        in_tables = "reftable" in common
+        asked = [_REFS, _ENTRIES, *([_WORKTREES] * linked), *([_LOGS] * in_tables)]
+        refs, listed, *told = self._ask(*asked)
         for done in (refs, listed):
             check_answer(done)
         names.update(_refs(refs))
         names["HEAD"] = _branch(refs) or _head(*self._ask(_HEAD, _DETACHED))
         if place.is_linked:
             names = _of_linked(names, place)
+        untold: list[str] = []
+        if in_tables:
+            logs = told.pop()
+            files.update(_logs(logs.output, place))
+            untold += _untold(logs, names)
+            unseen += [f"git does not tell .git/{one}" for one in untold]
         for done in told:
             if done.code:
                 unseen.append("git cannot list the linked worktrees")
@@ -152,7 +164,7 @@ class ProgramGit:
             check_answer(stashes)
             if lines := [*_stashes(stashes.output)]:  # the ref stays when its log was expired
                 names["stashes"] = "\n".join(lines)
-        return GitSeen(names, files, entries, tuple(unseen))
+        return GitSeen(names, files, entries, tuple(unseen), untold=tuple(untold))
 
     def distances(self, moved: Sequence[Moved]) -> Sequence[str]:
         """How far names moved, in words; "" where git cannot tell."""
@@ -223,6 +235,37 @@ def _worktrees(output: bytes) -> Iterator[tuple[str, str]]:
         if path := said.get("worktree"):
             head = f"ref: {said['branch']} {said['HEAD']}" if "branch" in said else said.get("HEAD")
             yield f"worktree {path}", f"{head or 'broken'}{' locked' if 'locked' in said else ''}"
+
+
+def _logs(output: bytes, place: GitPlace) -> Iterator[tuple[str, GitFile]]:
+    """The reflogs that are in tables, as files: their entries as git tells them, the oldest first.
+
+    git does not tell what a name was before an entry.
+    """
+    lines: dict[str, list[str]] = {}
+    for record in _text(output).split("\0"):
+        found, _, rest = record.strip("\n").partition("\t")
+        at, _, rest = rest.partition("\t")
+        who, _, message = rest.partition("\t")
+        name, _, moment = at.rpartition("@{")
+        own = name == "HEAD" or name.startswith(OF_WORKTREE)
+        # those of other worktrees are told there
+        if own or (name.startswith("refs/") and not place.is_shared_inside):
+            said = f"{found} {who} {moment.rstrip('}')}\t{message}\n"
+            lines.setdefault(f"logs/{name}", []).append(said)
+    for path, told in lines.items():
+        content = "".join(reversed(told)).encode("utf-8", "surrogateescape")
+        yield path, GitFile("file", 0o644, content)
+
+
+def _untold(logs: GitAnswer, names: Mapping[str, str]) -> Iterator[str]:
+    """The reflogs in tables that git does not tell now, though they may be there."""
+    if logs.code:
+        yield "logs"
+    for name, value in names.items():
+        target = value.removeprefix("ref: ").partition(" ")[0]
+        if value == "broken" or (target != value and target not in names):
+            yield f"logs/{name}"
 
 
 def _stashes(output: bytes) -> Iterator[str]:

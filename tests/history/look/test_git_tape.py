@@ -88,6 +88,18 @@ def as_git_says(root: Path) -> dict[str, str]:
     return names
 
 
+def logs_as_git_says(root: Path) -> dict[str, bytes]:
+    """The reflogs that are in tables, but for those of names without a commit."""
+    found = {}
+    for name in git(root, "reflog", "list").splitlines():
+        form = "--format=%H %gn <%ge>%x09%gD%x09%gs"
+        told = git(root, "reflog", "show", "--date=raw", form, name, code=None).splitlines()
+        said = (line.replace(f"\t{name}@{{", " ", 1).replace("}\t", "\t", 1) for line in told)
+        if text := "".join(f"{line}\n" for line in reversed([*said])):
+            found[f"logs/{name}"] = text.encode("utf-8", "surrogateescape")
+    return found
+
+
 def on_record(workspace: AuditedWorkspace) -> GitState:
     state = GitState()
     for event in workspace.timeline.events(EventFilter(kinds=(GitChanged.kind,))):
@@ -111,6 +123,10 @@ def check(workspace: AuditedWorkspace, root: Path, step: str) -> None:
     found = [here / "config", *(here / "logs").rglob("*"), *(here / "hooks").glob("h*")]
     on_disk = {str(one.relative_to(here)): one.read_bytes() for one in found if one.is_file()}
     kept = {path for path in known if path == "config" or path.startswith(("logs/", "hooks/h"))}
+    if (here / "reftable").is_dir():
+        on_disk |= logs_as_git_says(root)
+        if git(root, "rev-parse", "-q", "--verify", "HEAD", code=None) == "":  # git tells none
+            kept.discard("logs/HEAD")
     assert {path: known[path] for path in kept} == on_disk, step
 
 

@@ -23,7 +23,7 @@ from loom_audit.model.git import (
 )
 from loom_audit.ports import EventFilter
 from tests.history.look.test_git_nested import repository
-from tests.history.look.test_git_tape import COMMANDS, as_git_says, git
+from tests.history.look.test_git_tape import COMMANDS, as_git_says, git, logs_as_git_says
 from tests.places.git_person import as_ann
 
 NESTED, SUBMODULE, LINKED = "vendor/lib", "module", "linked"
@@ -92,6 +92,12 @@ def check_folder(workspace: AuditedWorkspace, here: Path, state: GitState, step:
         for one in (own_folder / "logs").rglob("*")
         if one.is_file()
     }
+    if git(here, "rev-parse", "--show-ref-format", code=None) == "reftable\n":
+        told = logs_as_git_says(here)
+        shared = SHARED_REFS in state.names
+        on_disk = {k: v for k, v in told.items() if not shared or k == "logs/HEAD"}
+        if git(here, "rev-parse", "-q", "--verify", "HEAD", code=None) == "":
+            on_disk["logs/HEAD"] = workspace.timeline.content(state.files["logs/HEAD"])
     kept = {
         path: workspace.timeline.content(one)
         for path, one in state.files.items()
@@ -117,7 +123,8 @@ def check_objects(workspace: AuditedWorkspace) -> int:
                 ids |= {one[-2] for one in staged if one[-3] != "160000"}
     mirror = workspace.attachment.on_disk.mirror
     assert mirror is not None
-    folder, missing = Path(mirror.folder(long_ids=False)), {*mirror.missing().some}
+    long_ids = any(len(one) == 64 for one in ids)
+    folder, missing = Path(mirror.folder(long_ids=long_ids)), {*mirror.missing().some}
     given = "".join(f"{id}\n" for id in sorted(ids))
     for asked in (["cat-file", "--batch-check"], ["rev-list", "--objects", "--stdin"]):
         if asked[0] == "rev-list":

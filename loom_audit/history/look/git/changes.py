@@ -15,7 +15,7 @@ from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.history.look.git.kept_objects import keep_objects
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import Draft
-from loom_audit.model.files import EPOCH_DIGITS, FileState, parents
+from loom_audit.model.files import EPOCH_DIGITS, FileState, is_within, parents
 from loom_audit.model.git import (
     HEAD_COMMIT,
     INDEX_MTIME,
@@ -260,6 +260,8 @@ def _difference(attachment: Attachment, last: LastRepository, seen: GitSeen) -> 
         else _stored(attachment, one.kind, one.mode, one.content, before.files.get(path))
         for path, one in seen.files.items()
     }
+    untold = (path for path in before.files if is_within(path, seen.untold))
+    files = {**{path: before.files[path] for path in untold}, **files}
     listed = before.files.get(ENTRIES)
     files[ENTRIES] = _stored(attachment, "file", 0, seen.entries, listed)
     changes = changed_files(before.files, files)
