@@ -85,7 +85,7 @@ class Git(Protocol):
 
     def stamps(self) -> GitStamps:
         """The stamps now. Where they are equal later, the state is too, but for a ref's file that
-        was written in place.
+        was written in place where there are many.
         """
         ...
 

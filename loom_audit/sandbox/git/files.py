@@ -10,6 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, MutableMapping
 from contextlib import suppress
+from heapq import nsmallest
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.files import is_within
@@ -21,6 +22,9 @@ MAX_FILE = 16 << 20
 MAX_TEXT = 16 << 10
 MAX_FILES = 1_000
 MAX_LOGS = 10_000
+STAMPED_REFS = 32
+"""So many refs that are files are stamped: git writes none in place, but a script may."""
+
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -53,8 +57,8 @@ _OF_REFS = ("refs", "packed-refs", "reftable", "logs/refs")
 
 Numbers = tuple[int, ...]
 Stamped = tuple[str, Numbers]
-KnownFolders = MutableMapping[str, tuple[Numbers, tuple[str, ...]]]
-"""The stamp of each folder of refs, and the folders that were in it then."""
+KnownFolders = MutableMapping[str, tuple[Numbers, tuple[str, ...], tuple[str, ...]]]
+"""The stamp of each folder of refs, and the folders and first files that were in it then."""
 
 
 def open_below(root: str, path: str) -> int:
@@ -81,7 +85,9 @@ def stamp(status: os.stat_result) -> Numbers:
 
 
 def stamps_of(git: int, known: KnownFolders) -> Iterator[Stamped]:
-    """The stamps of what the state is kept in; of refs those of folders, which are `known`."""
+    """The stamps of what the state is kept in; of refs those of folders, which are `known`, and of
+    the first that are files, branches before others.
+    """
     names = sorted(name for name in os.listdir(git) if _STATE.fullmatch(name))
     for name in (*names, *_TOLD_BY):
         with suppress(OSError):
@@ -89,7 +95,7 @@ def stamps_of(git: int, known: KnownFolders) -> Iterator[Stamped]:
     for folder in (*_WHOLE, "worktrees"):
         for path, found in _below(git, folder):
             yield path, stamp(found)
-    waiting = ["refs", "logs/refs"]
+    waiting, refs = ["logs/refs", "refs"], list[str]()
     while waiting:
         path = waiting.pop()
         with suppress(OSError):
@@ -97,8 +103,13 @@ def stamps_of(git: int, known: KnownFolders) -> Iterator[Stamped]:
             yield path, now
             before = known.get(path)
             if before is None or before[0] != now:
-                before = known[path] = now, _folders_in(git, path)
-            waiting += (f"{path}/{name}" for name in before[1])
+                before = known[path] = now, *_names_in(git, path)
+            waiting += (f"{path}/{name}" for name in reversed(before[1]))
+            if is_within(path, ("refs",)):
+                refs += (f"{path}/{name}" for name in before[2])
+    for path in refs[:STAMPED_REFS]:
+        with suppress(OSError):
+            yield path, stamp(os.stat(path, dir_fd=git, follow_symlinks=False))
 
 
 def shared_stamps_of(common: int, known: KnownFolders, *, refs: bool) -> Iterator[Stamped]:
@@ -109,13 +120,17 @@ def shared_stamps_of(common: int, known: KnownFolders, *, refs: bool) -> Iterato
             yield f"common/{name}", found
 
 
-def _folders_in(git: int, path: str) -> tuple[str, ...]:
+def _names_in(git: int, path: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The folders in a folder, and the first of its files."""
     folder = os.open(path, FOLDER, dir_fd=git)
+    folders, files = list[str](), list[str]()
     try:
         with os.scandir(folder) as entries:
-            return tuple(sorted(e.name for e in entries if e.is_dir(follow_symlinks=False)))
+            for one in entries:
+                (folders if one.is_dir(follow_symlinks=False) else files).append(one.name)
     finally:
         os.close(folder)
+    return tuple(sorted(folders)), tuple(nsmallest(STAMPED_REFS, files))
 
 
 def _below(git: int, folder: str, most: int = MAX_FILES) -> Iterator[tuple[str, os.stat_result]]:

@@ -11,6 +11,7 @@ from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.errors import NotFound
 from loom_audit.model.git import NOT_TAKEN_BACK, GitChanged, GitState, git_words
 from loom_audit.ports import EventFilter
+from loom_audit.sandbox.git.files import STAMPED_REFS
 from tests.places.git_person import as_ann, git
 
 Call = Callable[..., ToolResult]
@@ -331,10 +332,25 @@ def test_the_index_is_on_record_with_its_time_and_its_shared_file(
     assert facts(workspace)[-1] == changed
 
 
+def test_a_ref_that_is_written_in_place_is_of_the_call_that_wrote_it(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    older = git(root, "rev-parse", "main").strip()
+    for command in ("true", "sleep 0.1", "true"):
+        call("shell_execute", command=command)
+    call("shell_execute", command=f"printf {older} > .git/refs/heads/feat")
+    _, found = facts(workspace)
+    assert [one.name for one in found.names] == ["refs/heads/feat"]
+    assert found.origin == "command" and found.causes == ()
+    check_against_git(workspace, root)
+
+
 def test_what_the_stamps_did_not_tell_is_found_at_the_session_s_end(
     workspace: AuditedWorkspace, root: Path
 ) -> None:
     feat, older = git(root, "rev-parse", "feat", "main").split()
+    for n in range(STAMPED_REFS):  # more are not stamped, and feat comes after them
+        git(root, "branch", f"a{n}")
     git(root, "config", "core.logAllRefUpdates", "false")
     with workspace.session("late") as session:
 
