@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.read.timeline import Timeline
-from loom_audit.history.undo.dealt_with import changed_paths, changes_by
-from loom_audit.history.undo.limits import MovedSince, all_names
+from loom_audit.history.undo.dealt_with import changed_paths, changes_by, paths_reached
+from loom_audit.history.undo.limits import MovedSince, all_names, is_below_any
 from loom_audit.history.undo.selection import UNDO_AND_REDO, Selection
 from loom_audit.model.plans.planning import PathStep, Plan
 from loom_audit.model.plans.request import PlanRequest
@@ -23,9 +23,9 @@ MISCOUNTED = (
 
 def reverts(
     attachment: Attachment,
+    timeline: Timeline,
     request: PlanRequest,
     selection: Selection,
-    candidates: Sequence[RecordedChange],
     selected: Sequence[RecordedChange],
     steps: Sequence[PathStep],
 ) -> tuple[int, ...]:
@@ -34,6 +34,7 @@ def reverts(
     A call of which a path lies beyond what the request is limited to is taken back in part, unless
     that path was taken back before.
     """
+    candidates = selection.changes
     partly = {
         one.number
         for one in candidates
@@ -67,20 +68,28 @@ def reverts(
     # of a call requested before the point only what it did since is taken back
     begun = CallFilter(after=selection.since, changed_only=True, limit=None)
     whole &= {call.seq for call in attachment.stored.reading.calls(begun)}
-    return tuple(sorted(whole | _undos_without_changes(request, selection, steps)))
+    return tuple(sorted(whole | _undos_without_changes(attachment.stored, timeline, selection)))
 
 
-def _undos_without_changes(
-    request: PlanRequest, selection: Selection, steps: Iterable[PathStep]
-) -> set[int]:
+def _undos_without_changes(stored: StoredLog, timeline: Timeline, selection: Selection) -> set[int]:
     """Undos after the point that changed no file: what they took back is in effect again.
 
-    Also those that later ones took back, which are not in effect any more either.
+    Also those that later ones took back, which are not in effect any more either. In a rollback of
+    some paths those that took nothing back elsewhere, or nothing that stands.
     """
-    if request.paths:
-        return set()
-    undos = {one.number for one in selection.back.doings if one.number > selection.since}
-    return undos - {step.call for step in steps if step.call}
+    back = selection.back
+    undos = {one.number for one in back.doings if one.number > selection.since}
+    undos -= {one.number for one in selection.changes}
+    if not (undos and selection.paths):
+        return undos
+    names = MovedSince(stored, timeline, min(back.below(undos)) - 1).all_names(selection.paths)
+    reached = {number: paths_reached(stored, back, number) for number in undos}
+    return {
+        number
+        for number, paths in reached.items()
+        if paths
+        and all(is_below_any(tuple(names), path) or number in back.at(path) for path in paths)
+    }
 
 
 def taken_in_part(
@@ -165,7 +174,7 @@ def _names_before(
 
 
 def with_rest(
-    stored: StoredLog, plan: Plan, selection: Selection, candidates: Iterable[RecordedChange]
+    stored: StoredLog, plan: Plan, selection: Selection, candidates: Sequence[RecordedChange]
 ) -> Plan:
     """The plan with the paths that were left of calls which it takes back as a whole.
 
@@ -187,6 +196,10 @@ def with_rest(
         moved = not plan.followed.keys().isdisjoint(paths)
         if moved and all(map(plan.settles, paths)):
             before.add(number)
+    unchanged = {*plan.reverts} - {one.number for one in candidates}
+    for number in selection.back.by_path(unchanged & took):
+        before.add(number)
+        left[number] = {}
     stays = selection.back.without(plan.reverts)
     for number in before & took & left.keys():
         # what took others back did so at paths, too, that it did not change

@@ -201,3 +201,13 @@ def changed_paths(stored: StoredLog, numbers: Collection[int]) -> Mapping[int, C
     """The paths that calls changed, and events of no call, by their numbers. Corrupt."""
     changed = _Changed(stored)
     return {number: changed.paths(number) for number in sorted(numbers)}
+
+
+def paths_reached(stored: StoredLog, back: TakenBack, number: int) -> Collection[str]:
+    """The paths at which a call changed something, or what it took back did. Corrupt."""
+    changed, reached = _Changed(stored), dict[int, frozenset[str]]()
+    for one in sorted(back.below((number,))):  # each took back older ones
+        took = back.took(one)
+        below = (path for each in took for path in reached[each.target] if each.covers(path))
+        reached[one] = changed.paths(one).union(below)
+    return reached[number]

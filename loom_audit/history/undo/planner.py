@@ -170,7 +170,7 @@ class Planner:
             request=request,
             head=(head := self.attachment.stored.log.head()),
             target=selection.target,
-            reverts=reverts(self.attachment, request, selection, candidates, selected, steps),
+            reverts=reverts(self.attachment, self.timeline, request, selection, selected, steps),
             steps=folders.steps,
             back=selection.back,
             tree=folders.tree,

@@ -348,3 +348,27 @@ def test_a_rollback_takes_back_each_undo_that_changed_no_file_and_what_took_it_b
     workspace.carry_out(workspace.plan_rollback(point))
     assert marked(root) == ["one"]
     assert workspace.timeline.call(redone).call.undone_by == again
+
+
+def test_of_a_redo_that_changed_no_file_each_file_is_taken_back_and_brought_again_by_itself(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    for name in ("a", "b"):
+        (root / name).write_text("".join(LINES))
+    workspace.status()
+    first, second = (write(workspace, root, n, "a", "b") for n in range(2))
+    revert(workspace, second)
+    point = workspace.log.head()
+    workspace.carry_out(workspace.plan_undo())
+    revert(workspace, first, second)
+    done = workspace.carry_out(workspace.plan_redo())
+    redo = done.call.seq or 0
+    assert not done.changed
+    taken = workspace.carry_out(workspace.plan_rollback(point, paths=["a"])).call.seq or 0
+    assert (marked(root), marked(root, "b")) == (["one"], [])
+    assert not workspace.timeline.call(redo).call.undone_by
+    rest = workspace.carry_out(workspace.plan_rollback(point, paths=["b"])).call.seq or 0
+    assert (marked(root), marked(root, "b")) == (["one"], ["one"])
+    assert workspace.timeline.call(redo).call.undone_by == rest
+    revert(workspace, taken)
+    assert not workspace.timeline.call(redo).call.undone_by

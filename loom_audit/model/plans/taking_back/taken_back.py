@@ -92,18 +92,30 @@ class TakenBack:
 
     def of(self, number: int, paths: Collection[str]) -> UndoneBy:
         """What is taken back of a call or event that changed these paths."""
-        if not paths or not self._named:
+        if not paths:
+            return UndoneBy(self._whole_of_all(number))
+        if not self._named:
             return UndoneBy(self.whole.get(number))
         found = {path: self.at(path)[number] for path in sorted(paths) if number in self.at(path)}
         return UndoneBy(max(found.values())) if len(found) == len(paths) else UndoneBy(None, found)
 
+    def _whole_of_all(self, number: int) -> int | None:
+        """By what a call that changed no path is taken back: at each path that is named of it."""
+        named = {path for one in self._by_target.get(number, ()) for path in one.paths or ()}
+        is_taken = all(number in self.at(path) for path in named)
+        return self.whole.get(number) if is_taken else None
+
+    def took(self, number: int) -> Sequence[TakingBack]:
+        """What the call with this number took back."""
+        return self._by_number.get(number, ())
+
     def targets(self, number: int, path: str) -> list[int]:
         """What the call with this number took back, where it may have been at a path."""
-        return [one.target for one in self._by_number.get(number, ()) if one.covers(path)]
+        return [one.target for one in self.took(number) if one.covers(path)]
 
     def names(self, number: int, target: int) -> bool:
         """Whether the call with this number took back paths of a target that are on record."""
-        doings = self._by_number.get(number, ())
+        doings = self.took(number)
         return any(one.target == target and one.paths is not None for one in doings)
 
     def concerning(self, numbers: Collection[int]) -> "TakenBack":
