@@ -33,7 +33,7 @@ from loom_audit.model.events import (
     SessionStarted,
     TreeRelisted,
 )
-from loom_audit.model.files import FileState
+from loom_audit.model.files import FileState, Move
 from loom_audit.model.records import Call, RecordedChange, Session
 from loom_audit.model.text.summaries import plain_text
 from loom_audit.ports import CallFilter, EventFilter, Projections, Wanted
@@ -151,6 +151,11 @@ class VerifiedReading:
                 whole = (one.requested or 0, *one.causes, *one.told_later)
                 if wanted is None or not wanted.isdisjoint(whole):
                     yield one
+
+    def moves(self, after: int) -> Iterator[tuple[int, Move]]:
+        """The moves after an event, each with the seq of its own. Conflict, Corrupt."""
+        for whose in self._since(after).changed:
+            yield from ((whose.event.seq, move) for move in whose.fact.moves)
 
     def _folded(self, after: int, until: int) -> Iterable[Event]:
         """The events from which trees are folded; those of the last stretch are not read again."""

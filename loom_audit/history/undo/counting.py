@@ -82,7 +82,7 @@ def _undos_without_changes(stored: StoredLog, timeline: Timeline, selection: Sel
     undos -= {one.number for one in selection.changes}
     if not (undos and selection.paths):
         return undos
-    names = MovedSince(stored, timeline, min(back.below(undos)) - 1).all_names(selection.paths)
+    names = MovedSince(timeline, min(back.below(undos)) - 1).all_names(selection.paths)
     reached = {number: paths_reached(stored, back, number) for number in undos}
     return {
         number
@@ -112,9 +112,8 @@ def taken_in_part(
     for one in selected:
         at_path.setdefault(one.change.path, set()).add(one.number or 0)
     found: dict[int, set[str]] = {}
-    for path, numbers in at_path.items():
-        if not plan.settles(path):
-            continue
+    for path in plan.settled(at_path):
+        numbers = at_path[path]
         # one whose taking back is taken back, too, would be in effect again otherwise
         before = selection.back.without(numbers).at(path)
         for number in numbers - before.keys():
@@ -166,7 +165,7 @@ def _names_before(
         return set()
     changes = [change for one in sorted(older) for change in changes_by(stored, one)]
     own = {one.change.path for one in changes_by(stored, number)}
-    moved = MovedSince(stored, timeline, min(older))
+    moved = MovedSince(timeline, min(older))
     there = all_names(paths, timeline, changes)
     names = {name for path in there for name in moved.names(path, number)}
     names &= {one.change.path for one in changes}
@@ -194,7 +193,7 @@ def with_rest(
     took = {one.number for one in selection.back.doings}
     for number, paths in left.items():
         moved = not plan.followed.keys().isdisjoint(paths)
-        if moved and all(map(plan.settles, paths)):
+        if moved and len(plan.settled(paths)) == len(paths):
             before.add(number)
     unchanged = {*plan.reverts} - {one.number for one in candidates}
     for number in selection.back.by_path(unchanged & took):
@@ -261,7 +260,7 @@ def _miscounted(
                 found.setdefault(path, []).append(number)
     if not found:
         return
-    at |= MovedSince(stored, timeline, min(numbers) - 1).all_names(at)
+    at |= MovedSince(timeline, min(numbers) - 1).all_names(at)
     first = min(one.target for one in more if one.target in took)
     [call] = stored.reading.calls(CallFilter(numbers=(first,), limit=1))
     since = stored.reading.changes(after=call.requested, paths=sorted(found))

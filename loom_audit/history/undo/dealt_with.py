@@ -1,6 +1,7 @@
 """Which changes of the calls that are to be taken back leave nothing to do: they are already."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 
 from msgspec import Struct, field
 
@@ -74,12 +75,18 @@ class Before:
         within: Sequence[str],
     ) -> None:
         self.all = back
-        self._moved = MovedSince(stored, timeline, min(back.below(taken), default=0))
+        self._timeline = timeline
         self._changed = changed
         self._taken = frozenset(taken)
         self._within = within
         self._on_record = _Changed(stored)
         self._without: dict[frozenset[int], TakenBack] = {}
+
+    @cached_property
+    def _moved(self) -> MovedSince:
+        oldest = min(self.all.below(self._taken), default=0)
+        self._on_record.paths(oldest)  # all that is asked for later lies in what is read for this
+        return MovedSince(self._timeline, oldest)
 
     def stays(self, path: str) -> TakenBack:
         """What is taken back at a path without the calls that are taken back there."""
@@ -183,7 +190,7 @@ def changes_before(
     first = begin = min((one.seq for one in changes), default=0)
     found: Sequence[RecordedChange] = ()
     while took and changes:
-        names = MovedSince(stored, timeline, begin - 1).all_names(paths)
+        names = MovedSince(timeline, begin - 1).all_names(paths)
         there = {one.number for one in (*found, *changes) if one.change.path in names}
         older = tuple(sorted(n for n in back.below(took & there) if n < begin))
         calls = stored.reading.calls(CallFilter(numbers=older, limit=None)) if older else ()
@@ -192,7 +199,7 @@ def changes_before(
         if earliest >= begin:
             break
         begin = earliest
-        names = MovedSince(stored, timeline, begin - 1).all_names(paths)
+        names = MovedSince(timeline, begin - 1).all_names(paths)
         found = [*stored.reading.changes(after=begin - 1, until=first - 1, paths=names)]
     return found
 

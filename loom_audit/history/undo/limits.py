@@ -87,17 +87,14 @@ def moved_with(
 class MovedSince:
     """The moves after an event, whoever made them, by which files have the names that they have."""
 
-    def __init__(self, stored: StoredLog, timeline: Timeline, after: int) -> None:
-        self._stored, self._timeline, self._after = stored, timeline, after
+    def __init__(self, timeline: Timeline, after: int) -> None:
+        self._timeline, self._after = timeline, after
 
     @cached_property
     def _by_target(self) -> Mapping[str, Sequence[tuple[int, str]]]:
-        changes = self._stored.reading.changes(after=self._after)
-        facts = self._timeline.verified.files_changed({one.seq for one in changes})
         found: dict[str, list[tuple[int, str]]] = {}
-        for seq, fact in sorted(facts.items()):
-            for move in fact.moves:
-                found.setdefault(move.target, []).append((seq, move.source))
+        for seq, move in self._timeline.verified.moves(self._after):
+            found.setdefault(move.target, []).append((seq, move.source))
         return found
 
     @cached_property

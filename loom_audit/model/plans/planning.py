@@ -115,11 +115,10 @@ class Plan(Struct, frozen=True):
         """Whether the plan rests on what is not on record, and so on a guess whose that is."""
         return self.drifted
 
-    def settles(self, path: str) -> bool:
-        """Whether what is to be taken back at a path is, wherever its file is or will be."""
-        places = self.followed.get(path, (path,))
+    def settled(self, paths: Iterable[str]) -> list[str]:
+        """Those of some paths at which all that is to be taken back is, wherever the files are."""
         done = {change.path for change in self.changes} | {*self.already} | self.kept_within
-        return not done.isdisjoint(places)
+        return [one for one in paths if not done.isdisjoint(self.followed.get(one, (one,)))]
 
     @property
     def is_empty(self) -> bool:
