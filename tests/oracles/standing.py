@@ -53,15 +53,16 @@ class Standing:
     def taking(self, wanted: Iterable[Done], within: Mapping[int, Collection[str]]) -> Done:
         """What taking these calls back takes: of each, newest first, where it is in effect then.
 
-        `within` has by the number of a call the files that are asked for. One that changed only
-        these is taken back as a whole: what it took back elsewhere made no difference there. One
-        that changed none leaves nothing but what it took back, which is told file by file.
+        `within` has by the number of a call the files that are asked for. One of which no
+        other change is left is taken back as a whole: what it took back elsewhere made no
+        difference there. One that changed none leaves only what it took back, file by file.
         """
         takes: dict[int, set[str]] = {}
         new = Done(1 << 60, 0, "", "", {}, takes)
         for one in sorted(wanted, key=lambda one: one.number, reverse=True):
             asked = one.files & {*within[one.number]}
-            whole = asked and one.paths and asked >= one.paths.keys()
+            left = {file for file in one.paths if self.by(one.number, file, (new,)) is None}
+            whole = asked and one.paths and asked >= left
             for file in one.files if whole else asked:
                 if self.by(one.number, file, (new,)) is None:
                     takes.setdefault(one.number, set()).add(file)

@@ -248,3 +248,16 @@ def test_a_rollback_of_a_path_beside_an_edit_from_outside_keeps_what_is_taken_ba
     by = taking_back(workspace, edit, paths=("b",))
     assert workspace.plan_rollback(point, paths=["b"]).is_empty
     assert workspace.timeline.call(edit).taken_back_in_part == {"b": by}
+
+
+def test_a_rollback_of_which_no_change_is_left_is_taken_back_where_it_changed_nothing_too(
+    workspace: AuditedWorkspace, root: Path, number: int
+) -> None:
+    point = before(workspace, number)
+    part = workspace.carry_out(workspace.plan_rollback(point, paths=["a"])).call.seq
+    whole = workspace.carry_out(workspace.plan_rollback(point)).call.seq or 0
+    assert workspace.timeline.call(number).call.undone_by == whole
+    workspace.carry_out(workspace.plan_revert([whole], paths=["b"]))
+    assert texts(root) == ("a1", "b2")
+    assert workspace.timeline.call(whole).call.undone_by
+    assert workspace.timeline.call(number).taken_back_in_part == {"a": part}
