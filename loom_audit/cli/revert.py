@@ -10,13 +10,14 @@ from loom_audit.cli.shared.options import (
     DryRunOption,
     PatchOption,
     YesOption,
+    flag_option,
     read_choices,
     workspace_path,
 )
 from loom_audit.cli.shared.parameters import argument
 from loom_audit.cli.shared.points import SESSION, call_number, named_point
 from loom_audit.cli.shared.taking_back.plans import CODES, check_patch, close_interrupted, take_back
-from loom_audit.model.plans.request import PlanRequest
+from loom_audit.model.plans.request import WITH_GIT, PlanRequest
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
@@ -41,6 +42,7 @@ def revert(
         ),
     ],
     choose: ChooseOption = None,
+    git: Annotated[bool, flag_option(WITH_GIT)] = False,
     dry_run: DryRunOption = False,
     patch: PatchOption = False,
     yes: YesOption = False,
@@ -55,7 +57,9 @@ def revert(
         choices = read_choices(workspace.root, choose)
         named = dict.fromkeys(_target(workspace, text) for text in _calls(targets))
         paths = [workspace_path(workspace.root, text) for text in targets[len(_calls(targets)) :]]
-        request = PlanRequest("revert", tuple(named), paths=tuple(paths), choices=choices)
+        request = PlanRequest(
+            "revert", tuple(named), paths=tuple(paths), choices=choices, with_git=git
+        )
         return take_back(invocation, workspace, request, dry_run=dry_run, yes=yes, patch=patch)
 
 

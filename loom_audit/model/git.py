@@ -12,6 +12,9 @@ from loom_audit.model.files import EPOCH_DIGITS, FileChange, FileState, is_withi
 from loom_audit.model.text.display import visible
 
 NOT_TAKEN_BACK = "git is not taken back yet"
+"""Why the coverage of a call that changed git was partial before plans took git along."""
+
+STAYS = "git: its hooks, settings and remotes are not taken back"
 """Why the coverage of a call that changed git is partial."""
 
 RUNS_CODE = "it can run code as you"
@@ -126,6 +129,30 @@ class GitChanged(Struct, frozen=True):
         full = {name, f"refs/heads/{name}", f"refs/tags/{name}"}
         changed = [one.name for one in self.names] + [change.path for change in self.changes]
         return not full.isdisjoint(changed)
+
+
+class GitIntended(Struct, frozen=True):
+    """A repository will be brought back next; what it names and is to name is durable with this.
+
+    `names` and `changes` are as of `git.changed`, from what is to what will be. `lock` is the
+    identity of the file that will be git's `index.lock` meanwhile.
+    """
+
+    kind: ClassVar[str] = "git.intended"
+    call_id: str
+    identity: str
+    names: tuple[GitName, ...]
+    changes: tuple[FileChange, ...]
+    lock: str
+    folder: str = ""
+
+    @property
+    def as_change(self) -> GitChanged:
+        """It as the change that it will be."""
+        head = next((one.after or "" for one in self.names if one.name == "HEAD"), "")
+        return GitChanged(
+            self.identity, self.names, self.changes, "undo", head, self.call_id, folder=self.folder
+        )
 
 
 class GitState(Struct):

@@ -8,7 +8,7 @@ from msgspec import Struct
 from loom_audit.model.conversation import Role
 from loom_audit.model.coverage import Coverage, Effect, Origin
 from loom_audit.model.files import FileChange
-from loom_audit.model.git import NOT_TAKEN_BACK
+from loom_audit.model.git import NOT_TAKEN_BACK, STAYS
 from loom_audit.model.text.display import one_line
 
 
@@ -97,8 +97,8 @@ class Call(Struct, frozen=True):
 
     @property
     def changed_git(self) -> bool:
-        """Whether it changed git, or may have, which nothing takes back."""
-        return NOT_TAKEN_BACK in self.coverage.reasons
+        """Whether it changed git, or may have."""
+        return not {NOT_TAKEN_BACK, STAYS}.isdisjoint(self.coverage.reasons)
 
 
 class RecordedChange(Struct, frozen=True):

@@ -26,6 +26,7 @@ from loom_audit.ports.git_objects import (
     MissingObjects,
     ObjectMirror,
 )
+from loom_audit.ports.git_restorer import GitRestore, GitRestorer, GitSteps, IndexBytes
 from loom_audit.ports.held import HeldSessions
 from loom_audit.ports.lines import LineMaps
 from loom_audit.ports.log import (
@@ -98,10 +99,14 @@ __all__ = [
     "GitAnswer",
     "GitFile",
     "GitPoint",
+    "GitRestore",
+    "GitRestorer",
     "GitSeen",
     "GitStamps",
+    "GitSteps",
     "Heads",
     "HeldSessions",
+    "IndexBytes",
     "IndexEntry",
     "LeftOutFiles",
     "Limits",

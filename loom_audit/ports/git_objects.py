@@ -125,6 +125,13 @@ class MirroredGit(Protocol):
         """
         ...
 
+    def pack(self, mirror: str, wanted: Sequence[str], shallow: bytes) -> bytes:
+        """A pack of the wanted objects and all that they lead to, out of a mirror's git folder.
+
+        ExecutionFailed where one is not there, or they are more than is read.
+        """
+        ...
+
     def damaged(self, mirror: str) -> Sequence[str]:
         """What git says of each object or pack in a mirror that is not what its name says, after
         all were hashed. ExecutionFailed where git cannot tell it in time.

@@ -19,6 +19,7 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.upkeep.drift import content_of_plan
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.model.events import FilesChanged
+from loom_audit.model.git import git_words
 from loom_audit.model.plans.lists import TOLD
 from loom_audit.model.plans.planning import Plan
 from loom_audit.model.plans.request import FLAGS, PlanRequest
@@ -196,6 +197,7 @@ def identity(plan: Plan) -> str:
         plan.verb,
         plan.target,
         plan.changes,
+        plan.git,
         plan.reverts,
         plan.moves,
         plan.already,
@@ -232,7 +234,8 @@ def name_of(error: AuditError | None) -> str:
 
 def is_clean(plan: Plan) -> bool:
     """Whether one click may carry it out: nothing to decide and few enough files to oversee."""
-    undecided = plan.merged or plan.kept or plan.blocked or plan.irreversible or plan.inexact
+    notes = plan.merged or plan.kept or plan.blocked or plan.irreversible or plan.inexact
+    undecided = bool(notes or plan.git)
     return (
         bool(plan.changes) and not (undecided or plan.ran_long) and len(plan.changes) <= CLEAN_FILES
     )
@@ -283,8 +286,9 @@ def _show(
         asked=asked,
         fields=fields_of(asked),
         hidden=hidden_fields(fields_of(asked)),
-        boxes=[flag for flag in FLAGS if flag.box],
+        boxes=[flag for flag in FLAGS if flag.box and asked.verb in flag.verbs],
         plan=plan,
+        git=[text for one in plan.git for text in git_words(one.as_change)],
         lists=lists,
         asked_lists=ASKED,
         told_lists=TOLD,

@@ -60,6 +60,7 @@ from loom_audit.ports import (
 from loom_audit.sandbox import confining_runner
 from loom_audit.sandbox.git.mirrored import ProgramMirroredGit
 from loom_audit.sandbox.git.program_git import ProgramGit
+from loom_audit.sandbox.git.restorer import ProgramGitRestorer
 from loom_audit.sandbox.scratch import scratch_folder
 from loom_audit.sandbox.supervised import SUPERVISOR
 from loom_audit.sql.code_index import SqlCodeIndex
@@ -337,6 +338,7 @@ class Adapters(Struct, frozen=True):
             git=None if is_imported(entry.root) else ProgramGit(entry.root, identity_at),
             mirror=DiskObjectMirror(entry.root, self.settings.home / FOLDER / f"{id}{MIRROR}"),
             mirrored_git=ProgramMirroredGit(entry.root),
+            git_restorer=ProgramGitRestorer(entry.root, identity_at),
         )
         return Attachment(stored, on_disk)
 

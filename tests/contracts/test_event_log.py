@@ -53,7 +53,7 @@ from loom_audit.model.events import (
     WorkspaceForgotten,
 )
 from loom_audit.model.files import FileChange, Move
-from loom_audit.model.git import GitChanged, GitName
+from loom_audit.model.git import GitChanged, GitIntended, GitName
 from loom_audit.model.stored.merkle import EMPTY_ROOT, Frontier, leaf_hash, root
 from loom_audit.ports import EventFilter
 from loom_audit.sql.events.event_rows import MAX_INLINE_PAYLOAD
@@ -137,6 +137,14 @@ def test_every_fact_comes_back_as_it_was_given(opened: Opened) -> None:
             odd,
             "c2",
             (14, 0),
+        ),
+        GitIntended(
+            "c2",
+            "id",
+            (GitName("HEAD", odd, None), GitName("refs/heads/a", None, "ab", odd)),
+            (FileChange("MERGE_MSG", None, file),),
+            "lock",
+            odd,
         ),
         ContentFound(odd, file, "left later", "c1"),
         CoverageLowered((14,), Coverage("partial", ("late",))),

@@ -55,7 +55,7 @@ from loom_audit.model.events import (
     WorkspaceForgotten,
 )
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
-from loom_audit.model.git import GitChanged, GitName
+from loom_audit.model.git import GitChanged, GitIntended, GitName
 from loom_audit.model.scope import LeftOut
 from loom_audit.model.stored.codec import (
     MAX_LEAF,
@@ -340,6 +340,7 @@ facts = st.one_of(
         st.lists(st.integers(0, 2**40), max_size=3).map(tuple),
         any_text,
     ),
+    st.builds(GitIntended, ids, any_text, git_names, changes, any_text, any_text),
     st.builds(CheckpointMarked, any_text, st.integers(0, 2**62), any_text),
     st.builds(WorkspaceForgotten, paths, any_text, *(st.integers(0, 2**60) for _ in range(3))),
 )
@@ -490,6 +491,14 @@ def test_secrets_never_reach_the_envelope() -> None:
             "outside",
             secret,
             folder=secret,
+        ),
+        GitIntended(
+            "c",
+            secret,
+            (GitName(secret, secret, secret, secret),),
+            (FileChange(secret, None, state),),
+            secret,
+            secret,
         ),
         WorkspaceForgotten(secret, secret, 1, 1, 1),
         BackgroundStarted("c", secret, (WritableFolder(secret, secret),)),

@@ -31,7 +31,7 @@ from loom_audit.model.events import (
     WorkspaceForgotten,
 )
 from loom_audit.model.files import FileChange, FileState, Move, is_opaque, shown_moves
-from loom_audit.model.git import GitChanged, git_words, runs_code, words_of
+from loom_audit.model.git import GitChanged, GitIntended, git_words, runs_code, words_of
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import (
     count_text,
@@ -276,6 +276,8 @@ def fact_text(event: Event) -> str:
             return _changes_text(event, changes)
         case GitChanged() as fact:
             return f"{fact.origin}: {'; '.join(git_words(fact))}"
+        case GitIntended() as fact:
+            return "; ".join(git_words(fact.as_change))
         case ContentFound(path=path, state=state, reason=reason):
             return f"{visible(path)}, {size_text(state.size)}: {reason}"
         case CallFinished(tool=tool, status=status, duration=duration):

@@ -185,6 +185,8 @@ def plan_record(plan: Plan) -> Record:
         "partly": {str(number): list(paths) for number, paths in plan.partly.items()},
         "changes": plain(plan.changes),
         "moves": plain(plan.moves),
+        "git": [git_record(thing.as_change) for thing in plan.git],
+        "lost_commits": list(plan.lost_commits),
         "already": list(plan.already),
         "decided": dict(plan.decided),
         **{one.name: plain(one.notes(plan)) for one in LISTS},

@@ -23,6 +23,7 @@ from loom_audit.ports import (
     EventFilter,
     EventLog,
     Git,
+    GitRestorer,
     HeldSessions,
     Lock,
     Looks,
@@ -96,7 +97,8 @@ class OnDisk(Struct, frozen=True):
     `runner` runs the tools' commands and is None where tools cannot run any; `code` is None where
     they cannot search. `processes` are those of the machine that the workspace is on. `git` is the
     repository at the top of the workspace, and gives nested ones; None where nobody looks at any.
-    `mirror` holds copies of their objects, in which `mirrored_git` is asked.
+    `mirror` holds copies of their objects, in which `mirrored_git` is asked; `git_restorer` brings
+    a repository back.
     """
 
     workspace: Workspace
@@ -108,6 +110,7 @@ class OnDisk(Struct, frozen=True):
     git: Git | None = None
     mirror: ObjectMirror | None = None
     mirrored_git: MirroredGit | None = None
+    git_restorer: GitRestorer | None = None
 
 
 class Attachment(Struct, frozen=True):

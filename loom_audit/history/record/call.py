@@ -24,6 +24,7 @@ from loom_audit.history.look.survivors import LeftRunning, Running
 from loom_audit.history.record.call_record import LOOKED_AT_LATE, NOT_SEEN_BEFORE, CallRecord
 from loom_audit.history.record.changes import check_planned, make_changes
 from loom_audit.history.record.edits import Transform, plan_delete, plan_edit, plan_move
+from loom_audit.history.record.git_restoring import restore_git
 from loom_audit.history.record.interrupted import (
     Comparison,
     add_outcome,
@@ -50,6 +51,7 @@ from loom_audit.model.events import (
     Event,
 )
 from loom_audit.model.files import FileChange, Move
+from loom_audit.model.plans.git_things import GitThing
 from loom_audit.model.records import Call
 from loom_audit.ports import Command, CommandResult, Moments, OnProgress, Runner
 
@@ -216,8 +218,11 @@ class OpenCall:
         reverts: tuple[int, ...] = (),
         final: bool = False,
         progress: OnProgress | None = None,
+        git: Sequence[GitThing] = (),
     ) -> None:
         """Carry out the changes of a plan, with `reverts`, the seqs of the events it takes back.
+
+        Before them things of `git` go back: ExecutionFailed where git cannot do it.
 
         Conflict, with nothing changed, when a path is not in the state from which its change
         starts. `progress` is told now and then how many paths are done, when there are many.
@@ -226,6 +231,8 @@ class OpenCall:
         with self._step(final) as preconditions:
             preconditions.progress = progress
             check_planned(preconditions, changes)
+            if git:
+                restore_git(self.record, git, f"loom-audit: {self.tool}, call {self.call_id}")
             make_changes(self.record, preconditions, changes, moves, reverts, origin="undo")
             # also when final, so that displaced files are deleted before the finish: a crash in
             # between leaves a call that is open, and recovery deletes the rest

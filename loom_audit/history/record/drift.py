@@ -10,6 +10,7 @@ from loom_audit.history.look.attribution import candidates
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.capture import scan
 from loom_audit.history.look.change_index import update_index
+from loom_audit.history.look.git.changes import git_draft, look_at_git
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.record.fitted import append_batch
 from loom_audit.history.record.interrupted import record_interrupted
@@ -36,6 +37,14 @@ def record_drift(
         events = append_batch(attachment, seen, window.with_survivors(among), writer)
         update_index(attachment, seen.entries, events)
     window.end()
+
+
+def record_git_drift(attachment: Attachment) -> None:
+    """Put on record what others did to git since it was last looked at; the lock is held."""
+    among = candidates(attachment, attachment.stored.tables.open_calls())
+    for look in look_at_git(attachment):
+        if drafts := git_draft(look, among, between=True):
+            attachment.stored.log.append(drafts)
 
 
 def _at_wanted_paths(batch: Batch, wanted: Callable[[str], bool]) -> Batch:

@@ -28,7 +28,7 @@ from loom_audit.history.record.call_record import LOOKED_AT_LATE, CallRecord
 from loom_audit.history.record.interrupted import SOURCE, record_interrupted
 from loom_audit.history.record.watching import note_command, note_unchecked
 from loom_audit.model.events import FilesChanged
-from loom_audit.model.git import NOT_TAKEN_BACK, GitChanged
+from loom_audit.model.git import STAYS, GitChanged
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, Stamp
 
@@ -213,7 +213,7 @@ def _note_git(record: CallRecord, fact: GitChanged, *, own: bool) -> None:
     requested = record.attachment.stored.reading.call(*record.key).requested
     if own or (fact.origin == "command" and requested in fact.causes):
         record.git.append(fact)
-        record.lower_coverage(NOT_TAKEN_BACK)
+        record.lower_coverage(STAYS)
         record.note_causes(fact.causes)
 
 

@@ -17,6 +17,7 @@ from loom_audit.history.look.attribution import changes_by_itself
 from loom_audit.history.look.survivors import Running
 from loom_audit.history.record.backgrounds import lost_ends
 from loom_audit.history.record.call import close_interrupted
+from loom_audit.history.record.git_restoring import close_restores
 from loom_audit.history.record.interrupted import (
     SOURCE,
     PathOutcome,
@@ -80,6 +81,8 @@ def recover(
         calls, sessions = _ended_calls_and_sessions(attachment, sparing)
         # the tables only suggest which are open, and a wrong finish could not be taken back
         check_open(attachment.stored.log, calls, sessions)
+        # first of all: the lock of a killed restore keeps a person's git from working
+        close_restores(attachment, calls)
         waiting = [] if abandon else [c for c in calls if attachment.waits_for_decision(c)]
         ended = [call for call in calls if call not in waiting]
         closed = close_calls(attachment, ended)

@@ -10,6 +10,7 @@ from loom_audit.history.look.attribution import request_event
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.call import OpenCall
 from loom_audit.history.record.call_record import CallRecord
+from loom_audit.history.record.git_restoring import continue_restores
 from loom_audit.history.record.interrupted import (
     Comparison,
     add_outcome,
@@ -42,6 +43,7 @@ def finish(attachment: Attachment, timeline: Timeline, call: Call, actor: str) -
     """
     with attachment.exclusive():
         remove_temporaries(attachment, [call], everywhere=True)
+        continue_restores(attachment, call)
         if not any(True for _ in intentions(attachment.stored, call)):
             return close_calls(attachment, [call])[0]
         close_opened(attachment, call)

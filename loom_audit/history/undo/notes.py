@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from loom_audit.history.ground.attachment import StoredLog
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.read.call_detail import git_of
-from loom_audit.model.git import NOT_TAKEN_BACK, GitChanged, words_of
+from loom_audit.model.git import NOT_TAKEN_BACK, STAYS, GitChanged, words_of
 from loom_audit.model.plans.planning import TAKEN_BACK, Note
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.text.display import duration_text, first_few, one_line
@@ -30,7 +30,7 @@ def uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
     notes = []
     for call in calls:
         number = call.seq or call.requested
-        reasons = [one for one in call.coverage.reasons if one != NOT_TAKEN_BACK]
+        reasons = [one for one in call.coverage.reasons if one not in (NOT_TAKEN_BACK, STAYS)]
         if call.coverage.level != "full" and (reasons or not call.coverage.reasons):
             why = "; ".join(reasons) or "no reason is on record"
             notes.append(
@@ -46,7 +46,7 @@ def git_notes(log: EventLog, calls: Sequence[Call]) -> tuple[Note, ...]:
     changing = [call for call in calls if call.changed_git]
     told = git_of(log, changing)
     return tuple(
-        Note("", f"call {number} changed git, which is not taken back{how}", (number,))
+        Note("", f"call {number} changed git, which stays{how}", (number,))
         for call in changing
         for number in [call.seq or call.requested]
         for how in [_git_text(told.get(call.requested, ()))]

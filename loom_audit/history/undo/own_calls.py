@@ -47,7 +47,7 @@ class OwnCalls:
         """
         if number is None:
             number = self._newest()
-        request = PlanRequest("undo", (number,), session=self._session)
+        request = PlanRequest("undo", (number,), session=self._session, no_git=True)
         plan = self._undo.planner.plan(request)
         self._check(plan)
         return plan

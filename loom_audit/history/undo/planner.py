@@ -30,6 +30,7 @@ from loom_audit.history.undo.counting import (
     with_rest,
 )
 from loom_audit.history.undo.dealt_with import changed_paths, changes_before
+from loom_audit.history.undo.git_taken_back import leaves_git, with_git
 from loom_audit.history.undo.limits import names_by
 from loom_audit.history.undo.notes import (
     git_notes,
@@ -190,14 +191,15 @@ class Planner:
             # the point as a number, since `head` is another event once one was appended
             request=replace(asked, targets=(selection.since,)) if selection.rollback else asked,
             calls=tuple(sorted(call.seq for call in selection.calls if call.seq)),
-            irreversible=(*plan.irreversible, *self._notes_on_calls(selection, selected)),
+            irreversible=(*plan.irreversible, *self._notes_on_calls(asked, selection, selected)),
             drifted=bool(drift.changes),
             passed_over=selection.passed_over,
             ran_long=long_run_notes(self.attachment.stored, selected),
             blocked=(*plan.blocked, *self._unnamed_notes(plan, drift)),
             kept=(*plan.kept, *self._displaced_notes(plan)),
         )
-        return self._with_what_counts(plan, selection, candidates, selected, steps)
+        counted = self._with_what_counts(plan, selection, candidates, selected, steps)
+        return with_git(self.attachment, counted, selection)
 
     def _with_what_counts(
         self,
@@ -216,11 +218,11 @@ class Planner:
         return with_miscounts_blocked(stored, timeline, selection, plan, selected)
 
     def _notes_on_calls(
-        self, selection: Selection, selected: Sequence[RecordedChange]
+        self, asked: PlanRequest, selection: Selection, selected: Sequence[RecordedChange]
     ) -> Iterator[Note]:
         calls = self._calls_of(selection)
         yield from uncaptured_notes(calls)
-        yield from git_notes(self.attachment.stored.log, calls)
+        yield from git_notes(self.attachment.stored.log, calls) if leaves_git(asked) else ()
         yield from taken_back_notes(selection.before.calls, selected)
 
     def _unnamed_notes(self, plan: Plan, drift: FilesChanged) -> Iterator[Note]:
@@ -482,10 +484,9 @@ class Planner:
 
     def _calls_of(self, selection: Selection) -> Sequence[Call]:
         """The calls that are taken back; in a rollback those whose coverage is not full."""
-        if not selection.rollback:
-            return selection.calls
         across = CallFilter(ended_after=selection.since, partial_only=True, limit=None)
-        return self.attachment.stored.reading.calls(across)
+        reading = self.attachment.stored.reading
+        return reading.calls(across) if selection.rollback else selection.calls
 
 
 def _unrecorded_steps(

@@ -13,6 +13,7 @@ from loom_audit.history.look.doers import UNKNOWN, Candidate, by_doers
 from loom_audit.history.look.survivor_changes import SurvivorChanges
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.look.timing import look_between
+from loom_audit.history.read.call_detail import git_of
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.listings.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
@@ -29,6 +30,7 @@ from loom_audit.history.undo.notes import git_notes
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import ChangesAttributed, FilesChanged
 from loom_audit.model.files import FileChange
+from loom_audit.model.plans.git_things import goes_back
 from loom_audit.model.plans.planning import Note, how_to_choose
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.plans.taking_back.taken_back import TakenBack
@@ -326,7 +328,7 @@ def _named_or_newest(request: PlanRequest, attachment: Attachment) -> Call:
     taken back already or changed nothing.
     """
     if not request.targets:
-        return newest_undoable(attachment, request.session)
+        return newest_undoable(attachment, request.session, with_git=not request.no_git)
     [number] = request.targets
     nothing = NotFound(f"this session has no call {number}", hint=_WHERE_CALLS)
     try:
@@ -343,8 +345,8 @@ def _named_or_newest(request: PlanRequest, attachment: Attachment) -> Call:
         else f"is taken back already, by call {call.undone_by}"
         if call.undone_by is not None
         else ""
-        if call.changed
-        else "changed only git, which is not taken back"
+        if call.changed or (not request.no_git and changed_git_alone(attachment.stored, call))
+        else "changed only git, which stays"
         if call.changed_git
         else "changed nothing that is on record"
     )
@@ -356,8 +358,10 @@ def _named_or_newest(request: PlanRequest, attachment: Attachment) -> Call:
 _WHERE_CALLS = "`history` without a path lists the calls of this session."
 
 
-def newest_undoable(attachment: Attachment, session: str | None) -> Call:
+def newest_undoable(attachment: Attachment, session: str | None, *, with_git: bool = False) -> Call:
     """The newest call with changes that is not taken back, of one session or of any; NotFound.
+
+    One that changed only git is one `with_git`.
 
     Undos and redos are passed over, since undoing twice must go two calls back. One that did not
     come to its end is a call like any other: it took no call back as a whole.
@@ -366,7 +370,7 @@ def newest_undoable(attachment: Attachment, session: str | None) -> Call:
     def is_wanted(call: Call) -> bool:
         return not (_is_undo_by(call, *UNDO_AND_REDO) and _is_whole(call))
 
-    return _newest(attachment, session, is_wanted, "undo")
+    return _newest(attachment, session, is_wanted, "undo", with_git=with_git)
 
 
 def newest_undo(attachment: Attachment, session: str | None) -> Call:
@@ -396,7 +400,12 @@ def _begun_redos(stored: StoredLog, undo: Call) -> Iterator[Call]:
 
 
 def _newest(
-    attachment: Attachment, session: str | None, wanted: Callable[[Call], bool], verb: str
+    attachment: Attachment,
+    session: str | None,
+    wanted: Callable[[Call], bool],
+    verb: str,
+    *,
+    with_git: bool = False,
 ) -> Call:
     """The newest call that is wanted, changed something and is not taken back; NotFound."""
     stored = attachment.stored
@@ -405,6 +414,7 @@ def _newest(
     while page := stored.reading.calls(CallFilter(session=session, before=before, limit=size)):
         for call in page:
             acted = call.changed > 0 or (call.status == "ok" and call.reverts and is_undo(call))
+            acted = acted or (with_git and changed_git_alone(stored, call))
             if call.seq and acted and call.undone_by is None and wanted(call):
                 return call
         before, size = page[-1].requested, min(2 * size, 500)
@@ -460,7 +470,16 @@ def may_have_done(stored: StoredLog, session: str | None, after: int = 0) -> tup
 def _changing_git(stored: StoredLog, session: str | None, after: int = 0) -> tuple[Call, ...]:
     """The calls requested after an event that changed git, or may have, the newest first."""
     wanted = CallFilter(after=after, session=session, partial_only=True, limit=MOST_PASSED)
-    return tuple(call for call in stored.reading.calls(wanted) if call.changed_git)
+    calls = (call for call in stored.reading.calls(wanted) if call.undone_by is None)
+    return tuple(call for call in calls if call.changed_git and not is_undo(call))
+
+
+def changed_git_alone(stored: StoredLog, call: Call) -> bool:
+    """Whether a call, and no other, changed something of git that can be taken back. Corrupt."""
+    if not call.changed_git:
+        return False
+    told = git_of(stored.log, [call]).get(call.requested, ())
+    return any(goes_back(fact) and {*fact.causes} <= {call.requested} for fact in told)
 
 
 MAY_HAVE = "on record as from outside, and maybe the call's"

@@ -15,7 +15,7 @@ from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.without_gc import without_gc
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.record.call import OpenCall
-from loom_audit.history.record.drift import record_drift
+from loom_audit.history.record.drift import record_drift, record_git_drift
 from loom_audit.history.record.interrupted import record_interrupted
 from loom_audit.history.record.open_calls import calls_in_the_way, check_open, open_call_error
 from loom_audit.history.record.recovery import RecoveredCall, decision_needed, recover
@@ -117,6 +117,7 @@ class Undo:
             left_open = self._left_open(leave_open, besides)
             with self.attachment.exclusive():
                 record_drift(self.attachment)  # a plan is carried out from what is on record
+                record_git_drift(self.attachment)
             fresh = self.planner.renew(plan)
             if fresh.blocked:
                 raise blocked_error(fresh)
@@ -167,12 +168,15 @@ class Undo:
         if plan.partly or plan.rest:
             call.result[IN_PART] = _in_part(plan)
         *before, last = plan.stages or (plan.changes,)
+        git = plan.git
         for stage in before:  # only the last stage takes calls back, all as a whole
-            call.apply(stage, moves=moves_among(stage, plan.moves), progress=progress)
+            call.apply(stage, moves=moves_among(stage, plan.moves), progress=progress, git=git)
+            git = ()
         call.apply(
             last,
             moves=moves_among(last, plan.moves),
             reverts=plan.reverts,
+            git=git,
             final=True,
             progress=progress,
         )
@@ -238,7 +242,9 @@ def blocked_error(plan: Plan) -> Conflict:
     """The Conflict for a plan that is blocked: it names the paths that need a choice."""
     return Conflict(
         first_few(plan.blocked, 1, _said),
-        hint="Choose per path: keep current, take old, or write a merge with markers.",
+        hint="Choose per path: keep current, take old, or write a merge with markers."
+        if all(note.path for note in plan.blocked)
+        else "Leave git as it is (--no-git), or put it back yourself first.",
         details={
             "blocked": [
                 {"path": note.path, "reason": note.reason, "calls": list(note.calls)}
@@ -274,7 +280,7 @@ def _all_kept_error(plan: Plan) -> Conflict:
 
 
 def _said(note: Note) -> str:
-    return f"{note.path}: {note.reason}"
+    return f"{note.path}: {note.reason}" if note.path else note.reason
 
 
 def _arguments(plan: Plan) -> dict[str, object]:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct, field
 
 from loom_audit.model.files import BlobId, FileChange, FileState, Move, Tree
+from loom_audit.model.plans.git_things import GitThing
 from loom_audit.model.plans.lineage import (
     Lineage,
     LineageTrace,
@@ -102,6 +103,10 @@ class Plan(Struct, frozen=True):
     """Where else than at its path is decided what becomes of what was taken back there."""
     kept_within: frozenset[str] = frozenset()
     """The paths at which all is taken back that is to be, and something else is kept."""
+    git: tuple[GitThing, ...] = ()
+    """What of git goes back, before the files."""
+    lost_commits: tuple[str, ...] = ()
+    """The commits that no ref would hold any more: id, author and subject of each."""
     sides: Mapping[str, ThreeWay] = field(default_factory=dict)
     """What a blocked path is a conflict between, where a change of it is to be taken back."""
 
@@ -123,7 +128,7 @@ class Plan(Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether the plan writes nothing and takes nothing back, so that it is not carried out."""
-        return not (self.changes or self.reverts or self.partly)
+        return not (self.changes or self.reverts or self.partly or self.git)
 
     @property
     def in_part(self) -> bool:
@@ -394,4 +399,4 @@ def is_equivalent(one: Plan, other: Plan) -> bool:
 
 
 def _effects(plan: Plan) -> tuple[object, ...]:
-    return plan.changes, plan.reverts, plan.calls, plan.blocked
+    return plan.changes, plan.git, plan.reverts, plan.calls, plan.blocked

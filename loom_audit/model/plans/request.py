@@ -15,9 +15,9 @@ class PlanRequest(Struct, frozen=True):
 
     `targets` are call numbers, seqs, a point or `session:ID`; `session` is where an undo or a redo
     looks for its call. `paths` limit a rollback or a revert; `outside` also takes back what came
-    from outside, and `running` what calls that are open now may have done until now. A choice for a
-    folder counts for the conflicts below it for which nothing nearer is chosen; "" is the whole
-    workspace.
+    from outside, and `running` what calls that are open now may have done until now. `no_git`
+    leaves git as it is, and `with_git` lets a revert take git along. A choice for a folder counts
+    for the conflicts below it for which nothing nearer is chosen; "" is the whole workspace.
     """
 
     verb: Verb
@@ -27,6 +27,8 @@ class PlanRequest(Struct, frozen=True):
     choices: Mapping[str, Choice] = field(default_factory=dict)
     outside: bool = False
     running: bool = False
+    no_git: bool = False
+    with_git: bool = False
 
     @property
     def flags(self) -> Sequence["Flag"]:
@@ -35,7 +37,7 @@ class PlanRequest(Struct, frozen=True):
 
 
 class Flag(Struct, frozen=True):
-    """A yes or no that a rollback is asked with, as the ways in offer it.
+    """A yes or no that a plan of some verbs is asked with, as the ways in offer it.
 
     `field` is that of the request. Under its `name` the terminal has an option, of which `help`
     tells, and the address of a plan's page a field; `box` stands beside the box on that page. A
@@ -46,6 +48,7 @@ class Flag(Struct, frozen=True):
     name: str
     help: str
     box: str = ""
+    verbs: tuple[Verb, ...] = ("rollback",)
 
 
 OUTSIDE = Flag(
@@ -55,4 +58,18 @@ OUTSIDE = Flag(
     box="Also take back everything that came from outside",
 )
 HOLD = Flag("running", "hold", help="Now, while agents run: hold their sessions first.")
-FLAGS = (OUTSIDE, HOLD)
+NO_GIT = Flag(
+    "no_git",
+    "no-git",
+    help="Leave git as it is: HEAD, branches, the index and stashes.",
+    box="Leave git as it is: HEAD, branches, the index and stashes",
+    verbs=("undo", "redo", "rollback"),
+)
+WITH_GIT = Flag(
+    "with_git",
+    "git",
+    help="Take back what it did to git, too.",
+    box="Also take back what it did to git",
+    verbs=("revert",),
+)
+FLAGS = (OUTSIDE, HOLD, NO_GIT, WITH_GIT)

@@ -40,7 +40,7 @@ from loom_audit.model.events import (
     Untracked,
 )
 from loom_audit.model.files import FileChange
-from loom_audit.model.git import GitChanged, GitName
+from loom_audit.model.git import GitChanged, GitIntended, GitName
 from loom_audit.model.scope import LeftOut
 from loom_audit.model.stored.manifest import Manifest, decode_manifest, encode_manifest
 from loom_audit.model.stored.payloads import (
@@ -98,6 +98,7 @@ LAYOUTS: Mapping[type[Any], Layout] = {
         tolerant=True,
     ),
     GitChanged: Layout(_same("call_id", "causes", "origin"), manifest=("changes",)),
+    GitIntended: Layout(_same("call_id"), manifest=("changes",)),
     TreeRelisted: Layout(manifest=("changes",)),
     PathsUntracked: Layout(_same("kept")),
     ContentFound: Layout(_same("call_id"), manifest=("path", "state")),
@@ -121,6 +122,7 @@ _PLAIN = Layout()
 _ITEMS: Mapping[tuple[type[Any], str], type[Any]] = {
     (PathsUntracked, "paths"): Untracked,
     (GitChanged, "names"): GitName,
+    (GitIntended, "names"): GitName,
     (TreeRelisted, "untracked"): Untracked,
     (BaselineFinished, "left_out"): LeftOut,
     (ScopeAccepted, "left_out"): LeftOut,

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from loom_audit.errors import ExecutionFailed
@@ -18,6 +18,7 @@ SECONDS = 30.0
 HASHING_SECONDS = 600.0
 """Seconds for `doctor`, which hashes all of a mirror."""
 MOST_INDEX = 1 << 30
+MOST_PACKED = 1 << 30
 FEW = 50
 """The number of ids up to which git is not asked first which of them are there."""
 
@@ -85,6 +86,15 @@ class ProgramMirroredGit:
         done = self._run(mirror, words, seconds=seconds, limit=MOST_INDEX, objects=apart)
         return done.code == 0
 
+    def pack(self, mirror: str, wanted: Sequence[str], shallow: bytes) -> bytes:
+        """A pack of the wanted objects and all that they lead to."""
+        given = "".join(f"{one}\n" for one in wanted).encode("ascii")
+        with _shallow_words(shallow) as words:
+            pack = (*words, *_LEAN, "pack-objects", "--stdout", "--revs", "-q")
+            done = self._run(mirror, pack, given=given, seconds=HASHING_SECONDS, limit=MOST_PACKED)
+        check_answer(done)
+        return done.output
+
     def damaged(self, mirror: str) -> Sequence[str]:
         """What git says of each object or pack that is not what its name says."""
         done = self._run(mirror, _HASHED, seconds=HASHING_SECONDS)
@@ -92,12 +102,8 @@ class ProgramMirroredGit:
         return [line for line in said.splitlines() if _DAMAGED.search(line)]
 
     def _said(self, mirror: str, words: Sequence[str], given: bytes, shallow: bytes) -> str:
-        with ExitStack() as stack:
-            if shallow:
-                file = Path(stack.enter_context(scratch_folder()), "shallow")
-                file.write_bytes(shallow)
-                words = ("--shallow-file", str(file), *words)
-            done = self._run(mirror, words, given=given)
+        with _shallow_words(shallow) as before:
+            done = self._run(mirror, (*before, *words), given=given)
         check_answer(done)
         return done.output.decode("ascii", "replace")
 
@@ -136,6 +142,18 @@ class ProgramMirroredGit:
                 Path(scratch, "shallow").write_bytes(point.shallow)
             kept = os.path.join(mirror, "objects")
             return self._run(scratch, (*_SETTINGS, *words), given=given, objects=kept)
+
+
+@contextmanager
+def _shallow_words(shallow: bytes) -> Iterator[tuple[str, ...]]:
+    """The words before a command that let git end histories where a content of `shallow` says."""
+    if not shallow:
+        yield ()
+        return
+    with scratch_folder() as folder:
+        file = Path(folder, "shallow")
+        file.write_bytes(shallow)
+        yield ("--shallow-file", str(file))
 
 
 def _git_folder(point: GitPoint) -> dict[str, str]:

@@ -32,7 +32,7 @@ STANDS_OUT: Mapping[str, tuple[str, str, str]] = {
         "changed what git runs",
         "Calls that changed hooks or settings of git, which can run code as you",
     ),
-    "git": ("changed git", "changed git", "Calls that changed git, which is not taken back yet"),
+    "git": ("changed git", "changed git", "Calls that changed git"),
     "outside": (
         "change from outside",
         "changes from outside",

@@ -9,7 +9,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.errors import NotFound
-from loom_audit.model.git import NOT_TAKEN_BACK, GitChanged, GitState, git_words
+from loom_audit.model.git import STAYS, GitChanged, GitState, git_words
 from loom_audit.ports import EventFilter
 from loom_audit.sandbox.git.files import STAMPED_REFS
 from tests.places.git_person import as_ann, git
@@ -90,7 +90,7 @@ def test_what_a_command_changed_of_git_is_on_record_in_git_s_words(
     assert (baseline.origin, changed.origin) == ("baseline", "command")
     assert any(words in line for line in git_words(changed))
     newest, *_ = workspace.timeline.calls()
-    assert NOT_TAKEN_BACK in newest.coverage.reasons
+    assert STAYS in newest.coverage.reasons
     assert workspace.timeline.call(newest.seq or 0).git == (changed,)
     if "detach" not in command:
         check_against_git(workspace, root)
@@ -126,7 +126,7 @@ def test_a_repository_that_is_deleted_is_said_once_and_a_new_one_is_another(
     _, gone = facts(workspace)
     assert [*git_words(gone)] == ["git repository gone: HEAD main, 2 refs, 1 stash"]
     newest, *_ = workspace.timeline.calls()
-    assert NOT_TAKEN_BACK in newest.coverage.reasons
+    assert STAYS in newest.coverage.reasons
     call("shell_execute", command="true")
     assert facts(workspace)[1:] == [gone]
     call("shell_execute", command="git init -q -b main")
@@ -165,7 +165,7 @@ def test_what_git_only_reads_is_no_change(
     [baseline] = facts(workspace)
     newest, *_ = workspace.timeline.calls()
     assert baseline.origin == "baseline"
-    assert NOT_TAKEN_BACK not in newest.coverage.reasons
+    assert STAYS not in newest.coverage.reasons
 
 
 def test_what_a_person_did_to_git_between_calls_is_from_outside(
@@ -180,42 +180,24 @@ def test_what_a_person_did_to_git_between_calls_is_from_outside(
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("git branch -D feat", "branch feat deleted (was"),
-        ("git stash drop", 'stash dropped: "WIP on main'),
-        ("git commit -q --allow-empty -m more", "(1 commit on)"),
-    ],
+    "command", ["git config user.name other", "echo true > .git/hooks/post-commit"]
 )
-def test_an_undo_names_what_is_not_taken_back_of_git(
-    workspace: AuditedWorkspace, root: Path, call: Call, command: str, said: str
-) -> None:
-    call("shell_execute", command=command)
-    with pytest.raises(NotFound, match="nothing to undo") as refused:
-        workspace.plan_undo()
-    assert "changed git, which is not taken back" in refused.value.hint
-    assert said in refused.value.hint
-
-
-def test_an_undo_of_an_older_call_names_what_later_ones_did_to_git(
-    workspace: AuditedWorkspace, root: Path, call: Call
+def test_a_call_that_changed_only_hooks_or_settings_is_passed_over_and_named(
+    workspace: AuditedWorkspace, root: Path, call: Call, command: str
 ) -> None:
     call("write_file", path="new.txt", content="new")
-    call("shell_execute", command="git branch -D feat")
+    call("shell_execute", command=command)
     plan = workspace.plan_undo()
     [later] = plan.passed_over
-    newest, *_ = workspace.timeline.calls()
+    newest, first, *_ = workspace.timeline.calls()
     assert (later.path, later.calls) == ("", (newest.seq,))
-    assert "branch feat deleted" in later.reason
+    assert "it can run code as you" in later.reason
     assert plan.irreversible == ()
-
-
-def test_taking_back_a_call_that_changed_files_and_git_names_git(
-    workspace: AuditedWorkspace, root: Path, call: Call
-) -> None:
-    call("shell_execute", command="echo x > made; git branch -D feat")
-    [note] = workspace.plan_undo().irreversible
-    assert "changed git, which is not taken back: branch feat deleted" in note.reason
+    assert plan.calls == (first.seq,)
+    workspace.carry_out(plan)
+    with pytest.raises(NotFound, match="nothing to undo") as refused:
+        workspace.plan_undo()
+    assert "changed git, which stays" in refused.value.hint
 
 
 @pytest.mark.parametrize(

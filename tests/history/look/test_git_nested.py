@@ -10,7 +10,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult, open_store
 from loom_audit.history.look.git import changes as looking
-from loom_audit.model.git import NOT_TAKEN_BACK, GitChanged, GitState, git_words, words_of
+from loom_audit.model.git import STAYS, GitChanged, GitState, git_words, words_of
 from loom_audit.ports import EventFilter
 from tests.places.git_person import as_ann, git
 
@@ -89,7 +89,7 @@ def test_what_a_command_changed_of_a_nested_repository_is_on_record_with_its_fol
     assert words.endswith(end)
     assert f"git: {start}" in said
     newest, *_ = workspace.timeline.calls()
-    assert NOT_TAKEN_BACK in newest.coverage.reasons
+    assert STAYS in newest.coverage.reasons
     assert workspace.timeline.call(newest.seq or 0).git == (changed,)
     check_against_git(workspace, LIB)
 
@@ -101,7 +101,7 @@ def test_a_run_says_what_it_changed_of_a_nested_repository(
 ) -> None:
     ran = session.run(("sh", "-c", f"cd {LIB} && {command}"))
     assert any(one.startswith(start) and one.endswith(end) for one in ran.git_changed)
-    assert NOT_TAKEN_BACK in ran.coverage.reasons
+    assert STAYS in ran.coverage.reasons
     check_against_git(workspace, LIB)
 
 
@@ -266,12 +266,16 @@ def test_repositories_that_there_is_no_time_for_are_counted(
     assert {fact.folder for fact in facts(workspace)} == {""}
 
 
-def test_taking_back_a_call_names_what_it_changed_of_a_nested_repository(
-    workspace: AuditedWorkspace, call: Call
+def test_taking_back_a_call_takes_a_nested_repository_along(
+    workspace: AuditedWorkspace, root: Path, call: Call
 ) -> None:
+    before = git(root / LIB, "for-each-ref")
     call("shell_execute", command=f"echo x > made; cd {LIB}; git branch -qD feat")
-    [note] = workspace.plan_undo().irreversible
-    assert f"not taken back: {LIB}: branch feat deleted" in note.reason
+    plan = workspace.plan_undo()
+    assert [(one.folder, one.name) for one in plan.git] == [(LIB, "refs/heads/feat")]
+    workspace.carry_out(plan)
+    assert git(root / LIB, "for-each-ref") == before
+    assert not (root / "made").exists()
 
 
 def test_a_name_is_looked_for_in_every_repository_and_a_folder_s_git_in_one(

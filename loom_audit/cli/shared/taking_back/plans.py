@@ -14,6 +14,7 @@ from loom_audit.cli.shared.lines import change_lines, numbers
 from loom_audit.cli.shared.output import Line, Output, Style, progress
 from loom_audit.cli.shared.records import plan_record
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
+from loom_audit.model.git import git_words
 from loom_audit.model.git_points import git_folder
 from loom_audit.model.plans.folder_choices import idle_choices
 from loom_audit.model.plans.lists import BLOCKED, KEPT, MERGED, TOLD, PlanList
@@ -190,9 +191,10 @@ def _print_done(output: Output, plan: Plan, result: "UndoResult") -> None:
     )
     for path in result.in_use:
         output.line(("  left as it is, being written all the while: ", "yellow"), visible(path))
-    if plan.changes and plan.verb == "undo":
+    changed = plan.changes or plan.git
+    if changed and plan.verb == "undo":
         output.note("`loom-audit redo` brings it back")
-    elif plan.changes and plan.verb != "redo":
+    elif changed and plan.verb != "redo":
         output.note("`loom-audit undo` takes it back")
     if plan.in_part or result.in_use:
         output.note(_said_of_part(plan, result))
@@ -256,6 +258,13 @@ def _blocked(plan: Plan) -> Conflict:
     from loom_audit.model.plans.left_out import is_left_out_block
 
     shown = first_few(plan.blocked, 5, lambda note: visible(note.path))
+    if not all(note.path for note in plan.blocked):
+        shown = first_few([note for note in plan.blocked if not note.path], 2, _reason)
+        return Conflict(
+            f"nothing was written: {shown}",
+            hint="`--no-git` takes back the files alone.",
+            details={"paths": [note.path for note in plan.blocked if note.path]},
+        )
     if any(is_left_out_block(note) for note in plan.blocked):
         what = "cannot be taken back safely"
         hint = (
@@ -273,6 +282,10 @@ def _blocked(plan: Plan) -> Conflict:
         hint=hint,
         details={"paths": [note.path for note in plan.blocked]},
     )
+
+
+def _reason(note: Note) -> str:
+    return one_line(note.reason, 200)
 
 
 def _all_kept(plan: Plan) -> Conflict:
@@ -324,6 +337,13 @@ def plan_lines(
     if changes := [change for change in plan.changes if change.path not in merged]:
         yield ("will change:",)
         yield from _bounded(list(change_lines(changes, plan.moves)), most)
+    if plan.git:
+        yield ("will change of git:",)
+        for fact in (thing.as_change for thing in plan.git):
+            yield from ((f"  {one_line(text, 300)}",) for text in git_words(fact))
+    if plan.lost_commits:
+        yield (("on no ref any more, and kept beside the store:", "yellow"),)
+        yield from _bounded([(f"  {visible(one)}",) for one in plan.lost_commits], most)
     if plan.merged:
         yield ((MERGED.title, "cyan"),)
         yield from _bounded(list(_merged_lines(plan)), most)
@@ -335,7 +355,7 @@ def plan_lines(
         yield from _bounded([(f"  {visible(path)}",) for path in plan.already], most)
     for one in (KEPT, BLOCKED, *TOLD):
         yield from section_lines(one, one.notes(plan))
-    if not (plan.changes or plan.blocked):
+    if not (plan.changes or plan.blocked or plan.git):
         yield ("nothing on disk will change",)
 
 

@@ -10,7 +10,7 @@ from loom_audit.model.text.display import count_text, visible
 from loom_audit.ports import GitSeen, MirroredGit, MissingObjects, ObjectMirror
 from loom_audit.ports.git_objects import LONG_ID, SHORT_ID
 
-_STAGED = re.compile(rb"(?!intended )\S (?!160000)[0-7]{6} ([0-9a-f]{40,64}) ")
+STAGED = re.compile(rb"(?!intended )\S (?!160000)[0-7]{6} ([0-9a-f]{40,64}) ")
 _NAMING = re.compile(r"[A-Z_]+|rebase-merge/.*|rebase-apply/.*|sequencer/.*")
 """The files of a git folder whose lines may begin with an object's id."""
 
@@ -86,7 +86,7 @@ def _follow(mirror: ObjectMirror, git: MirroredGit, named: Sequence[str], shallo
 
 def wanted_objects(seen: GitSeen) -> Iterator[str]:
     """The ids that a repository names: in its index, in files of what is in progress, by refs."""
-    yield from (found[1].decode() for found in _STAGED.finditer(seen.entries))
+    yield from (found[1].decode() for found in STAGED.finditer(seen.entries))
     for path, file in seen.files.items():
         if _NAMING.fullmatch(path) and file.kind == "file":
             yield from _LINES.findall(file.content[:65_536].decode("ascii", "replace"))

@@ -1,0 +1,132 @@
+"""What a plan does to git: which recorded changes of it are taken back, and what that costs."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from loom_audit.errors import AuditError
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.look.doers import UNKNOWN
+from loom_audit.history.look.git.changes import look_at_git
+from loom_audit.history.undo.selection import Selection
+from loom_audit.model.git import OBJECT_ID, GitChanged, GitState
+from loom_audit.model.git_points import GitPoints
+from loom_audit.model.plans.git_things import GitStep, GitThing, GitVerdicts, git_verdicts
+from loom_audit.model.plans.planning import Plan
+from loom_audit.model.plans.request import PlanRequest
+from loom_audit.model.records import Call
+from loom_audit.model.text.display import one_line
+from loom_audit.ports import EventFilter, GitPoint
+from loom_audit.ports.git_objects import LONG_ID
+
+MOST_LISTED = 100
+"""The most commits that a plan lists."""
+
+_COMMIT = "--format=%h %an: %s"
+
+
+def git_of_plan(attachment: Attachment, request: PlanRequest, selection: Selection) -> GitVerdicts:
+    """The verdicts on what the selected calls did to git; none where the request leaves git.
+
+    A revert leaves it unless asked to take it along, and so does what is limited to paths.
+    """
+    if leaves_git(request) or attachment.on_disk.git_restorer is None:
+        return GitVerdicts()
+    steps = [*_steps(attachment, request, selection)]
+    if any(one.taken for one in steps):
+        steps += _unrecorded_steps(attachment, request)
+    return git_verdicts(steps)
+
+
+def with_git(attachment: Attachment, plan: Plan, selection: Selection) -> Plan:
+    """The plan with what of git goes back with the files, and what keeps it from that."""
+    verdicts = git_of_plan(attachment, plan.request, selection)
+    return replace(
+        plan,
+        git=verdicts.things,
+        blocked=(*plan.blocked, *verdicts.blocked),
+        irreversible=(*plan.irreversible, *verdicts.stays),
+        lost_commits=tuple(lost_commits(attachment, verdicts.things)),
+    )
+
+
+def leaves_git(request: PlanRequest) -> bool:
+    """Whether a request takes back files only."""
+    left = request.verb == "revert" and not request.with_git
+    return request.no_git or bool(request.paths) or left
+
+
+def _steps(attachment: Attachment, request: PlanRequest, selection: Selection) -> Iterator[GitStep]:
+    calls = {call.requested: call for call in selection.calls}
+    first = selection.since if selection.rollback else min(calls, default=0)
+    begun = False
+    window = EventFilter(after=first, kinds=(GitChanged.kind,))
+    for event in attachment.stored.log.read(window):
+        fact = event.fact
+        if not isinstance(fact, GitChanged):
+            continue  # it was erased
+        maybe = {one for one in fact.causes if isinstance(one, int)}
+        if fact.call_id is None:
+            own = None
+        else:
+            own = attachment.stored.reading.call(event.session, fact.call_id)
+        if selection.rollback:
+            outside = own is None
+            taken = request.outside or not (outside or UNKNOWN in fact.causes)
+            doubtful = outside and bool(maybe)
+        else:
+            whose = maybe | ({own.requested} if own else set())
+            taken = bool(whose) and UNKNOWN not in fact.causes and whose <= calls.keys()
+            taken = taken and own is not None
+            doubtful = not taken and not whose.isdisjoint(calls)
+        begun = begun or taken or doubtful
+        if begun:
+            yield GitStep(event.seq, fact, taken, _number(own) or event.seq, doubtful)
+
+
+def _unrecorded_steps(attachment: Attachment, request: PlanRequest) -> Iterator[GitStep]:
+    """What others did to git that is not on record yet, with the seq that it will have."""
+    seq = attachment.stored.log.head() + 1
+    for look in look_at_git(attachment):
+        if look.change is not None:
+            taken = request.verb == "rollback" and request.outside
+            yield GitStep(seq, look.change, taken, seq)
+
+
+def _number(call: Call | None) -> int:
+    return (call.seq or call.requested) if call else 0
+
+
+def lost_commits(attachment: Attachment, things: Sequence[GitThing]) -> Iterator[str]:
+    """The commits that no ref of these repositories would hold any more, newest first."""
+    mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
+    if mirror is None or git is None or not things:
+        return
+    points = GitPoints()
+    points.follow(attachment.stored.log.read(EventFilter(kinds=(GitChanged.kind,))))
+    for folder in dict.fromkeys(one.folder for one in things):
+        own = [name for one in things if one.folder == folder for name in one.names]
+        state = points.states.get(folder, GitState())
+        names = {**state.names}
+        for one in own:
+            names.pop(one.name, None)
+            if one.after is not None:
+                names[one.name] = one.after
+        leaving = [one.before for one in own if one.before and _is_commit(one.name, one.before)]
+        if not leaving:
+            continue
+        long_ids = len(leaving[0]) == LONG_ID
+        try:
+            words = ("log", _COMMIT, f"-n{MOST_LISTED}", *leaving, "--not", "--all", "--")
+            place = mirror.folder(long_ids=long_ids)
+            done = git.ask(place, GitPoint(names, long_ids=long_ids), words)
+        except AuditError as error:
+            yield f"which commits no ref would hold cannot be told: {error.message}"
+            continue
+        said = done.output.decode("utf-8", "replace")
+        yield from (one_line(line, 200) for line in said.splitlines())
+
+
+def _is_commit(name: str, value: str) -> bool:
+    plain = name == "HEAD" or name.startswith(("refs/heads/", "refs/tags/"))
+    return plain and OBJECT_ID.fullmatch(value) is not None

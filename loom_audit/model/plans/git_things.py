@@ -1,0 +1,294 @@
+"""What of a git repository is taken back together, and what keeps it from being so.
+
+HEAD, the branches that it names, the index and what is in progress are one thing for each worktree;
+the list of stashes is one; any other ref is one by itself. A thing goes back whole or not at all:
+an index that came back beside a commit that stays would let the next commit revert that, silently.
+Nothing of git is merged.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from loom_audit.model.files import FileChange, FileState
+from loom_audit.model.git import (
+    HEAD_COMMIT,
+    INDEX_MTIME,
+    OBJECT_ID,
+    OF_WORKTREE,
+    SHARED_REFS,
+    GitChanged,
+    GitName,
+)
+from loom_audit.model.git_points import git_path
+from loom_audit.model.plans.verdicts import Note
+from loom_audit.model.text.display import visible
+
+Kind = Literal["worktree", "stashes", "ref", "settings", "remote", ""]
+"""What a name or a file of a git folder belongs to; "" for what is told and never taken back."""
+
+ENTRIES = "index entries"
+STASH_LOG = "logs/refs/stash"
+WORKTREE = "HEAD"
+STASHES = "stashes"
+SETTINGS = "settings"
+
+LEAVE = "--no-git leaves git as it is"
+MOVED_SINCE = f"was changed since; {LEAVE}"
+DOUBTFUL = f"was changed, and nobody saw by whom; {LEAVE}"
+NOT_WRITTEN = "hooks and settings can run code as you, so that they stay as they are"
+REMOTE = "a remote is never touched"
+NOT_PLAIN = f"names another ref, or is broken, which is not taken back; {LEAVE}"
+REPLACED = "the repository itself came or went"
+
+
+class GitStep(Struct, frozen=True):
+    """A change of a repository on record: whether it is taken back, and whose it is.
+
+    `number` is that of its call, or the seq of its event. It is `doubtful` where others than the
+    calls that are taken back may have made it.
+    """
+
+    seq: int
+    fact: GitChanged
+    taken: bool
+    number: int
+    doubtful: bool = False
+
+
+class GitThing(Struct, frozen=True):
+    """Something of a repository that goes back whole, from what is on record now to what was.
+
+    `name` is `HEAD`, `stashes` or a ref. `names` and `files` are as of `git.changed`; of a log of a
+    branch only that of one that comes back.
+    """
+
+    folder: str
+    identity: str
+    name: str
+    names: tuple[GitName, ...] = ()
+    files: tuple[FileChange, ...] = ()
+
+    @property
+    def as_change(self) -> GitChanged:
+        """It as the change that it will be."""
+        head = next((one.after or "" for one in self.names if one.name == "HEAD"), "")
+        return GitChanged(self.identity, self.names, self.files, "undo", head, folder=self.folder)
+
+
+class GitVerdicts(Struct, frozen=True):
+    """What is taken back of git, and notes on what is not."""
+
+    things: tuple[GitThing, ...] = ()
+    blocked: tuple[Note, ...] = ()
+    stays: tuple[Note, ...] = ()
+
+
+Key = tuple[Literal["name", "file"], str]
+Value = str | FileState | None
+
+
+class _Way(Struct):
+    """The way of one name or file from the first change of it that is taken back on.
+
+    `expected` is what a taken change led to, while nothing else is in between.
+    """
+
+    first: Value
+    expected: Value
+    now: Value
+    moved_by: int = 0
+    doubtful: int = 0
+    taken: int = 0
+
+    def follow(self, before: Value, after: Value, step: GitStep) -> None:
+        self.now = after
+        if not step.taken:
+            if step.doubtful and not self.doubtful:
+                self.doubtful = step.number
+            self.moved_by = self.moved_by or step.number
+            return
+        if before == self.expected:  # what was in between came back to where it was
+            self.moved_by = 0
+        self.expected, self.taken = after, step.number
+
+    @property
+    def is_moved(self) -> bool:
+        return bool(self.moved_by) and self.now != self.expected
+
+
+def git_verdicts(steps: Sequence[GitStep]) -> GitVerdicts:
+    """What taking back the taken steps does to repositories; the steps are in the log's order.
+
+    They are all changes of git from the first taken one on.
+    """
+    things: list[GitThing] = []
+    blocked: list[Note] = []
+    staying: list[Note] = []
+    for folder in dict.fromkeys(one.fact.folder for one in steps if one.taken):
+        own = [one for one in steps if one.fact.folder == folder]
+        whole = [one for one in own if one.fact.is_first or one.fact.is_gone]
+        identities = {one.fact.identity for one in own}
+        if whole or len(identities) > 1:
+            by = tuple(one.number for one in whole[:1])
+            staying.append(Note(git_path(folder), REPLACED, by))
+            continue
+        for one in _verdicts(folder, own):
+            if isinstance(one, GitThing):
+                things.append(one)
+            elif one.reason.startswith((NOT_WRITTEN, REMOTE)):
+                staying.append(one)
+            else:
+                blocked.append(one)
+    return GitVerdicts(tuple(things), tuple(blocked), tuple(staying))
+
+
+def goes_back(fact: GitChanged) -> bool:
+    """Whether something of a change of git can be taken back."""
+    if fact.is_first or fact.is_gone:
+        return False
+    branches = _branches_of([fact])
+    keys = [key for key, _, _ in _of_fact(fact) if not _is_derived(key)]
+    return any(_thing_of(key, branches)[0] in ("worktree", "stashes", "ref") for key in keys)
+
+
+def _verdicts(folder: str, steps: Sequence[GitStep]) -> Iterator[GitThing | Note]:
+    ways = _ways(steps)
+    branches = _branches_of(step.fact for step in steps)
+    identity = steps[-1].fact.identity
+    grouped: dict[tuple[Kind, str], dict[Key, _Way]] = {}
+    for key, way in ways.items():
+        kind, name = _thing_of(key, branches)
+        grouped.setdefault((kind, name), {})[key] = way
+    for (kind, name), own in grouped.items():
+        compared = {key: way for key, way in own.items() if not _is_derived(key)}
+        if not any(way.first != way.now for way in compared.values()):
+            continue
+        if kind == "settings":
+            paths = ", ".join(sorted(path for _, path in own))
+            yield Note(git_path(folder), f"{NOT_WRITTEN}: {paths}", _numbers(own.values()))
+        elif kind == "remote":
+            yield Note(git_path(folder), f"{REMOTE}: {name}", _numbers(own.values()))
+        elif kind:
+            note = _why_blocked(folder, name, compared)
+            yield note or GitThing(folder, identity, name, *_changes(own, ways))
+
+
+def _ways(steps: Iterable[GitStep]) -> dict[Key, _Way]:
+    ways: dict[Key, _Way] = {}
+    for step in steps:
+        for key, before, after in _of_fact(step.fact):
+            if key not in ways:
+                if not step.taken:
+                    continue
+                ways[key] = _Way(before, before, before)
+            ways[key].follow(before, after, step)
+    return ways
+
+
+def _of_fact(fact: GitChanged) -> Iterator[tuple[Key, Value, Value]]:
+    for name in fact.names:
+        yield ("name", name.name), name.before, name.after
+    for file in fact.changes:
+        yield ("file", file.path), file.before, file.after
+
+
+def _branches_of(facts: Iterable[GitChanged]) -> Collection[str]:
+    """The branches that HEAD named before or after one of these changes."""
+    found: set[str] = set()
+    for fact in facts:
+        found.add(fact.head)
+        found.update(name.before or "" for name in fact.names if name.name == "HEAD")
+    return {one.removeprefix("ref: ") for one in found if one.startswith("ref: ")}
+
+
+def _thing_of(key: Key, branches: Collection[str]) -> tuple[Kind, str]:
+    """What a name or file belongs to, and the name of that."""
+    what, name = key
+    if what == "name":
+        if name in ("stashes", "refs/stash"):
+            return "stashes", STASHES
+        if name in branches or name in ("HEAD", HEAD_COMMIT, "index", INDEX_MTIME):
+            return "worktree", WORKTREE
+        if name.startswith(OF_WORKTREE):
+            return "worktree", WORKTREE
+        if name.startswith("refs/remotes/"):
+            return "remote", name
+        return ("ref", name) if name.startswith("refs/") else ("", name)
+    if name == STASH_LOG:
+        return "stashes", STASHES
+    if name.startswith("logs/") or name in ("shallow", "packed-refs", SHARED_REFS):
+        return "", name  # that of a branch which comes back is taken along with it
+    if name.partition("/")[0] in ("hooks", "info", "config", "config.worktree"):
+        return "settings", SETTINGS
+    return "worktree", WORKTREE
+
+
+def _is_derived(key: Key) -> bool:
+    """Whether it follows from others: git writes an index anew where it only reads."""
+    name = key[1]
+    return name in (INDEX_MTIME, ENTRIES, STASH_LOG) or (
+        key[0] == "file" and (name == "index" or name.startswith("sharedindex."))
+    )
+
+
+def _why_blocked(folder: str, name: str, ways: dict[Key, _Way]) -> Note | None:
+    """Why a thing cannot go back as a whole; None where it can."""
+    where = f" of {visible(folder)}" if folder else ""
+    for (what, one), way in sorted(ways.items()):
+        along = f", which goes with {name}," if one != name else ""
+        said = f"git{where}: {visible(one)}{along}"
+        if way.is_moved:
+            reason = DOUBTFUL if way.doubtful else MOVED_SINCE
+            return Note("", f"{said} {reason}", (way.doubtful or way.moved_by,))
+        plain = way.first, way.now
+        if what == "name" and one.startswith("refs/") and not all(map(_is_id, plain)):
+            return Note("", f"{said} {NOT_PLAIN}", (way.taken,))
+    return None
+
+
+def _is_id(value: Value) -> bool:
+    return value is None or (isinstance(value, str) and OBJECT_ID.fullmatch(value) is not None)
+
+
+def _numbers(ways: Iterable[_Way]) -> tuple[int, ...]:
+    return tuple(sorted({way.taken for way in ways}))
+
+
+def _changes(
+    own: dict[Key, _Way], ways: dict[Key, _Way]
+) -> tuple[tuple[GitName, ...], tuple[FileChange, ...]]:
+    """The names and files of a thing that differ, each from what is to what was."""
+    differ = {key: way for key, way in own.items() if way.first != way.now}
+    if ("name", "index") not in differ:
+        differ = {key: way for key, way in differ.items() if not is_of_index(key)}
+    for what, name in [*differ]:
+        log: Key = ("file", f"logs/{name}")
+        way = differ[what, name]
+        if what == "name" and way.now is None and log in ways:
+            differ[log] = ways[log]
+    names = [
+        GitName(name, _text(way.now), _text(way.first))
+        for (what, name), way in sorted(differ.items())
+        if what == "name"
+    ]
+    files = [
+        FileChange(path, _state(way.now), _state(way.first))
+        for (what, path), way in sorted(differ.items())
+        if what == "file"
+    ]
+    return tuple(names), tuple(files)
+
+
+def is_of_index(key: Key) -> bool:
+    """Whether a file or name follows from the index."""
+    return _is_derived(key) and key[1] != STASH_LOG
+
+
+def _text(value: Value) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _state(value: Value) -> FileState | None:
+    return value if isinstance(value, FileState) else None

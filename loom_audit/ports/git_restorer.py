@@ -1,0 +1,89 @@
+"""Brings a git repository back to a state that is on record, under git's own lock."""
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Protocol
+
+from msgspec import Struct
+
+from loom_audit.model.git import GitName
+from loom_audit.ports.git import GitFile
+
+
+class GitSteps(Struct, frozen=True):
+    """What is to become of a repository: each name from what it is to what it will be.
+
+    `names` are `HEAD`, `stashes` and refs that are object ids, none symbolic. `files` are what is
+    to be at paths in the git folder, None for nothing; of a log of `refs/stash` the entries are
+    made again. `note` is what a log of a ref says of it.
+    """
+
+    names: tuple[GitName, ...]
+    files: Mapping[str, GitFile | None]
+    note: str
+
+
+class IndexBytes(Struct, frozen=True):
+    """A content of the index, None for no index, and its modification time in ns since 1970."""
+
+    content: bytes | None
+    mtime: int = 0
+
+
+class GitRestorer(Protocol):
+    """Begins to bring back one repository of a workspace, and tidies up after who was killed."""
+
+    def begin(self, folder: str, identity: str, index: IndexBytes | None) -> "GitRestore":
+        """Open the repository in a folder of the workspace, which must be of that identity.
+
+        `index` is what the index becomes; None leaves it. ExecutionFailed with the reason; nothing
+        is written.
+        """
+        ...
+
+    def release(self, folder: str, identity: str, lock: str) -> bool:
+        """Remove the `index.lock` of a restore that was killed; whether that was there.
+
+        It is known by its identity: another one stays.
+        """
+        ...
+
+
+class GitRestore(Protocol):
+    """A repository that is being brought back; a context manager, whose end removes its lock."""
+
+    def __enter__(self) -> "GitRestore": ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None: ...
+
+    @property
+    def lock(self) -> str:
+        """The identity of what will be `index.lock`, which has no name before `take_lock`."""
+        ...
+
+    def missing(self, wanted: Sequence[str]) -> Sequence[str]:
+        """The wanted ids that are not in the repository, or do not lead to all they need there."""
+        ...
+
+    def add_objects(self, pack: bytes) -> None:
+        """Add the objects of a pack, each hashed anew. ExecutionFailed; objects alone are added."""
+        ...
+
+    def take_lock(self) -> None:
+        """Make `index.lock`; one that is there is waited for a second, then Conflict."""
+        ...
+
+    def carry_out(self, steps: GitSteps) -> None:
+        """Make the steps: first names that are in the way of others go, then refs, stashes and
+        files, then HEAD, then what else goes. The lock is restore.
+
+        Conflict where a ref is not what its step begins with; steps before it are made then.
+        ExecutionFailed.
+        """
+        ...
+
+    def finish(self) -> None:
+        """Let the index be what it is to become, in one rename, and give the lock up."""
+        ...

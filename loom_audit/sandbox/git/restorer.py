@@ -1,0 +1,397 @@
+"""Brings a repository back under git's own lock: refs by transactions, the index by one rename.
+
+git is asked as on hostile ground. Files in the git folder are written below open folders, and no
+link is followed.
+"""
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from types import TracebackType
+
+from loom_audit.errors import Conflict, ExecutionFailed
+from loom_audit.model.files import EPOCH_DIGITS
+from loom_audit.model.git import OBJECT_ID, GitName
+from loom_audit.model.text.display import duration_text
+from loom_audit.ports import GitAnswer, GitFile, GitSteps, IndexBytes
+from loom_audit.sandbox.git.files import FOLDER, check_links
+from loom_audit.sandbox.git.mirrored import SECONDS
+from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place
+from loom_audit.sandbox.git.program import ask_git, check_answer, find_git
+
+WAIT = 1.0
+"""Seconds for which another git is waited for that holds the lock."""
+
+LOCK, INDEX = "index.lock", "index"
+UNFINISHED = "loom-audit.unfinished"
+"""The name of a file in the git folder while it is written, under the lock."""
+
+MOST_OBJECTS = 4 << 30
+_PUT_SECONDS = 120.0
+
+_OWN_NAME = {"GIT_COMMITTER_NAME": "loom-audit", "GIT_COMMITTER_EMAIL": "loom-audit"}
+"""Who moved a ref, as its log says it."""
+
+_LOG_LINE = re.compile(
+    r"[0-9a-f]+ (?P<id>[0-9a-f]+) (?P<name>[^<]*?) <(?P<mail>[^>]*)> (?P<at>\d+ [-+]\d{4})"
+    r"(?:\t(?P<said>.*))?"
+)
+"""A line of a ref's log (gitformat-reflog in git-reflog(1))."""
+
+_MADE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class ProgramGitRestorer:
+    """A `ports.GitRestorer` that asks the program `git`."""
+
+    def __init__(self, root: str, identity_of: IdentityOf) -> None:
+        self._root = root
+        self._identity_of = identity_of
+
+    def begin(self, folder: str, identity: str, index: IndexBytes | None) -> "ProgramGitRestore":
+        """Open the repository in a folder of the workspace; ExecutionFailed with the reason."""
+        with ExitStack() as opened:
+            place = opened.enter_context(opened_place(self._root, folder))
+            if place is None or not _is_same(place.identity(self._identity_of), identity):
+                raise ExecutionFailed("the git folder is another one than is on record")
+            check_links(place.git)
+            check_links(place.common)
+            lock = _unnamed_file(place.git, index)
+            opened.callback(os.close, lock)
+            restore = ProgramGitRestore(
+                place, lock, self._identity_of(lock, b""), index, find_git(self._root)
+            )
+            opened.callback(restore.give_up)
+            restore.closing = opened.pop_all()
+        return restore
+
+    def release(self, folder: str, identity: str, lock: str) -> bool:
+        """Remove the `index.lock` of a restore that was killed; whether that was there."""
+        with suppress(ExecutionFailed), opened_place(self._root, folder) as place:
+            if place is None or not _is_same(place.identity(self._identity_of), identity):
+                return False
+            if _is_same(self._identity_of(place.git, LOCK.encode()), lock):
+                for one in {place.git, place.common}:
+                    with suppress(FileNotFoundError):
+                        os.unlink(UNFINISHED, dir_fd=one)
+                os.unlink(LOCK, dir_fd=place.git)
+                return True
+        return False
+
+
+class ProgramGitRestore:
+    """A `ports.GitRestore`: its lock is a file without a name until `take_lock` gives it one."""
+
+    def __init__(
+        self, place: GitPlace, file: int, lock: str, index: IndexBytes | None, program: str
+    ) -> None:
+        self.lock = lock
+        self.closing = ExitStack()
+        self._place = place
+        self._file = file
+        self._index = index
+        self._program = program
+        self._is_taken = False
+        self._folders = {
+            "GIT_DIR": place.path,
+            "GIT_COMMON_DIR": place.common_path,
+            "GIT_WORK_TREE": place.top,
+            **_OWN_NAME,
+        }
+
+    def __enter__(self) -> "ProgramGitRestore":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.closing.close()
+
+    def give_up(self) -> None:
+        """Remove the lock where it is still there."""
+        if self._is_taken:
+            self._is_taken = False
+            os.unlink(LOCK, dir_fd=self._place.git)
+
+    # --- objects --------------------------------------------------------------------------
+
+    def missing(self, wanted: Sequence[str]) -> Sequence[str]:
+        """The wanted ids that are not in the repository, or do not lead to all they need there."""
+        if not wanted:
+            return ()
+        given = "".join(f"{one}\n" for one in dict.fromkeys(wanted)).encode()
+        [listed] = self._ask(("cat-file", "--batch-check=%(objectname) %(objecttype)"), given)
+        check_answer(listed)
+        missing: list[str] = []
+        leading: list[str] = []
+        for line in listed.output.decode("ascii", "replace").splitlines():
+            id, _, kind = line.partition(" ")
+            (missing if kind == "missing" else leading).append(id)
+        if leading:
+            ids = "".join(f"{one}\n" for one in leading)
+            words = ("rev-list", "--objects", "--quiet", "--missing=print", "--stdin")
+            [reached] = self._ask((*words, "--not", "--all"), ids.encode())
+            found = reached.output.decode("ascii", "replace").split()
+            missing += [one[1:] for one in found if one.startswith("?")]
+            missing += leading if reached.code else []
+        return missing
+
+    def add_objects(self, pack: bytes) -> None:
+        """Add the objects of a pack, each hashed anew; ExecutionFailed where git does not."""
+        words = ("index-pack", "--strict", "--stdin")
+        [done] = self._ask(words, pack, seconds=_PUT_SECONDS, limit=MOST_OBJECTS)
+        if done.code:
+            raise ExecutionFailed(f"git does not take the kept objects: {done.errors.strip():.200}")
+
+    # --- the lock and the index -----------------------------------------------------------
+
+    def take_lock(self) -> None:
+        """Make `index.lock`; one that is there is waited for a second, then Conflict."""
+        end = time.monotonic() + WAIT
+        while True:
+            try:
+                os.link(f"/proc/self/fd/{self._file}", LOCK, dst_dir_fd=self._place.git)
+            except FileExistsError:
+                if time.monotonic() > end:
+                    raise self._locked() from None
+                time.sleep(0.02)
+            else:
+                self._is_taken = True
+                return
+
+    def _locked(self) -> Conflict:
+        age = ""
+        with suppress(OSError):
+            made = os.stat(LOCK, dir_fd=self._place.git, follow_symlinks=False).st_mtime
+            age = f", for {duration_text(max(0, round((time.time() - made) * 1e6)))}"
+        return Conflict(
+            f"another git works in {self._place.top}: its index.lock is there{age}",
+            hint="Wait for it to end. Where none runs, remove .git/index.lock, and try again.",
+        )
+
+    def finish(self) -> None:
+        """Let the index be what it is to become, in one rename, and give the lock up."""
+        git = self._place.git
+        if self._index is not None and self._index.content is not None:
+            os.rename(LOCK, INDEX, src_dir_fd=git, dst_dir_fd=git)
+            self._is_taken = False
+        elif self._index is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(INDEX, dir_fd=git)
+        self.give_up()
+        os.fsync(git)
+
+    # --- the steps ------------------------------------------------------------------------
+
+    def carry_out(self, steps: GitSteps) -> None:
+        """Make the steps, in an order in which each can be made and none is made twice."""
+        refs = [one for one in steps.names if one.name[:5] == "refs/" and one.name != _STASH]
+        going = [one for one in refs if one.after is None]
+        coming = [one for one in refs if one.after is not None]
+        in_the_way = [one for one in going if _is_in_the_way(one.name, coming)]
+        self._move_refs(in_the_way, steps.note)
+        for path, file in steps.files.items():
+            if path.startswith("logs/") and path != _STASH_LOG:
+                self._put(path, file)
+        self._move_refs(coming, steps.note)
+        if any(one.name in ("stashes", _STASH) for one in steps.names):
+            self._put_stashes(steps)
+        for path, file in steps.files.items():
+            if not path.startswith("logs/"):
+                self._put(path, file)
+        for one in steps.names:
+            if one.name == "HEAD":
+                self._move_head(one, steps.note)
+        self._move_refs([one for one in going if one not in in_the_way], steps.note)
+
+    def _move_refs(self, refs: Sequence[GitName], note: str) -> None:
+        """Move refs in one transaction, each from what it is (git-update-ref(1))."""
+        if not refs:
+            return
+        said = "".join(f"{_transaction_line(one)}\n" for one in refs)
+        given = said.encode("utf-8", "surrogateescape")
+        self._told(("update-ref", "--no-deref", "-m", note, "--stdin"), given, what=refs[0].name)
+
+    def _move_head(self, one: GitName, note: str) -> None:
+        """Let HEAD name what it is to name, if it names what it did; it is read back."""
+        before, after = one.before or "", one.after or ""
+        if OBJECT_ID.fullmatch(after):
+            old = (before,) if OBJECT_ID.fullmatch(before) else ()
+            if not old:
+                self._check_head(before)
+            self._told(("update-ref", "--no-deref", "-m", note, "HEAD", after, *old), what="HEAD")
+            return
+        self._check_head(before)
+        self._told(("symbolic-ref", "-m", note, "HEAD", after.removeprefix("ref: ")), what="HEAD")
+        self._check_head(after)
+
+    def _check_head(self, value: str) -> None:
+        """Conflict where HEAD is not so; between this and a step after it others could move it."""
+        symbolic, detached = self._ask(("symbolic-ref", "-q", "HEAD"), b"", ("rev-parse", "HEAD"))
+        now = f"ref: {_line(symbolic)}" if symbolic.code == 0 else _line(detached)
+        if now != value:
+            raise _moved("HEAD")
+
+    def _put_stashes(self, steps: GitSteps) -> None:
+        """Make the list of stashes anew, the oldest first, each with its message and date."""
+        refs = {one.name: one for one in steps.names}
+        [asked] = self._ask(("rev-parse", "-q", "--verify", _STASH), b"")
+        now = _line(asked) if asked.code == 0 else None
+        moved = refs.get(_STASH, GitName(_STASH, now, now))
+        if now != moved.before:
+            raise _moved(_STASH)
+        if now is not None:
+            self._told(("update-ref", "-d", "--no-deref", _STASH, now), what=_STASH)
+        else:
+            self._put(_STASH_LOG, None)
+        log = steps.files.get(_STASH_LOG)
+        lines = log.content.decode("utf-8", "surrogateescape").split("\n") if log else []
+        old = ""
+        for line in filter(None, lines):
+            read = _LOG_LINE.fullmatch(line)
+            if read is None:
+                raise ExecutionFailed("a line of the log of stashes cannot be read")
+            words = ("update-ref", "--create-reflog", "-m", read["said"] or "", _STASH)
+            who = {
+                "GIT_COMMITTER_NAME": read["name"],
+                "GIT_COMMITTER_EMAIL": read["mail"],
+                "GIT_COMMITTER_DATE": f"@{read['at']}",
+            }
+            self._told((*words, read["id"], *filter(None, [old])), who=who, what=_STASH)
+            old = read["id"]
+        if not old and moved.after is not None:  # its log was expired
+            self._told(("update-ref", _STASH, moved.after), what=_STASH)
+
+    def _told(
+        self,
+        words: Sequence[str],
+        given: bytes = b"",
+        *,
+        what: str,
+        who: Mapping[str, str] | None = None,
+    ) -> None:
+        [done] = self._ask(words, given, who=who)
+        if done.code < 0:
+            check_answer(done)
+        if done.code:
+            raise _moved(what, done.errors.strip())
+
+    def _ask(
+        self,
+        words: Sequence[str],
+        given: bytes,
+        *more: Sequence[str],
+        who: Mapping[str, str] | None = None,
+        seconds: float = SECONDS,
+        limit: int = 64 << 20,
+    ) -> Sequence[GitAnswer]:
+        folders = {**self._folders, **(who or {})}
+        at = self._place.top
+        commands = (words, *more)
+        return ask_git(
+            self._program, at, folders, *commands, seconds=seconds, limit=limit, given=given
+        )
+
+    # --- files in the git folder ----------------------------------------------------------
+
+    def _put(self, path: str, file: GitFile | None) -> None:
+        """Let a file in the git folder be so: written beside its place and renamed, or removed."""
+        shared = self._place.is_linked and path.startswith("logs/refs/")
+        *above, name = path.split("/")
+        with ExitStack() as opened:
+            base = self._place.common if shared else self._place.git
+            folder, made_in = base, list[int]()
+            for part in above:
+                made_in.append(folder)
+                if file is not None:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, 0o777, dir_fd=folder)
+                try:
+                    folder = os.open(part, FOLDER, dir_fd=folder)
+                except FileNotFoundError:
+                    return  # so there is nothing to remove
+                opened.callback(os.close, folder)
+            if file is not None:
+                _put_file(base, folder, name, file)
+                return
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+            for parent, part in zip(reversed(made_in), reversed(above), strict=True):
+                if above[0] == "logs":
+                    break  # git keeps these
+                with suppress(OSError):  # something else is in it
+                    os.rmdir(part, dir_fd=parent)
+
+
+_STASH, _STASH_LOG = "refs/stash", "logs/refs/stash"
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two identities are of one file, also of different boots."""
+    return one[EPOCH_DIGITS:] == other[EPOCH_DIGITS:] != ""
+
+
+def _unnamed_file(git: int, index: IndexBytes | None) -> int:
+    """A file in the git folder that has no name yet, with the index's content and time."""
+    try:
+        file = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666, dir_fd=git)
+    except OSError as error:
+        raise ExecutionFailed(f"git's lock cannot be made: {error.strerror}") from error
+    try:
+        with suppress(FileNotFoundError):
+            before = os.stat(INDEX, dir_fd=git, follow_symlinks=False)
+            os.fchmod(file, stat.S_IMODE(before.st_mode))
+        if index is not None and index.content is not None:
+            left = memoryview(index.content)
+            while left:
+                left = left[os.write(file, left) :]
+            os.utime(file, ns=(index.mtime, index.mtime))
+        os.fsync(file)
+    except OSError as error:
+        os.close(file)
+        raise ExecutionFailed(f"git's lock cannot be written: {error.strerror}") from error
+    return file
+
+
+def _put_file(base: int, folder: int, name: str, file: GitFile) -> None:
+    """Write a file beside all others, and give it its name; whoever holds the lock is alone."""
+    with suppress(FileNotFoundError):  # of one that was killed
+        os.unlink(UNFINISHED, dir_fd=base)
+    if file.kind == "symlink":
+        os.symlink(os.fsdecode(file.content), UNFINISHED, dir_fd=base)
+    else:
+        written = os.open(UNFINISHED, _MADE, file.mode, dir_fd=base)
+        with open(written, "wb") as stream:
+            stream.write(file.content)
+            stream.flush()
+            os.fchmod(written, file.mode)
+            os.fsync(written)
+    os.rename(UNFINISHED, name, src_dir_fd=base, dst_dir_fd=folder)
+
+
+def _is_in_the_way(name: str, coming: Iterable[GitName]) -> bool:
+    """Whether a ref must go before another can come: one is a folder of the other."""
+    return any(one.name.startswith(f"{name}/") or name.startswith(f"{one.name}/") for one in coming)
+
+
+def _transaction_line(one: GitName) -> str:
+    if one.after is None:
+        return f"delete {one.name} {one.before}"
+    if one.before is None:
+        return f"create {one.name} {one.after}"
+    return f"update {one.name} {one.after} {one.before}"
+
+
+def _line(done: GitAnswer) -> str:
+    return done.output.decode("utf-8", "surrogateescape").rstrip("\n")
+
+
+def _moved(what: str, said: str = "") -> Conflict:
+    return Conflict(
+        f"git: {what} was moved by somebody else just now{f': {said:.200}' if said else ''}",
+        hint="Look at the new plan and decide again.",
+        details={"name": what},
+    )

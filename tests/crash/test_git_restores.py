@@ -1,0 +1,90 @@
+"""An undo of what was done to git, killed at each step: nothing is half, and nothing stays locked.
+
+The git that is first on PATH counts how often it is asked, and kills who asked at a given time.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.history.undo.test_git_taken_back import as_git_says, broken, differences
+from tests.places.git_person import as_ann, git
+
+KILLING = """#!/bin/sh
+count=$(cat {counter} 2>/dev/null || echo 0)
+echo $((count + 1)) > {counter}
+if [ "$count" = {at} ]; then
+  {first}
+  kill -9 $PPID
+  exit 1
+fi
+exec {git} "$@"
+"""
+
+DONE = (
+    "echo agent > f0; git commit -qam agent; git branch -D feat; git branch feat/inner;"
+    "git stash drop -q; git checkout -q -b new; echo staged > g; git add g"
+)
+
+STEPS = [*range(0, 30, 4), *(pytest.param(n, marks=pytest.mark.deep) for n in range(30) if n % 4)]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    as_ann(monkeypatch)
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
+    root = tmp_path / "workspace"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    for n in range(2):
+        (root / "f0").write_text(f"{n}\n")
+        git(root, "add", "-A")
+        git(root, "commit", "-q", "-m", f"c{n}")
+    git(root, "branch", "feat", "HEAD~1")
+    (root / "f0").write_text("work\n")
+    git(root, "stash", "-q")
+    return root
+
+
+def run(root: Path, *words: str, path: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+    environment = dict(os.environ)
+    if path:
+        environment["PATH"] = f"{path}:{environment['PATH']}"
+    command = [sys.executable, "-m", "loom_audit", *words]
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True)
+
+
+@pytest.mark.parametrize("at", STEPS)
+@pytest.mark.parametrize("way", ["--continue", "--abandon"])
+@pytest.mark.parametrize("is_made", [False, True], ids=["before", "after"])
+def test_an_undo_killed_when_it_asks_git_is_continued_or_abandoned(
+    root: Path, tmp_path: Path, at: int, way: str, is_made: bool
+) -> None:
+    assert run(root, "init").returncode == 0
+    before, was_broken = as_git_says(root), broken(root)
+    run(root, "run", "--", "sh", "-c", DONE)
+    after = as_git_says(root)
+    assert differences(before, after)
+    killing = tmp_path / "bin"
+    killing.mkdir()
+    real = subprocess.run(["sh", "-c", "command -v git"], capture_output=True, text=True)
+    program = real.stdout.strip()
+    first = f'{program} "$@"' if is_made else ":"
+    text = KILLING.format(counter=tmp_path / "counter", at=at, git=program, first=first)
+    (killing / "git").write_text(text)
+    (killing / "git").chmod(0o755)
+    done = run(root, "undo", "--yes", path=killing)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    recovered = run(root, "recover", way)
+    assert recovered.returncode == 0, recovered.stderr
+    assert not (root / ".git" / "index.lock").exists()
+    assert broken(root) == was_broken
+    if differences(before, as_git_says(root)):
+        again = run(root, "undo", "--yes")
+        assert again.returncode == 0, again.stderr + again.stdout
+    assert not differences(before, as_git_says(root))
+    assert run(root, "verify").returncode == 0
