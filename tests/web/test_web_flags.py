@@ -8,13 +8,18 @@ import pytest
 from fastapi.testclient import TestClient
 
 from loom_audit.api.control import holding
+from loom_audit.cli.redo import redo
+from loom_audit.cli.revert import revert
 from loom_audit.cli.rollback import rollback
 from loom_audit.cli.shared.parameters import parameters_of
+from loom_audit.cli.undo import undo
 from loom_audit.model.plans.request import FLAGS, Flag, PlanRequest
 from tests.web.conftest import Recorded
 from tests.web.test_web_undo import carry_out, fields, plan
 
-EACH = pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.name)
+EACH = pytest.mark.parametrize(
+    "flag", [one for one in FLAGS if "rollback" in one.verbs], ids=lambda flag: flag.name
+)
 
 
 def test_each_yes_or_no_of_a_request_is_declared_once_and_is_an_option() -> None:
@@ -24,11 +29,12 @@ def test_each_yes_or_no_of_a_request_is_declared_once_and_is_an_option() -> None
         if given.default is False
     ]
     assert [flag.field for flag in FLAGS] == wanted
-    options = {
-        option.opts[-1]: getattr(option, "help", "") for option in parameters_of(rollback.body)
-    }
+    commands = {"undo": undo, "redo": redo, "revert": revert, "rollback": rollback}
     for flag in FLAGS:
-        assert options[f"--{flag.name}"] == flag.help
+        for verb in flag.verbs:
+            options = parameters_of(commands[verb].body)
+            helps = {option.opts[-1]: getattr(option, "help", "") for option in options}
+            assert helps[f"--{flag.name}"] == flag.help
 
 
 @EACH

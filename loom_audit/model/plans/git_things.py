@@ -132,7 +132,8 @@ def git_verdicts(steps: Sequence[GitStep]) -> GitVerdicts:
         identities = {one.fact.identity for one in own}
         if whole or len(identities) > 1:
             by = tuple(one.number for one in whole[:1])
-            staying.append(Note(git_path(folder), REPLACED, by))
+            where = f" of {visible(folder)}" if folder else ""
+            staying.append(Note("", f"git{where}: {REPLACED}", by))
             continue
         for one in _verdicts(folder, own):
             if isinstance(one, GitThing):
