@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from loom_audit.api.face import Session
 from loom_audit.mcp_server.resources import SCHEME, read_resource
 from tests.web.conftest import Recorded, in_thread
+from tests.web.test_web_undo import carry_out, fields, plan
 
 
 def run(session: Session, command: str) -> None:
@@ -108,6 +109,27 @@ def test_the_review_of_a_session_marks_what_changed_git_and_what_git_runs(
     assert re.search(r'href="[^"]+/only/git"><b>2</b> changed git', text)
     listed = client.get(f"{here}/only/code").text
     assert "it can run code as you" in listed and "feat created" not in listed
+
+
+def test_a_plan_takes_git_along_as_its_box_says(
+    recorded: Recorded, client: TestClient, session: str
+) -> None:
+    number = recorded.workspace.timeline.calls()[2].seq
+    asked = f"verb=revert&target={number}"
+    gone = "branch &lt;i&gt;feat deleted"
+    without = plan(client, recorded, asked)
+    assert gone not in without
+    assert 'name="git" value="1">' in without
+    text = plan(client, recorded, f"{asked}&git=1")
+    assert gone in text
+    assert "Carry out: change git" in text
+    answer = carry_out(client, recorded, fields(text))
+    assert answer.status_code == 303, answer.text
+    said = subprocess.run(["git", "branch"], cwd=recorded.root, capture_output=True, text=True)
+    assert "feat" not in said.stdout
+    text = plan(client, recorded, "verb=undo")
+    assert 'name="no-git" value="1">' in text
+    assert "Carry out: change git" not in plan(client, recorded, "verb=undo&no-git=1")
 
 
 def test_resources_say_what_calls_changed_of_git(recorded: Recorded, session: str) -> None:

@@ -60,7 +60,9 @@ def _restore(record: CallRecord, things: Sequence[GitThing], note: str) -> None:
             restore.carry_out(_steps(attachment.stored, names, files, note))
             restore.finish()
         finally:
+            # before the lock is released: the next look would find it, and give it to others
             collect_restored(record, [intended])
+            record.commit_and_index()
 
 
 def _check_unmoved(record: CallRecord, folder: str) -> None:

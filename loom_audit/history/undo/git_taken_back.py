@@ -73,7 +73,7 @@ def _steps(attachment: Attachment, request: PlanRequest, selection: Selection) -
         if selection.rollback:
             outside = own is None
             taken = request.outside or not (outside or UNKNOWN in fact.causes)
-            doubtful = outside and bool(maybe)
+            doubtful = not taken and bool(maybe)
         else:
             whose = maybe | ({own.requested} if own else set())
             taken = bool(whose) and UNKNOWN not in fact.causes and whose <= calls.keys()

@@ -21,7 +21,6 @@ from loom_audit.model.git import (
     GitChanged,
     GitName,
 )
-from loom_audit.model.git_points import git_path
 from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.text.display import visible
 
@@ -69,11 +68,13 @@ class GitThing(Struct, frozen=True):
     name: str
     names: tuple[GitName, ...] = ()
     files: tuple[FileChange, ...] = ()
+    head: str = ""
+    """What HEAD is now, in a worktree."""
 
     @property
     def as_change(self) -> GitChanged:
         """It as the change that it will be."""
-        head = next((one.after or "" for one in self.names if one.name == "HEAD"), "")
+        head = next((one.after or "" for one in self.names if one.name == "HEAD"), self.head)
         return GitChanged(self.identity, self.names, self.files, "undo", head, folder=self.folder)
 
 
@@ -126,19 +127,18 @@ def git_verdicts(steps: Sequence[GitStep]) -> GitVerdicts:
     things: list[GitThing] = []
     blocked: list[Note] = []
     staying: list[Note] = []
-    for folder in dict.fromkeys(one.fact.folder for one in steps if one.taken):
+    for folder in dict.fromkeys(one.fact.folder for one in steps if one.taken or one.doubtful):
         own = [one for one in steps if one.fact.folder == folder]
         whole = [one for one in own if one.fact.is_first or one.fact.is_gone]
         identities = {one.fact.identity for one in own}
         if whole or len(identities) > 1:
             by = tuple(one.number for one in whole[:1])
-            where = f" of {visible(folder)}" if folder else ""
-            staying.append(Note("", f"git{where}: {REPLACED}", by))
+            staying.append(Note("", f"git{_where(folder)}: {REPLACED}", by))
             continue
         for one in _verdicts(folder, own):
             if isinstance(one, GitThing):
                 things.append(one)
-            elif one.reason.startswith((NOT_WRITTEN, REMOTE)):
+            elif NOT_WRITTEN in one.reason or REMOTE in one.reason:
                 staying.append(one)
             else:
                 blocked.append(one)
@@ -158,6 +158,7 @@ def _verdicts(folder: str, steps: Sequence[GitStep]) -> Iterator[GitThing | Note
     ways = _ways(steps)
     branches = _branches_of(step.fact for step in steps)
     identity = steps[-1].fact.identity
+    where = _where(folder)
     grouped: dict[tuple[Kind, str], dict[Key, _Way]] = {}
     for key, way in ways.items():
         kind, name = _thing_of(key, branches)
@@ -168,12 +169,17 @@ def _verdicts(folder: str, steps: Sequence[GitStep]) -> Iterator[GitThing | Note
             continue
         if kind == "settings":
             paths = ", ".join(sorted(path for _, path in own))
-            yield Note(git_path(folder), f"{NOT_WRITTEN}: {paths}", _numbers(own.values()))
+            yield Note("", f"git{where}: {NOT_WRITTEN}: {paths}", _numbers(own.values()))
         elif kind == "remote":
-            yield Note(git_path(folder), f"{REMOTE}: {name}", _numbers(own.values()))
+            yield Note("", f"git{where}: {REMOTE}: {name}", _numbers(own.values()))
         elif kind:
             note = _why_blocked(folder, name, compared)
-            yield note or GitThing(folder, identity, name, *_changes(own, ways))
+            head = steps[-1].fact.head if name == WORKTREE else ""
+            yield note or GitThing(folder, identity, name, *_changes(own, ways), head)
+
+
+def _where(folder: str) -> str:
+    return f" of {visible(folder)}" if folder else ""
 
 
 def _ways(steps: Iterable[GitStep]) -> dict[Key, _Way]:
@@ -181,7 +187,7 @@ def _ways(steps: Iterable[GitStep]) -> dict[Key, _Way]:
     for step in steps:
         for key, before, after in _of_fact(step.fact):
             if key not in ways:
-                if not step.taken:
+                if not (step.taken or step.doubtful):
                     continue
                 ways[key] = _Way(before, before, before)
             ways[key].follow(before, after, step)
@@ -236,7 +242,7 @@ def _is_derived(key: Key) -> bool:
 
 def _why_blocked(folder: str, name: str, ways: dict[Key, _Way]) -> Note | None:
     """Why a thing cannot go back as a whole; None where it can."""
-    where = f" of {visible(folder)}" if folder else ""
+    where = _where(folder)
     for (what, one), way in sorted(ways.items()):
         along = f", which goes with {name}," if one != name else ""
         said = f"git{where}: {visible(one)}{along}"

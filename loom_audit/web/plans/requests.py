@@ -45,7 +45,8 @@ def read_request(fields: Fields) -> PlanRequest:
                     f"{values[-1]!r} is not one of {', '.join(get_args(Choice))}"
                 )
             choices[unquoted(name.removeprefix(CHOICE))] = cast(Choice, values[-1])
-    request = PlanRequest(cast(Verb, verb), choices=choices)
+    flags = {flag.field: True for flag in FLAGS if verb in flag.verbs and first(fields, flag.name)}
+    request = replace(PlanRequest(cast(Verb, verb), choices=choices), **flags)
     paths = tuple(path.strip("/") for path in fields.get("path", ()) if path.strip("/"))
     if verb == "revert":
         if not paths and first(fields, "ticked"):
@@ -55,8 +56,7 @@ def read_request(fields: Fields) -> PlanRequest:
         return replace(request, targets=_read_targets(targets), paths=paths)
     if verb != "rollback":
         return replace(request, session=next(iter(targets), None))
-    flags = {flag.field: True for flag in FLAGS if first(fields, flag.name)}
-    return replace(request, targets=(point_text(targets[0]),), paths=paths, **flags)
+    return replace(request, targets=(point_text(targets[0]),), paths=paths)
 
 
 def _read_targets(texts: Sequence[str]) -> tuple[int | str, ...]:
