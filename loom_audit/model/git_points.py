@@ -66,6 +66,15 @@ class GitPoints(Struct):
 
     states: dict[str, GitState] = field(default_factory=dict)
 
+    @property
+    def with_refs_elsewhere(self) -> frozenset[str]:
+        """The folders of linked worktrees of a repository that is not in this workspace."""
+        return frozenset(
+            folder
+            for folder, state in self.states.items()
+            if state.names.get(SHARED_REFS, "").startswith("/")
+        )
+
     def follow(self, events: Iterable[Event]) -> None:
         """Take over what events say."""
         for event in events:

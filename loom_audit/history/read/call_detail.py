@@ -8,6 +8,7 @@ from msgspec import Struct
 from loom_audit.model.events import CallDecided, ChangesAttributed, Event
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.git import GitChanged
+from loom_audit.model.git_points import GitPoints
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.ports import EventFilter, EventLog
 
@@ -80,6 +81,13 @@ def net_changes(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
         folded[one.path] = FileChange(one.path, before, one.after)
     changed = (change for change in folded.values() if change.before != change.after)
     return tuple(sorted(changed, key=lambda change: change.path))
+
+
+def git_now(log: EventLog) -> GitPoints:
+    """The repositories as the log has them at its head. Corrupt."""
+    points = GitPoints()
+    points.follow(log.read(EventFilter(kinds=(GitChanged.kind,))))
+    return points
 
 
 def git_of(log: EventLog, calls: Sequence[Call]) -> Mapping[int, Sequence[GitChanged]]:

@@ -7,6 +7,7 @@ from loom_audit.errors import Conflict, ExecutionFailed
 from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.look.git.changes import look_at_git
 from loom_audit.history.look.git.kept_objects import STAGED
+from loom_audit.history.read.call_detail import git_now
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.interrupted import writer_of
 from loom_audit.model.actors import OUTSIDE
@@ -22,7 +23,6 @@ from loom_audit.model.git import (
     GitState,
 )
 from loom_audit.model.git_index import without_caches
-from loom_audit.model.git_points import GitPoints
 from loom_audit.model.plans.git_things import ENTRIES, GitThing, is_of_index
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import visible
@@ -250,8 +250,7 @@ def continue_restores(attachment: Attachment, call: Call) -> None:
     Conflict where somebody moved since what it was to move: all of git stays then.
     """
     close_restores(attachment, [call])
-    points = GitPoints()
-    points.follow(attachment.stored.log.read(EventFilter(kinds=(GitChanged.kind,))))
+    points = git_now(attachment.stored.log)
     record = CallRecord(writer_of(attachment, call), call.call_id)
     for one in {each.folder: each for each in git_intentions(attachment.stored, call)}.values():
         state = points.states.get(one.folder, GitState())

@@ -8,11 +8,17 @@ from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.look.git.changes import look_at_git
+from loom_audit.history.read.call_detail import git_now
 from loom_audit.history.undo.selection import Selection
 from loom_audit.model.git import OBJECT_ID, GitChanged, GitState
-from loom_audit.model.git_points import GitPoints
-from loom_audit.model.plans.git_things import GitStep, GitThing, GitVerdicts, git_verdicts
-from loom_audit.model.plans.planning import Plan
+from loom_audit.model.plans.git_things import (
+    GitStep,
+    GitThing,
+    GitVerdicts,
+    git_verdicts,
+    where_of,
+)
+from loom_audit.model.plans.planning import Note, Plan
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import one_line
@@ -21,6 +27,8 @@ from loom_audit.ports.git_objects import LONG_ID
 
 MOST_LISTED = 100
 """The most commits that a plan lists."""
+
+OUTSIDE_REFS = "its refs are those of a repository outside of the workspace, so that it stays"
 
 _COMMIT = "--format=%h %an: %s"
 
@@ -35,15 +43,38 @@ def git_of_plan(attachment: Attachment, request: PlanRequest, selection: Selecti
     steps = [*_steps(attachment, request, selection)]
     if any(one.taken for one in steps):
         steps += _unrecorded_steps(attachment, request)
-    return git_verdicts(steps)
+    found = git_verdicts(steps)
+    elsewhere = git_now(attachment.stored.log).with_refs_elsewhere if found.things else ()
+    outside = {one.folder for one in found.things if one.folder in elsewhere}
+    return replace(
+        found,
+        things=tuple(one for one in found.things if one.folder not in outside),
+        stays=(*found.stays, *(Note("", f"git{where_of(one)}: {OUTSIDE_REFS}") for one in outside)),
+    )
 
 
-def with_git(attachment: Attachment, plan: Plan, selection: Selection) -> Plan:
-    """The plan with what of git goes back with the files, and what keeps it from that."""
+def with_git(
+    attachment: Attachment, plan: Plan, selection: Selection, calls: Sequence[Call]
+) -> Plan:
+    """The plan with what of git goes back with the files, and what keeps it from that.
+
+    Of the `calls` that are taken back those that changed no file count as taken back where git is.
+    """
     verdicts = git_of_plan(attachment, plan.request, selection)
+    alone = {
+        call.seq
+        for call in calls
+        if call.seq and call.requested > selection.since and call.changed_git and not call.changed
+    }
+    counted = set(plan.reverts)
+    if verdicts.things:
+        counted |= alone
+    elif verdicts.stays:
+        counted -= alone
     return replace(
         plan,
         git=verdicts.things,
+        reverts=tuple(sorted(counted)),
         blocked=(*plan.blocked, *verdicts.blocked),
         irreversible=(*plan.irreversible, *verdicts.stays),
         lost_commits=tuple(lost_commits(attachment, verdicts.things)),
@@ -102,8 +133,7 @@ def lost_commits(attachment: Attachment, things: Sequence[GitThing]) -> Iterator
     mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
     if mirror is None or git is None or not things:
         return
-    points = GitPoints()
-    points.follow(attachment.stored.log.read(EventFilter(kinds=(GitChanged.kind,))))
+    points = git_now(attachment.stored.log)
     for folder in dict.fromkeys(one.folder for one in things):
         own = [name for one in things if one.folder == folder for name in one.names]
         state = points.states.get(folder, GitState())

@@ -199,7 +199,7 @@ class Planner:
             kept=(*plan.kept, *self._displaced_notes(plan)),
         )
         counted = self._with_what_counts(plan, selection, candidates, selected, steps)
-        return with_git(self.attachment, counted, selection)
+        return with_git(self.attachment, counted, selection, self._calls_of(selection))
 
     def _with_what_counts(
         self,

@@ -13,7 +13,7 @@ from loom_audit.history.look.doers import UNKNOWN, Candidate, by_doers
 from loom_audit.history.look.survivor_changes import SurvivorChanges
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.look.timing import look_between
-from loom_audit.history.read.call_detail import git_of
+from loom_audit.history.read.call_detail import git_now, git_of
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.listings.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
@@ -479,7 +479,8 @@ def changed_git_alone(stored: StoredLog, call: Call) -> bool:
     if not call.changed_git:
         return False
     told = git_of(stored.log, [call]).get(call.requested, ())
-    return any(goes_back(fact) and {*fact.causes} <= {call.requested} for fact in told)
+    own = [one for one in told if goes_back(one) and {*one.causes} <= {call.requested}]
+    return bool(own) and not {one.folder for one in own} <= git_now(stored.log).with_refs_elsewhere
 
 
 MAY_HAVE = "on record as from outside, and maybe the call's"

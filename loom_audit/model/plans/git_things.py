@@ -133,7 +133,7 @@ def git_verdicts(steps: Sequence[GitStep]) -> GitVerdicts:
         identities = {one.fact.identity for one in own}
         if whole or len(identities) > 1:
             by = tuple(one.number for one in whole[:1])
-            staying.append(Note("", f"git{_where(folder)}: {REPLACED}", by))
+            staying.append(Note("", f"git{where_of(folder)}: {REPLACED}", by))
             continue
         for one in _verdicts(folder, own):
             if isinstance(one, GitThing):
@@ -158,7 +158,7 @@ def _verdicts(folder: str, steps: Sequence[GitStep]) -> Iterator[GitThing | Note
     ways = _ways(steps)
     branches = _branches_of(step.fact for step in steps)
     identity = steps[-1].fact.identity
-    where = _where(folder)
+    where = where_of(folder)
     grouped: dict[tuple[Kind, str], dict[Key, _Way]] = {}
     for key, way in ways.items():
         kind, name = _thing_of(key, branches)
@@ -178,7 +178,8 @@ def _verdicts(folder: str, steps: Sequence[GitStep]) -> Iterator[GitThing | Note
             yield note or GitThing(folder, identity, name, *_changes(own, ways), head)
 
 
-def _where(folder: str) -> str:
+def where_of(folder: str) -> str:
+    """In words which repository is meant; "" for that of the workspace."""
     return f" of {visible(folder)}" if folder else ""
 
 
@@ -242,7 +243,7 @@ def _is_derived(key: Key) -> bool:
 
 def _why_blocked(folder: str, name: str, ways: dict[Key, _Way]) -> Note | None:
     """Why a thing cannot go back as a whole; None where it can."""
-    where = _where(folder)
+    where = where_of(folder)
     for (what, one), way in sorted(ways.items()):
         along = f", which goes with {name}," if one != name else ""
         said = f"git{where}: {visible(one)}{along}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit import AuditedWorkspace, Session
+from loom_audit import AuditedWorkspace, AuditStore, Session
 from loom_audit.errors import Conflict, NotFound
 from loom_audit.model.plans.request import PlanRequest
 from tests.places.git_person import as_ann, git
@@ -324,3 +324,95 @@ def test_two_gits_at_once_end_in_a_conflict_or_are_both_done(
     assert ("agent" in log) is (not is_done)
     assert broken(root) == ""
     assert not (root / ".git" / "index.lock").exists()
+
+
+def test_a_call_that_changed_only_git_counts_as_taken_back_by_each_verb(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    point = workspace.log.head()
+    act(session, "git branch -D feat")
+    number = workspace.timeline.calls()[0].seq
+    assert number
+    asked = [
+        PlanRequest("undo"),
+        PlanRequest("revert", (number,), with_git=True),
+        PlanRequest("rollback", (point,)),
+    ]
+    for request in asked:
+        plan = workspace.plan(request)
+        assert number in plan.reverts, request
+        done = workspace.carry_out(plan).call
+        assert workspace.timeline.call(number).call.undone_by == done.seq, request
+        assert "feat" in git(root, "branch")
+        again = workspace.plan(PlanRequest("revert", (done.seq or 0,), with_git=True))
+        workspace.carry_out(again)
+        assert workspace.timeline.call(number).call.undone_by is None, request
+        assert "feat" not in git(root, "branch")
+
+
+def test_what_a_repository_outside_shares_stays_and_does_not_count(
+    store: AuditStore, root: Path, tmp_path: Path
+) -> None:
+    git(root, "worktree", "add", "-q", str(tmp_path / "linked"), "feat")
+    workspace = store.attach(tmp_path / "linked")
+    with workspace.session("tester") as session:
+        session.run(["sh", "-c", "git commit -q --allow-empty -m inside"])
+        said = as_git_says(root)
+        with pytest.raises(NotFound, match="nothing to undo"):
+            workspace.plan_undo()
+        session.run(["sh", "-c", "echo x > made; git commit -q --allow-empty -m more"])
+        plan = workspace.plan_undo()
+        assert [one.reason for one in plan.irreversible if "outside" in one.reason]
+        workspace.carry_out(plan)
+    assert git(tmp_path / "linked", "log", "-1", "--format=%s").strip() == "more"
+    assert said["head"] == as_git_says(root)["head"]
+
+
+@pytest.mark.parametrize("ids", ["sha1", "sha256"])
+def test_a_first_commit_is_taken_back_to_no_commit_at_all(
+    store: AuditStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: str
+) -> None:
+    as_ann(monkeypatch)
+    root = tmp_path / "new"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main", f"--object-format={ids}")
+    (root / "f").write_text("f\n")
+    workspace = store.attach(root)
+    before = as_git_says(root)
+    with workspace.session("tester") as session:
+        act(session, "git add f; git commit -qm first; git tag t; git gc -q --prune=now")
+        after = as_git_says(root)
+        workspace.carry_out(workspace.plan_undo())
+        assert not differences(before, as_git_says(root))
+        assert not (root / ".git" / "index").exists()
+        git(root, "gc", "-q", "--prune=now")
+        workspace.carry_out(workspace.plan_redo())
+        assert not differences(after, as_git_says(root))
+        assert broken(root) == ""
+
+
+def test_a_linked_worktree_and_the_branch_in_its_repository_go_back_together(
+    store: AuditStore, root: Path
+) -> None:
+    git(root, "worktree", "add", "-q", "linked", "feat")
+    workspace = store.attach(root)
+    before = as_git_says(root), as_git_says(root / "linked")
+    with workspace.session("tester") as session:
+        act(session, "cd linked; echo y > f0; git commit -qam inside")
+        workspace.carry_out(workspace.plan_undo())
+    after = as_git_says(root), as_git_says(root / "linked")
+    for one, other in zip(before, after, strict=True):
+        assert not differences(one, other)
+
+
+def test_a_stash_of_a_person_since_blocks_the_list(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    (root / "f0").write_text("one\n")
+    git(root, "stash", "-q")
+    act(session, "git stash drop -q")
+    (root / "f0").write_text("two\n")
+    git(root, "stash", "-q")
+    plan = workspace.plan_undo()
+    assert [note.reason for note in plan.blocked if "stash" in note.reason]
+    assert git(root, "stash", "list").count("\n") == 1
