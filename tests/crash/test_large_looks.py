@@ -66,7 +66,7 @@ def assert_all_is_recorded_once(workspace: AuditedWorkspace, files: int, after: 
     check_log(workspace, [])
 
 
-@pytest.mark.few(0)
+@pytest.mark.few(1)
 @sizes
 def test_what_a_command_changed_is_on_record_once_the_full_disk_has_room_again(
     mount: Mount, root: Path, files: int, monkeypatch: pytest.MonkeyPatch
