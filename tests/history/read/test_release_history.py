@@ -74,7 +74,7 @@ def apply_with_shell(session: Session, root: Path, release: Path) -> None:
     assert result.success, result.error
 
 
-@pytest.mark.few(0)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("first", "fewest"), [(2, 20), pytest.param(0, 50, marks=pytest.mark.deep)], ids=["few", "all"]
 )
