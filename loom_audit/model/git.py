@@ -14,7 +14,7 @@ from loom_audit.model.text.display import visible
 NOT_TAKEN_BACK = "git is not taken back yet"
 """Why the coverage of a call that changed git was partial before plans took git along."""
 
-STAYS = "git: its hooks, settings and remotes are not taken back"
+STAYS = "git's hooks, settings and remotes are not taken back"
 """Why the coverage of a call that changed git is partial."""
 
 RUNS_CODE = "it can run code as you"

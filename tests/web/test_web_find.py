@@ -182,7 +182,7 @@ def test_hits_come_a_page_at_a_time_and_counts_stop(recorded: Recorded, client: 
         assert older is not None
         where = html.unescape(older[1])
     assert len(seen) == len(set(seen)) == 75
-    assert "1 hit<" in client.get(f"{recorded.url}/find?q=number7+tool").text
+    assert "1 hit <" in client.get(f"{recorded.url}/find?q=number7+tool").text
 
 
 def test_the_first_search_says_how_far_the_index_is_and_goes_on_by_itself(

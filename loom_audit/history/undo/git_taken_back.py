@@ -104,6 +104,7 @@ def _steps(attachment: Attachment, request: PlanRequest, selection: Selection) -
         if selection.rollback:
             outside = own is None
             taken = request.outside or not (outside or UNKNOWN in fact.causes)
+            taken = taken and fact.origin != "baseline"
             doubtful = not taken and bool(maybe)
         else:
             whose = maybe | ({own.requested} if own else set())
