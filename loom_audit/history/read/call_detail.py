@@ -9,6 +9,7 @@ from loom_audit.model.events import CallDecided, ChangesAttributed, Event
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.git import GitChanged
 from loom_audit.model.git_points import GitPoints
+from loom_audit.model.plans.git_things import goes_back
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.ports import EventFilter, EventLog
 
@@ -108,3 +109,12 @@ def git_of(log: EventLog, calls: Sequence[Call]) -> Mapping[int, Sequence[GitCha
             for requested in {own, *event.fact.causes} & listed:
                 found.setdefault(requested, []).append(event.fact)
     return found
+
+
+def changed_git_alone(log: EventLog, call: Call) -> bool:
+    """Whether a call, and no other, changed something of git that can be taken back. Corrupt."""
+    if not call.changed_git:
+        return False
+    told = git_of(log, [call]).get(call.requested, ())
+    own = [one for one in told if goes_back(one) and {*one.causes} <= {call.requested}]
+    return bool(own) and not {one.folder for one in own} <= git_now(log).with_refs_elsewhere

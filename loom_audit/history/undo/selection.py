@@ -13,7 +13,7 @@ from loom_audit.history.look.doers import UNKNOWN, Candidate, by_doers
 from loom_audit.history.look.survivor_changes import SurvivorChanges
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.look.timing import look_between
-from loom_audit.history.read.call_detail import git_now, git_of
+from loom_audit.history.read.call_detail import changed_git_alone
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.listings.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
@@ -30,7 +30,6 @@ from loom_audit.history.undo.notes import git_notes
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import ChangesAttributed, FilesChanged
 from loom_audit.model.files import FileChange
-from loom_audit.model.plans.git_things import goes_back
 from loom_audit.model.plans.planning import Note, how_to_choose
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.plans.taking_back.taken_back import TakenBack
@@ -345,7 +344,7 @@ def _named_or_newest(request: PlanRequest, attachment: Attachment) -> Call:
         else f"is taken back already, by call {call.undone_by}"
         if call.undone_by is not None
         else ""
-        if call.changed or (not request.no_git and changed_git_alone(attachment.stored, call))
+        if call.changed or (not request.no_git and changed_git_alone(attachment.stored.log, call))
         else "changed only git, which stays"
         if call.changed_git
         else "changed nothing that is on record"
@@ -414,7 +413,7 @@ def _newest(
     while page := stored.reading.calls(CallFilter(session=session, before=before, limit=size)):
         for call in page:
             acted = call.changed > 0 or (call.status == "ok" and call.reverts and is_undo(call))
-            acted = acted or (with_git and changed_git_alone(stored, call))
+            acted = acted or (with_git and changed_git_alone(stored.log, call))
             if call.seq and acted and call.undone_by is None and wanted(call):
                 return call
         before, size = page[-1].requested, min(2 * size, 500)
@@ -472,15 +471,6 @@ def _changing_git(stored: StoredLog, session: str | None, after: int = 0) -> tup
     wanted = CallFilter(after=after, session=session, partial_only=True, limit=MOST_PASSED)
     calls = (call for call in stored.reading.calls(wanted) if call.undone_by is None)
     return tuple(call for call in calls if call.changed_git and not is_undo(call))
-
-
-def changed_git_alone(stored: StoredLog, call: Call) -> bool:
-    """Whether a call, and no other, changed something of git that can be taken back. Corrupt."""
-    if not call.changed_git:
-        return False
-    told = git_of(stored.log, [call]).get(call.requested, ())
-    own = [one for one in told if goes_back(one) and {*one.causes} <= {call.requested}]
-    return bool(own) and not {one.folder for one in own} <= git_now(stored.log).with_refs_elsewhere
 
 
 MAY_HAVE = "on record as from outside, and maybe the call's"
