@@ -131,6 +131,11 @@ def is_other_file(one: str, other: str) -> bool:
     return bool(one) and one[:EPOCH_DIGITS] == other[:EPOCH_DIGITS] and one != other
 
 
+def is_same_identity(one: str, other: str) -> bool:
+    """Whether two identities are of one file, also of different boots; "" is of none."""
+    return one[EPOCH_DIGITS:] == other[EPOCH_DIGITS:] != ""
+
+
 def is_within(path: str, folders: Iterable[str]) -> bool:
     """Return whether a path is one of these folders, or below one."""
     return any(path == folder or path.startswith(folder + "/") for folder in folders)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from msgspec import Struct, field
 
 from loom_audit.model.coverage import Origin
-from loom_audit.model.files import EPOCH_DIGITS, FileChange, FileState, is_within
+from loom_audit.model.files import FileChange, FileState, is_same_identity, is_within
 from loom_audit.model.text.display import visible
 
 NOT_TAKEN_BACK = "git is not taken back yet"
@@ -57,6 +57,11 @@ _TOLD_OTHERWISE = frozenset(
 )
 OF_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
 """The refs that each worktree has for itself (gitrepository-layout(5))."""
+
+INDEX_ENTRIES = "index entries"
+"""The name under which the entries of the index are among the files of the git folder."""
+
+STASH_LOG = "logs/refs/stash"
 
 SHARED_FILES = ("hooks", "info", "config", "shallow", "logs/refs")
 """What of a common folder is the state of a linked worktree too, but for its refs."""
@@ -149,10 +154,19 @@ class GitIntended(Struct, frozen=True):
     @property
     def as_change(self) -> GitChanged:
         """It as the change that it will be."""
-        head = next((one.after or "" for one in self.names if one.name == "HEAD"), "")
-        return GitChanged(
-            self.identity, self.names, self.changes, "undo", head, self.call_id, folder=self.folder
-        )
+        return intended_change(self.folder, self.identity, self.names, self.changes)
+
+
+def intended_change(
+    folder: str,
+    identity: str,
+    names: tuple[GitName, ...],
+    files: tuple[FileChange, ...],
+    head: str = "",
+) -> GitChanged:
+    """The change that an undo will make of a repository; `head` is what HEAD is where it stays."""
+    after = next((one.after or "" for one in names if one.name == "HEAD"), head)
+    return GitChanged(identity, names, files, "undo", after, folder=folder)
 
 
 class GitState(Struct):
@@ -164,7 +178,7 @@ class GitState(Struct):
 
     def is_of(self, identity: str) -> bool:
         """Whether this is the state of the git folder of that identity, also after a reboot."""
-        return self.identity[EPOCH_DIGITS:] == identity[EPOCH_DIGITS:] != ""
+        return is_same_identity(self.identity, identity)
 
     def after(self, fact: GitChanged) -> "GitState":
         """The state after a fact, which this one is not changed by."""
@@ -249,12 +263,12 @@ def _words(fact: GitChanged) -> Iterator[str]:
     if index := names.get("index"):
         yield f"index changed{_about(index)}"
     yield from in_progress(fact.changes)
-    known = {"index", "index entries", "logs", *_IN_PROGRESS}
+    known = {"index", INDEX_ENTRIES, "logs", *_IN_PROGRESS}
     rest = sorted(
         {
             path
             for one in fact.changes
-            if (path := one.path.partition("/")[0]) not in known and not _runs_code(one.path)
+            if (path := one.path.partition("/")[0]) not in known and not is_run_by_git(one.path)
         }
     )
     if rest:
@@ -312,7 +326,7 @@ def running_code(fact: GitChanged) -> tuple[str, ...]:
     """The changed hooks and settings of the repository, which can run code as the person."""
     if fact.is_first and fact.origin == "baseline":
         return ()
-    return tuple(one.path for one in fact.changes if _runs_code(one.path))
+    return tuple(one.path for one in fact.changes if is_run_by_git(one.path))
 
 
 def _short_path(path: str) -> str:
@@ -324,7 +338,8 @@ def _short_folder(folder: str) -> str:
     return shown if len(shown) <= LONGEST_PATH else f"…{shown[-LONGEST_PATH:]}"
 
 
-def _runs_code(path: str) -> bool:
+def is_run_by_git(path: str) -> bool:
+    """Whether a file of the git folder is a hook or a setting, which can run code as the person."""
     return path.partition("/")[0] in ("hooks", "info", "config", "config.worktree")
 
 

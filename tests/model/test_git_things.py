@@ -13,7 +13,7 @@ def moved(name: str, before: str | None, after: str | None, head: str = "main") 
 
 
 def step(seq: int, fact: GitChanged, *, taken: bool = True, doubtful: bool = False) -> GitStep:
-    return GitStep(seq, fact, taken, seq, doubtful)
+    return GitStep(fact, taken, seq, doubtful)
 
 
 def test_a_branch_goes_back_to_before_the_first_change() -> None:

@@ -77,11 +77,6 @@ def identity_at(folder: int, name: bytes = b"") -> str:
     return epoch and epoch + sha256(file).hexdigest()[:_FILE_DIGITS]
 
 
-def is_same_file(one: str, other: str) -> bool:
-    """Whether two identities are of one file, also of different boots; "" is of none."""
-    return one[_EPOCH_DIGITS:] == other[_EPOCH_DIGITS:] != ""
-
-
 def _by_handle(folder: int, name: bytes) -> tuple[int, bytes] | None:
     """The mount's number and the kernel's handle."""
     if not _HAS_HANDLES:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from loom_audit.disk.access.identity import identity_at, is_same_file
+from loom_audit.disk.access.identity import identity_at
 from loom_audit.disk.access.root_directory import RootDirectory
 from loom_audit.disk.access.system import closing_fd
 from loom_audit.model.events import OPENED, OpenedFolder
-from loom_audit.model.files import parents
+from loom_audit.model.files import is_same_identity, parents
 
 
 def on_the_way(folder: str) -> Iterator[tuple[str, int]]:
@@ -68,7 +68,7 @@ def close_opened(beneath: RootDirectory, folder: OpenedFolder, mode: int) -> boo
     with closing_fd(beneath.open_folder(folder.path, readable=False)) as descriptor:
         seen = os.fstat(descriptor)
         is_open = stat.S_IMODE(seen.st_mode) == folder.mode | OPENED != mode
-        same = not folder.identity or is_same_file(identity_at(descriptor), folder.identity)
+        same = not folder.identity or is_same_identity(identity_at(descriptor), folder.identity)
         if is_open and same and seen.st_uid == os.geteuid():
             _set_mode(descriptor, mode)
             return True

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from msgspec.structs import replace
+
 from loom_audit.errors import Conflict, ExecutionFailed
 from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.look.git.changes import look_at_git
@@ -14,6 +16,7 @@ from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import Draft
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.git import (
+    INDEX_ENTRIES,
     INDEX_MTIME,
     OBJECT_ID,
     STAYS,
@@ -23,7 +26,7 @@ from loom_audit.model.git import (
     GitState,
 )
 from loom_audit.model.git_index import without_caches
-from loom_audit.model.plans.git_things import ENTRIES, GitThing, is_of_index
+from loom_audit.model.plans.git_things import GitThing, is_of_index
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import visible
 from loom_audit.ports import EventFilter, GitFile, GitRestore, GitSteps, IndexBytes
@@ -85,24 +88,12 @@ def collect_restored(record: CallRecord, intentions: Iterable[GitIntended]) -> N
         intended = wanted.get(look.change.folder)
         own, others = _split(look.change, intended) if intended else (None, look.change)
         if own:
-            fact = _as_own(own, record.call_id)
+            fact = replace(own, origin="undo", call_id=record.call_id)
             record.add_drafts([record.writer.draft(fact)])
             record.git.append(fact)
             record.lower_coverage(STAYS)
         if others:
             record.add_drafts([Draft(others, "", OUTSIDE)])
-
-
-def _as_own(change: GitChanged, call_id: str) -> GitChanged:
-    return GitChanged(
-        change.identity,
-        change.names,
-        change.changes,
-        "undo",
-        change.head,
-        call_id,
-        folder=change.folder,
-    )
 
 
 def _split(
@@ -124,14 +115,12 @@ def _split(
         follows = log in moved or one.path == "logs/HEAD" or is_of_index(("file", one.path))
         return (one.path, one.after) in paths or follows
 
-    whole = GitChanged, change.identity, change.head, change.folder
-    made = []
+    both: list[GitChanged | None] = []
     for wanted in (True, False):
         some = tuple(one for one in change.names if is_own(one) == wanted)
         changed = tuple(one for one in change.changes if is_own(one) == wanted)
-        fact = GitChanged(whole[1], some, changed, "outside", whole[2], folder=whole[3])
-        made.append(fact if some or changed else None)
-    return made[0], made[1]
+        both.append(replace(change, names=some, changes=changed) if some or changed else None)
+    return both[0], both[1]
 
 
 # --- what a restore needs -----------------------------------------------------------------
@@ -168,7 +157,7 @@ def _steps(
 ) -> GitSteps:
     made: dict[str, GitFile | None] = {}
     for one in files:
-        if one.path in (ENTRIES, "index"):
+        if one.path in (INDEX_ENTRIES, "index"):
             continue
         state = one.after
         made[one.path] = (
@@ -191,8 +180,7 @@ def _bring_objects(
     mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
     if mirror is not None and git is not None:
         place = mirror.folder(long_ids=len(wanted[0]) == LONG_ID)
-        shallow = mirror.shallows()[-1] if len(mirror.shallows()) > 1 else b""
-        restore.add_objects(git.pack(place, wanted, shallow))
+        restore.add_objects(git.pack(place, wanted, mirror.shallows()[-1]))
         missing = restore.missing(wanted)
     if missing:
         where = f" of {visible(folder)}" if folder else ""
@@ -211,7 +199,7 @@ def _wanted(
         elif one.after and OBJECT_ID.fullmatch(one.after) and one.name != "index":
             yield one.after
     for file in files:
-        if file.path == ENTRIES and file.after is not None:
+        if file.path == INDEX_ENTRIES and file.after is not None:
             content = _content(stored, file.after)
             yield from (found[1].decode() for found in STAGED.finditer(content))
 

@@ -11,6 +11,7 @@ from loom_audit.history.look.git.changes import look_at_git
 from loom_audit.history.read.call_detail import git_now
 from loom_audit.history.undo.selection import Selection
 from loom_audit.model.git import OBJECT_ID, GitChanged, GitState
+from loom_audit.model.git_points import GitPoints
 from loom_audit.model.plans.git_things import (
     GitStep,
     GitThing,
@@ -43,13 +44,20 @@ def git_of_plan(attachment: Attachment, request: PlanRequest, selection: Selecti
     steps = [*_steps(attachment, request, selection)]
     if any(one.taken for one in steps):
         steps += _unrecorded_steps(attachment, request)
-    found = git_verdicts(steps)
-    elsewhere = git_now(attachment.stored.log).with_refs_elsewhere if found.things else ()
-    outside = {one.folder for one in found.things if one.folder in elsewhere}
+    return git_verdicts(steps)
+
+
+def _without_refs_elsewhere(verdicts: GitVerdicts, points: GitPoints) -> GitVerdicts:
+    """The verdicts in which what a repository outside of the workspace shares stays."""
+    elsewhere = points.with_refs_elsewhere
+    outside = {one.folder for one in verdicts.things if one.folder in elsewhere}
     return replace(
-        found,
-        things=tuple(one for one in found.things if one.folder not in outside),
-        stays=(*found.stays, *(Note("", f"git{where_of(one)}: {OUTSIDE_REFS}") for one in outside)),
+        verdicts,
+        things=tuple(one for one in verdicts.things if one.folder not in outside),
+        stays=(
+            *verdicts.stays,
+            *(Note("", f"git{where_of(one)}: {OUTSIDE_REFS}") for one in outside),
+        ),
     )
 
 
@@ -61,6 +69,8 @@ def with_git(
     Of the `calls` that are taken back those that changed no file count as taken back where git is.
     """
     verdicts = git_of_plan(attachment, plan.request, selection)
+    points = git_now(attachment.stored.log) if verdicts.things else GitPoints()
+    verdicts = _without_refs_elsewhere(verdicts, points)
     alone = {
         call.seq
         for call in calls
@@ -77,7 +87,7 @@ def with_git(
         reverts=tuple(sorted(counted)),
         blocked=(*plan.blocked, *verdicts.blocked),
         irreversible=(*plan.irreversible, *verdicts.stays),
-        lost_commits=tuple(lost_commits(attachment, verdicts.things)),
+        lost_commits=tuple(lost_commits(attachment, verdicts.things, points)),
     )
 
 
@@ -113,7 +123,7 @@ def _steps(attachment: Attachment, request: PlanRequest, selection: Selection) -
             doubtful = not taken and not whose.isdisjoint(calls)
         begun = begun or taken or doubtful
         if begun:
-            yield GitStep(event.seq, fact, taken, _number(own) or event.seq, doubtful)
+            yield GitStep(fact, taken, _number(own) or event.seq, doubtful)
 
 
 def _unrecorded_steps(attachment: Attachment, request: PlanRequest) -> Iterator[GitStep]:
@@ -122,19 +132,20 @@ def _unrecorded_steps(attachment: Attachment, request: PlanRequest) -> Iterator[
     for look in look_at_git(attachment):
         if look.change is not None:
             taken = request.verb == "rollback" and request.outside
-            yield GitStep(seq, look.change, taken, seq)
+            yield GitStep(look.change, taken, seq)
 
 
 def _number(call: Call | None) -> int:
     return (call.seq or call.requested) if call else 0
 
 
-def lost_commits(attachment: Attachment, things: Sequence[GitThing]) -> Iterator[str]:
+def lost_commits(
+    attachment: Attachment, things: Sequence[GitThing], points: GitPoints
+) -> Iterator[str]:
     """The commits that no ref of these repositories would hold any more, newest first."""
     mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
     if mirror is None or git is None or not things:
         return
-    points = git_now(attachment.stored.log)
     for folder in dict.fromkeys(one.folder for one in things):
         own = [name for one in things if one.folder == folder for name in one.names]
         state = points.states.get(folder, GitState())

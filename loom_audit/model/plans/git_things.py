@@ -14,12 +14,15 @@ from msgspec import Struct
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.git import (
     HEAD_COMMIT,
+    INDEX_ENTRIES,
     INDEX_MTIME,
     OBJECT_ID,
     OF_WORKTREE,
-    SHARED_REFS,
+    STASH_LOG,
     GitChanged,
     GitName,
+    intended_change,
+    is_run_by_git,
 )
 from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.text.display import visible
@@ -27,8 +30,6 @@ from loom_audit.model.text.display import visible
 Kind = Literal["worktree", "stashes", "ref", "settings", "remote", ""]
 """What a name or a file of a git folder belongs to; "" for what is told and never taken back."""
 
-ENTRIES = "index entries"
-STASH_LOG = "logs/refs/stash"
 WORKTREE = "HEAD"
 STASHES = "stashes"
 SETTINGS = "settings"
@@ -49,7 +50,6 @@ class GitStep(Struct, frozen=True):
     calls that are taken back may have made it.
     """
 
-    seq: int
     fact: GitChanged
     taken: bool
     number: int
@@ -74,8 +74,7 @@ class GitThing(Struct, frozen=True):
     @property
     def as_change(self) -> GitChanged:
         """It as the change that it will be."""
-        head = next((one.after or "" for one in self.names if one.name == "HEAD"), self.head)
-        return GitChanged(self.identity, self.names, self.files, "undo", head, folder=self.folder)
+        return intended_change(self.folder, self.identity, self.names, self.files, self.head)
 
 
 class GitVerdicts(Struct, frozen=True):
@@ -138,10 +137,9 @@ def git_verdicts(steps: Sequence[GitStep]) -> GitVerdicts:
         for one in _verdicts(folder, own):
             if isinstance(one, GitThing):
                 things.append(one)
-            elif NOT_WRITTEN in one.reason or REMOTE in one.reason:
-                staying.append(one)
             else:
-                blocked.append(one)
+                stays, note = one
+                (staying if stays else blocked).append(note)
     return GitVerdicts(tuple(things), tuple(blocked), tuple(staying))
 
 
@@ -154,7 +152,8 @@ def goes_back(fact: GitChanged) -> bool:
     return any(_thing_of(key, branches)[0] in ("worktree", "stashes", "ref") for key in keys)
 
 
-def _verdicts(folder: str, steps: Sequence[GitStep]) -> Iterator[GitThing | Note]:
+def _verdicts(folder: str, steps: Sequence[GitStep]) -> Iterator[GitThing | tuple[bool, Note]]:
+    """What goes back, and notes, each with whether it is on what stays; the others block."""
     ways = _ways(steps)
     branches = _branches_of(step.fact for step in steps)
     identity = steps[-1].fact.identity
@@ -169,13 +168,14 @@ def _verdicts(folder: str, steps: Sequence[GitStep]) -> Iterator[GitThing | Note
             continue
         if kind == "settings":
             paths = ", ".join(sorted(path for _, path in own))
-            yield Note("", f"git{where}: {NOT_WRITTEN}: {paths}", _numbers(own.values()))
+            yield True, Note("", f"git{where}: {NOT_WRITTEN}: {paths}", _numbers(own.values()))
         elif kind == "remote":
-            yield Note("", f"git{where}: {REMOTE}: {name}", _numbers(own.values()))
+            yield True, Note("", f"git{where}: {REMOTE}: {name}", _numbers(own.values()))
+        elif kind and (note := _why_blocked(folder, name, compared)):
+            yield False, note
         elif kind:
-            note = _why_blocked(folder, name, compared)
             head = steps[-1].fact.head if name == WORKTREE else ""
-            yield note or GitThing(folder, identity, name, *_changes(own, ways), head)
+            yield GitThing(folder, identity, name, *_changes(own, ways), head)
 
 
 def where_of(folder: str) -> str:
@@ -226,9 +226,9 @@ def _thing_of(key: Key, branches: Collection[str]) -> tuple[Kind, str]:
         return ("ref", name) if name.startswith("refs/") else ("", name)
     if name == STASH_LOG:
         return "stashes", STASHES
-    if name.startswith("logs/") or name in ("shallow", "packed-refs", SHARED_REFS):
+    if name.startswith("logs/") or name == "shallow":
         return "", name  # that of a branch which comes back is taken along with it
-    if name.partition("/")[0] in ("hooks", "info", "config", "config.worktree"):
+    if is_run_by_git(name):
         return "settings", SETTINGS
     return "worktree", WORKTREE
 
@@ -236,7 +236,7 @@ def _thing_of(key: Key, branches: Collection[str]) -> tuple[Kind, str]:
 def _is_derived(key: Key) -> bool:
     """Whether it follows from others: git writes an index anew where it only reads."""
     name = key[1]
-    return name in (INDEX_MTIME, ENTRIES, STASH_LOG) or (
+    return name in (INDEX_MTIME, INDEX_ENTRIES, STASH_LOG) or (
         key[0] == "file" and (name == "index" or name.startswith("sharedindex."))
     )
 

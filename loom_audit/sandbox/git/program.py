@@ -77,7 +77,7 @@ def ask_git(
         for words in commands:
             read, output, errors = map(os.memfd_create, ("input", "output", "errors"))
             try:
-                _give(read, given)
+                write_whole(read, given)
                 asked = subprocess.Popen(
                     [program, "--no-pager", *words],
                     cwd=at,
@@ -120,7 +120,8 @@ def find_git(root: str) -> str:
     raise ExecutionFailed("git is not installed")
 
 
-def _give(file: int, content: bytes) -> None:
+def write_whole(file: int, content: bytes) -> None:
+    """Write all of a content from the begin of an open file on; its place stays. OSError."""
     written = 0
     while written < len(content):
         written += os.pwrite(file, memoryview(content)[written:], written)

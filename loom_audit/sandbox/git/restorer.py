@@ -13,14 +13,14 @@ from contextlib import ExitStack, suppress
 from types import TracebackType
 
 from loom_audit.errors import Conflict, ExecutionFailed
-from loom_audit.model.files import EPOCH_DIGITS
-from loom_audit.model.git import OBJECT_ID, GitName
+from loom_audit.model.files import is_same_identity
+from loom_audit.model.git import OBJECT_ID, STASH_LOG, GitName
 from loom_audit.model.text.display import duration_text
 from loom_audit.ports import GitAnswer, GitFile, GitSteps, IndexBytes
 from loom_audit.sandbox.git.files import FOLDER, check_links
 from loom_audit.sandbox.git.mirrored import SECONDS
 from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place
-from loom_audit.sandbox.git.program import ask_git, check_answer, find_git
+from loom_audit.sandbox.git.program import ask_git, check_answer, find_git, write_whole
 
 WAIT = 1.0
 """Seconds for which another git is waited for that holds the lock."""
@@ -55,7 +55,7 @@ class ProgramGitRestorer:
         """Open the repository in a folder of the workspace; ExecutionFailed with the reason."""
         with ExitStack() as opened:
             place = opened.enter_context(opened_place(self._root, folder))
-            if place is None or not _is_same(place.identity(self._identity_of), identity):
+            if place is None or not is_same_identity(place.identity(self._identity_of), identity):
                 raise ExecutionFailed("the git folder is another one than is on record")
             check_links(place.git)
             check_links(place.common)
@@ -71,9 +71,9 @@ class ProgramGitRestorer:
     def release(self, folder: str, identity: str, lock: str) -> bool:
         """Remove the `index.lock` of a restore that was killed; whether that was there."""
         with suppress(ExecutionFailed), opened_place(self._root, folder) as place:
-            if place is None or not _is_same(place.identity(self._identity_of), identity):
+            if place is None or not is_same_identity(place.identity(self._identity_of), identity):
                 return False
-            if _is_same(self._identity_of(place.git, LOCK.encode()), lock):
+            if is_same_identity(self._identity_of(place.git, LOCK.encode()), lock):
                 for one in {place.git, place.common}:
                     with suppress(FileNotFoundError):
                         os.unlink(UNFINISHED, dir_fd=one)
@@ -194,7 +194,7 @@ class ProgramGitRestore:
         in_the_way = [one for one in going if _is_in_the_way(one.name, coming)]
         self._move_refs(in_the_way, steps.note)
         for path, file in steps.files.items():
-            if path.startswith("logs/") and path != _STASH_LOG:
+            if path.startswith("logs/") and path != STASH_LOG:
                 self._put(path, file)
         self._move_refs(coming, steps.note)
         if any(one.name in ("stashes", _STASH) for one in steps.names):
@@ -246,8 +246,8 @@ class ProgramGitRestore:
         if now is not None:
             self._told(("update-ref", "-d", "--no-deref", _STASH, now), what=_STASH)
         else:
-            self._put(_STASH_LOG, None)
-        log = steps.files.get(_STASH_LOG)
+            self._put(STASH_LOG, None)
+        log = steps.files.get(STASH_LOG)
         lines = log.content.decode("utf-8", "surrogateescape").split("\n") if log else []
         old = ""
         for line in filter(None, lines):
@@ -326,12 +326,7 @@ class ProgramGitRestore:
                     os.rmdir(part, dir_fd=parent)
 
 
-_STASH, _STASH_LOG = "refs/stash", "logs/refs/stash"
-
-
-def _is_same(one: str, other: str) -> bool:
-    """Whether two identities are of one file, also of different boots."""
-    return one[EPOCH_DIGITS:] == other[EPOCH_DIGITS:] != ""
+_STASH = "refs/stash"
 
 
 def _unnamed_file(git: int, index: IndexBytes | None) -> int:
@@ -345,9 +340,7 @@ def _unnamed_file(git: int, index: IndexBytes | None) -> int:
             before = os.stat(INDEX, dir_fd=git, follow_symlinks=False)
             os.fchmod(file, stat.S_IMODE(before.st_mode))
         if index is not None and index.content is not None:
-            left = memoryview(index.content)
-            while left:
-                left = left[os.write(file, left) :]
+            write_whole(file, index.content)
             os.utime(file, ns=(index.mtime, index.mtime))
         os.fsync(file)
     except OSError as error:

@@ -18,6 +18,7 @@ from loom_audit.model.events import Draft
 from loom_audit.model.files import EPOCH_DIGITS, FileState, is_within, parents
 from loom_audit.model.git import (
     HEAD_COMMIT,
+    INDEX_ENTRIES,
     INDEX_MTIME,
     OBJECT_ID,
     SHARED_REFS,
@@ -31,9 +32,6 @@ from loom_audit.model.text.display import count_text, visible
 from loom_audit.ports import EventFilter, Git, GitSeen
 
 FOLDER = ".git"
-ENTRIES = "index entries"
-"""The name under which the entries of the index are among the files of the git folder."""
-
 _KEPT = "the stamps of git"
 """The name under which the last stamps are kept for the next process."""
 
@@ -262,8 +260,8 @@ def _difference(attachment: Attachment, last: LastRepository, seen: GitSeen) -> 
     }
     untold = (path for path in before.files if is_within(path, seen.untold))
     files = {**{path: before.files[path] for path in untold}, **files}
-    listed = before.files.get(ENTRIES)
-    files[ENTRIES] = _stored(attachment, "file", 0, seen.entries, listed)
+    listed = before.files.get(INDEX_ENTRIES)
+    files[INDEX_ENTRIES] = _stored(attachment, "file", 0, seen.entries, listed)
     changes = changed_files(before.files, files)
     if not names and not changes:
         return None
