@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,6 +85,8 @@ def test_a_proxy_told_a_second_time_waits_for_no_provider_and_prints_no_tracebac
                     socket.create_connection(("127.0.0.1", port)).close()
                 except ConnectionError:
                     break  # it has been told
+                # a flood takes all its descriptors, and what it then says fills the pipe
+                time.sleep(0.02)
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=60)
         asking.close()
