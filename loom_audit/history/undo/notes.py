@@ -1,15 +1,21 @@
 """Notes of plans on whole calls, and on changes that several may have made."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
-from loom_audit.history.ground.attachment import StoredLog
+from loom_audit.errors import PermissionDenied
+from loom_audit.history.ground.attachment import OnDisk, StoredLog
 from loom_audit.history.look.doers import UNKNOWN
+from loom_audit.history.look.special_files import displaced_special_files
 from loom_audit.history.read.call_detail import git_of
+from loom_audit.history.read.timeline import Timeline
 from loom_audit.model.git import NOT_TAKEN_BACK, STAYS, GitChanged, words_of
-from loom_audit.model.plans.planning import TAKEN_BACK, Note
+from loom_audit.model.plans.planning import MOVED_THERE, TAKEN_BACK, Note, Plan
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.text.display import duration_text, first_few, one_line
 from loom_audit.ports import CallFilter, EventLog
+
+KEPT_CONTENT = "`loom-audit ls` and `cat` with `--at` show what is on record of it"
 
 LONG_RUN = 60_000_000
 """Microseconds from which on it is said that others may have worked beside a call."""
@@ -41,6 +47,21 @@ def uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
     return tuple(notes)
 
 
+def lost_notes(
+    timeline: Timeline, on_disk: OnDisk, point: int, is_asked_for: Callable[[str], bool]
+) -> Iterator[Note]:
+    """Notes on what a rollback to a point does not bring back, as nobody saw how it went.
+
+    It was on record at the point, could not be read later, and is not on disk. Corrupt.
+    """
+    for path in sorted(filter(is_asked_for, timeline.verified.untracked())):
+        if not timeline.state(path, point):
+            continue
+        with suppress(PermissionDenied):  # then something may be there, which stays
+            if on_disk.workspace.stamp(path) is None:
+                yield Note(path, f"it could not be read later, and is gone; {KEPT_CONTENT}")
+
+
 def git_notes(log: EventLog, calls: Sequence[Call]) -> tuple[Note, ...]:
     """Notes on what those of some calls changed of git which did, in git's words. Corrupt."""
     changing = [call for call in calls if call.changed_git]
@@ -56,6 +77,12 @@ def git_notes(log: EventLog, calls: Sequence[Call]) -> tuple[Note, ...]:
 def _git_text(told: Sequence[GitChanged]) -> str:
     words = [one_line(text, 100) for text in words_of(told)]
     return f": {first_few(words, 5, str)}" if words else ", or another one at that time did"
+
+
+def displaced_notes(on_disk: OnDisk, plan: Plan) -> Iterator[Note]:
+    """Notes on sockets and the like that are renamed where a file comes back in their place."""
+    for path, name in displaced_special_files(on_disk, plan.changes):
+        yield Note(name, f"what is at {path} is not a file; {MOVED_THERE}")
 
 
 def long_run_notes(stored: StoredLog, selected: Sequence[RecordedChange]) -> tuple[Note, ...]:

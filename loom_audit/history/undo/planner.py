@@ -16,7 +16,7 @@ from loom_audit.history.look.arrivals import Arrivals
 from loom_audit.history.look.capture import look_once
 from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.history.look.observation import names_in
-from loom_audit.history.look.special_files import displaced_special_files, special_kind
+from loom_audit.history.look.special_files import special_kind
 from loom_audit.history.look.survivor_changes import SurvivorChanges
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.preconditions import Preconditions
@@ -33,8 +33,10 @@ from loom_audit.history.undo.dealt_with import changed_paths, changes_before
 from loom_audit.history.undo.git_taken_back import leaves_git, with_git
 from loom_audit.history.undo.limits import names_by
 from loom_audit.history.undo.notes import (
+    displaced_notes,
     git_notes,
     long_run_notes,
+    lost_notes,
     shared_note,
     taken_back_notes,
     uncaptured_notes,
@@ -66,7 +68,6 @@ from loom_audit.model.plans.link_plans import choices_for_groups, group_holds
 from loom_audit.model.plans.opening import UNREADABLE, seen_when_opened
 from loom_audit.model.plans.placement import ProposalStatus
 from loom_audit.model.plans.planning import (
-    MOVED_THERE,
     Hold,
     Note,
     PathStep,
@@ -196,7 +197,7 @@ class Planner:
             passed_over=selection.passed_over,
             ran_long=long_run_notes(self.attachment.stored, selected),
             blocked=(*plan.blocked, *self._unnamed_notes(plan, drift)),
-            kept=(*plan.kept, *self._displaced_notes(plan)),
+            kept=(*plan.kept, *displaced_notes(self.attachment.on_disk, plan)),
         )
         counted = self._with_what_counts(plan, selection, candidates, selected, steps)
         return with_git(self.attachment, counted, selection, self._calls_of(selection))
@@ -224,6 +225,9 @@ class Planner:
         yield from uncaptured_notes(calls)
         yield from git_notes(self.attachment.stored.log, calls) if leaves_git(asked) else ()
         yield from taken_back_notes(selection.before.calls, selected)
+        if selection.rollback:
+            there = self.attachment.on_disk
+            yield from lost_notes(self.timeline, there, selection.since, selection.is_asked_for)
 
     def _unnamed_notes(self, plan: Plan, drift: FilesChanged) -> Iterator[Note]:
         """Notes on paths that a plan would change and does not list, unless something blocks it."""
@@ -450,11 +454,6 @@ class Planner:
         stays = is_directory(change.before) and is_directory(change.after)
         path = change.path.rpartition("/")[0] if stays else change.path
         return is_within(path, self._unreadable)
-
-    def _displaced_notes(self, plan: Plan) -> Iterator[Note]:
-        """Notes on sockets and the like that are renamed where a file comes back in their place."""
-        for path, name in displaced_special_files(self.attachment.on_disk, plan.changes):
-            yield Note(name, f"what is at {path} is not a file; {MOVED_THERE}")
 
     def _occupied_paths(self, plan: Plan) -> frozenset[str]:
         """The paths that a plan would create, and at which something is that is not recorded."""

@@ -199,3 +199,26 @@ def test_a_watched_folder_that_an_undo_closes_hides_what_closed_and_changed_in_i
     look(session)
     assert why_everything(workspace.attachment.process) == ""
     assert workspace.timeline.tree().keys() == {"a.txt", "d", "d/e", "d/e/new", "d/g"}
+
+
+def test_a_rollback_names_every_path_that_was_lost_while_nobody_could_read_it(
+    session: Session,
+) -> None:
+    workspace, root = session.workspace, Path(session.workspace.root)
+    names = {f"many/{n}.txt" for n in range(25)}
+    with session.recording("make"):
+        (root / "many").mkdir()
+        for name in names:
+            (root / name).write_text("one")
+    (made, *_) = workspace.timeline.calls()
+    with session.recording("write and close"):
+        for name in names:
+            (root / name).write_text("two")
+            (root / name).chmod(0)
+    with session.recording("delete"):
+        for name in names:
+            (root / name).unlink()
+    plan = workspace.plan_rollback(made.seq or 0)
+    back = {change.path for change in plan.changes}
+    named = {note.path for note in plan.irreversible}
+    assert back | named >= names
