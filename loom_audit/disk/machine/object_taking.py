@@ -182,7 +182,8 @@ class Take:
             if name == "pack":
                 self._packs(opened)
             else:
-                self._new_names[name] = self._new_in(opened, name)
+                if names := self._new_in(opened, name):
+                    self._new_names[name] = names
         settled = max(seen.st_mtime_ns, seen.st_ctime_ns) + _SETTLED < self._began
         if settled and self._missed() == missed:
             # written when the copies have their names, unless one of these is missed
@@ -236,10 +237,13 @@ class Take:
 
     def _pack_loose(self, folder: int, name: str, made: Path) -> None:
         """Put a loose object into a pack of ours; a large one is copied as it is."""
-        with closing_fd(os.open(name, _FILE, dir_fd=folder)) as source:
+        source = os.open(name, _FILE, dir_fd=folder)
+        try:
             size = _regular(source).st_size
             self._allow(size)
             content = os.read(source, size + 1) if size <= _SMALL else b""
+        finally:
+            os.close(source)
         inflating = zlib.decompressobj()
         try:
             whole = inflating.decompress(content, _MOST_INFLATED)

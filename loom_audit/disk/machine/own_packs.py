@@ -22,6 +22,11 @@ _INDEX_HEADER = b"\377tOc" + struct.pack(">I", 2)
 _FANOUT = struct.Struct(">256I")
 _PIECE = 1 << 20
 
+_SMALL = 512
+_STORED = b"\x78\x01\x01"
+"""The header of zlib, and that of a last block that is stored."""
+_SIZES, _SUM = struct.Struct("<HH"), struct.Struct(">I")
+
 
 def new_hash(*, long_ids: bool) -> "hashlib._Hash":
     """The hash by which objects of this length of id are named."""
@@ -49,7 +54,7 @@ class PackWriter:
             head[-1] |= 0x80
             head.append(rest & 0x7F)
             rest >>= 7
-        written = bytes(head) + zlib.compress(body, 1)
+        written = bytes(head) + _deflated(body)
         self._entries.append((bytes.fromhex(id), zlib.crc32(written), self.size))
         self.size += self._file.write(written)
 
@@ -74,6 +79,16 @@ class PackWriter:
         made = new_hash(long_ids=self._long_ids)
         made.update(index)
         return index + made.digest()
+
+
+def _deflated(body: bytes) -> bytes:
+    """A content as zlib has it (RFC 1950); of a small one the bytes as they are (RFC 1951, 3.2.4),
+    since to begin to deflate takes longer than all else that is done with it.
+    """
+    size = len(body)
+    if size > _SMALL:
+        return zlib.compress(body, 1)
+    return _STORED + _SIZES.pack(size, size ^ 0xFFFF) + body + _SUM.pack(zlib.adler32(body))
 
 
 class PackIndex:
