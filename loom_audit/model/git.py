@@ -206,12 +206,8 @@ class GitState(Struct):
 
 def changed_names(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[GitName, ...]:
     """The names that differ, sorted."""
-    names = sorted({*before, *after})
-    return tuple(
-        GitName(name, before.get(name), after.get(name))
-        for name in names
-        if before.get(name) != after.get(name)
-    )
+    names = sorted({name for name, _ in before.items() ^ after.items()})
+    return tuple(GitName(name, before.get(name), after.get(name)) for name in names)
 
 
 def changed_files(

@@ -43,10 +43,13 @@ class GitStamps(Struct, frozen=True):
     """The stamps of what a repository's state is kept in, as one text that is equal while they are.
 
     "" where there is no repository. `newest` is when the last of it changed, in ns since 1970.
+    `contents` is a hash of the bytes of what changed since a moment, which can change again and
+    have the same stamps; None where not all of it could be read.
     """
 
     text: str = ""
     newest: int = 0
+    contents: str | None = None
 
 
 class GitSeen(Struct, frozen=True):
@@ -83,9 +86,11 @@ class Git(Protocol):
         """The repository in another folder of the same workspace."""
         ...
 
-    def stamps(self) -> GitStamps:
-        """The stamps now. Where they are equal later, the state is too, but for a ref's file that
-        was written in place where there are many.
+    def stamps(self, since: int) -> GitStamps:
+        """The stamps now, and the contents of what changed since a moment, in ns since 1970.
+
+        Where they are equal later, the state is too, but for a ref's file that was written in place
+        where there are many.
         """
         ...
 

@@ -115,7 +115,7 @@ def check_nothing_happens(root: Path) -> None:
     head = (root / ".git/refs/heads/main").read_text().strip()
     before = written(root)
     asked = ProgramGit(str(root), identity_at)
-    assert asked.stamps().text
+    assert asked.stamps(0).text
     seen = asked.seen()
     told = asked.distances([(head, None), (ABSENT, head), (None, head)])
     assert (seen.names["HEAD"], seen.names["refs/heads/main"]) == ("ref: refs/heads/main", head)
@@ -164,7 +164,7 @@ def test_a_git_folder_that_is_a_link_is_named_and_not_read_through(root: Path) -
     (root / ".git").rename(root.parent / "elsewhere")
     os.symlink(root.parent / "elsewhere", root / ".git")
     git = ProgramGit(str(root), identity_at)
-    assert git.stamps().text
+    assert git.stamps(0).text
     with pytest.raises(ExecutionFailed, match="symbolic link, which is not read through"):
         git.seen()
 
@@ -172,7 +172,7 @@ def test_a_git_folder_that_is_a_link_is_named_and_not_read_through(root: Path) -
 def test_a_repository_above_the_workspace_is_not_looked_at(root: Path) -> None:
     below = root / "below"
     below.mkdir()
-    assert ProgramGit(str(below), identity_at).stamps().text == ""
+    assert ProgramGit(str(below), identity_at).stamps(0).text == ""
     (below / ".git").mkdir()
     assert ProgramGit(str(below), identity_at).seen().names == {}
     (below / ".git/HEAD").write_text("ref: refs/heads/main\n")
@@ -213,3 +213,39 @@ def test_a_detached_head_and_ids_of_sha_256_are_told(root: Path) -> None:
     git(other, "commit", "-q", "--allow-empty", "-m", "1")
     names = ProgramGit(str(other), identity_at).seen().names
     assert git(other, "rev-parse", "HEAD") in names.values()
+
+
+@pytest.mark.parametrize("name", ["HEAD", "index", "refs/heads/other", "logs/HEAD", "packed-refs"])
+def test_what_is_written_in_place_has_other_contents_until_it_is_as_before(
+    root: Path, name: str
+) -> None:
+    git(root, "pack-refs")
+    git(root, "branch", "other")
+    path = root / ".git" / name
+    content, asked = path.read_bytes(), ProgramGit(str(root), identity_at)
+    first = asked.stamps(0)
+    path.write_bytes(content[:-1] + b"?")
+    second = asked.stamps(0)
+    assert first.contents is not None and first.contents != second.contents
+    path.write_bytes(content)
+    third = asked.stamps(0)
+    assert third.contents == first.contents and third.text != first.text
+
+
+def test_a_ref_of_many_that_was_just_written_is_among_the_contents(root: Path) -> None:
+    git(root, "pack-refs", "--all")
+    for n in range(40):
+        git(root, "branch", f"b{n:02}")
+    asked = ProgramGit(str(root), identity_at)
+    before = asked.stamps(0)
+    (root / ".git/refs/heads/b39").write_text(f"{ABSENT}\n")
+    assert asked.stamps(0).contents != before.contents
+
+
+def test_contents_of_what_changed_long_ago_are_not_read(root: Path) -> None:
+    assert ProgramGit(str(root), identity_at).stamps(2**62).contents == "['']"
+
+
+def test_where_what_changed_cannot_be_read_there_are_no_contents(root: Path) -> None:
+    os.mkfifo(root / ".git/refs/heads/pipe")
+    assert ProgramGit(str(root), identity_at).stamps(0).contents is None

@@ -10,10 +10,21 @@ from loom_audit.model.backgrounds import WritableFolder
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.git import GitState
 from loom_audit.model.scope import Scope
-from loom_audit.ports import Background, Git, LeftOutFiles, StampedPaths, Stamps, Watch
+from loom_audit.ports import Background, Git, GitStamps, LeftOutFiles, StampedPaths, Stamps, Watch
 
 CallKey = tuple[str, str]
 """The session and the id of a call."""
+
+
+class ExpectedGit(Struct, frozen=True):
+    """What git said at stamps, and what the log has once that is recorded.
+
+    `since` is from when on the contents of what had changed are among the stamps, in ns since 1970.
+    """
+
+    stamps: GitStamps
+    state: GitState
+    since: int
 
 
 class LastRepository(Struct):
@@ -21,14 +32,14 @@ class LastRepository(Struct):
 
     `state` is that on record. `answer` is what git said at these `stamps`: what
     is on record, or that it cannot tell, or there was no repository, and none on record; "" where
-    nothing is known. `expected` are stamps at which it said what was to be recorded, and the state
-    then.
+    nothing is known. `expected` is what it said last and is not among that, as it was to be
+    recorded, or what it is about had just changed.
     """
 
     state: GitState = field(default_factory=GitState)
     answer: Literal["", "recorded", "failed", "absent"] = ""
     stamps: str = ""
-    expected: tuple[str, GitState] | None = None
+    expected: ExpectedGit | None = None
     git: Git | None = None
 
 

@@ -3,13 +3,14 @@
 Everything is opened from the folder's descriptor, and no link is followed.
 """
 
+import errno
 import os
 import re
 import stat
-import sys
 from collections import deque
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import suppress
+from hashlib import sha256
 from heapq import nsmallest
 
 from loom_audit.errors import ExecutionFailed
@@ -115,9 +116,38 @@ def stamps_of(git: int, known: KnownFolders) -> Iterator[Stamped]:
 def shared_stamps_of(common: int, known: KnownFolders, *, refs: bool) -> Iterator[Stamped]:
     """The stamps of a common folder of what a linked worktree shares, or only of its `refs`."""
     wanted = _OF_REFS if refs else (*_OF_REFS, *SHARED_FILES)
-    for name, found in stamps_of(common, known):
-        if is_within(name, wanted):
-            yield f"common/{name}", found
+    return (one for one in stamps_of(common, known) if is_within(one[0], wanted))
+
+
+def contents_since(git: int, stamped: Iterable[Stamped], since: int) -> str | None:
+    """A hash of the bytes of what was stamped and changed since a moment, and of what lies in such
+    folders and did; "" where nothing did, None where not all can be read.
+    """
+    young = [(path, numbers) for path, numbers in stamped if numbers[3] >= since]
+    made = sha256()
+    try:
+        for path, numbers in young:
+            inner = [path]
+            if stat.S_ISDIR(numbers[0]):
+                inner = []
+                opened = os.open(path, FOLDER, dir_fd=git)
+                try:
+                    names = sorted(os.listdir(opened))
+                    made.update(repr((path, names)).encode("utf-8", "surrogateescape"))
+                    for name in names:
+                        one = os.stat(name, dir_fd=opened, follow_symlinks=False)
+                        if one.st_ctime_ns >= since and not stat.S_ISDIR(one.st_mode):
+                            inner.append(f"{path}/{name}")
+                finally:
+                    os.close(opened)
+            for one_path in inner:
+                file = _read(git, one_path, MAX_FILE)
+                if file is None:
+                    return None
+                made.update(repr((one_path, file)).encode("utf-8", "surrogateescape"))
+    except OSError:
+        return None
+    return made.hexdigest() if young else ""
 
 
 def _names_in(git: int, path: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -165,12 +195,37 @@ def _below(git: int, folder: str, most: int = MAX_FILES) -> Iterator[tuple[str, 
 
 def _without_links(git: int, folder: str) -> Iterator[str]:
     """The paths in a folder and below; ExecutionFailed for a link or an unreadable folder."""
-    for path, found in _below(git, folder, sys.maxsize):
+    waiting = [folder]
+    while waiting:
+        path = waiting.pop()
+        try:
+            opened = os.open(path, FOLDER, dir_fd=git)
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                yield _no_folder(git, path)
+            continue
+        folders, files = list[str](), list[str]()
+        try:
+            with os.scandir(opened) as entries:  # which tells kinds, without a call for each
+                for one in entries:
+                    if one.is_symlink():
+                        raise ExecutionFailed(f".git/{path}/{one.name} is a symbolic link")
+                    (folders if one.is_dir(follow_symlinks=False) else files).append(one.name)
+        finally:
+            os.close(opened)
+        waiting += (f"{path}/{name}" for name in sorted(folders, reverse=True))
+        yield from (f"{path}/{name}" for name in sorted(files))
+
+
+def _no_folder(git: int, path: str) -> str:
+    """The path of what could not be opened as a folder; ExecutionFailed unless it is a file."""
+    with suppress(OSError):
+        found = os.stat(path, dir_fd=git, follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
             raise ExecutionFailed(f".git/{path} is a symbolic link")
-        if stat.S_ISDIR(found.st_mode):
-            raise ExecutionFailed(f".git/{path} cannot be read")
-        yield path
+        if not stat.S_ISDIR(found.st_mode):
+            return path
+    raise ExecutionFailed(f".git/{path} cannot be read")
 
 
 def check_links(git: int) -> None:

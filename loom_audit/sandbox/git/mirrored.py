@@ -10,6 +10,8 @@ from loom_audit.errors import ExecutionFailed
 from loom_audit.model.git import HEAD_COMMIT, OBJECT_ID
 from loom_audit.ports import GitAnswer, GitPoint
 from loom_audit.ports.git_objects import bare_settings
+from loom_audit.sandbox.git.files import FOLDER
+from loom_audit.sandbox.git.loose import are_whole
 from loom_audit.sandbox.git.program import MAX_OUTPUT, ask_git, check_answer, find_git
 from loom_audit.sandbox.scratch import scratch_folder
 
@@ -56,6 +58,8 @@ class ProgramMirroredGit:
     ) -> Sequence[str]:
         """The wanted ids, and those that they lead to, that are not in the mirror."""
         if len(wanted) <= FEW:
+            if not shallow and _are_whole(mirror, wanted, whole):
+                return ()
             with suppress(ExecutionFailed):  # one of them is not there
                 return self._missing_below(mirror, wanted, whole, shallow)
         given = "".join(f"{one}\n" for one in wanted).encode("ascii")
@@ -142,6 +146,16 @@ class ProgramMirroredGit:
                 Path(scratch, "shallow").write_bytes(point.shallow)
             kept = os.path.join(mirror, "objects")
             return self._run(scratch, (*_SETTINGS, *words), given=given, objects=kept)
+
+
+def _are_whole(mirror: str, wanted: Sequence[str], whole: Sequence[str]) -> bool:
+    with suppress(FileNotFoundError):
+        objects = os.open(os.path.join(mirror, "objects"), FOLDER)
+        try:
+            return are_whole(objects, wanted, whole)
+        finally:
+            os.close(objects)
+    return False
 
 
 @contextmanager

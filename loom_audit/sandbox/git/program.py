@@ -113,10 +113,11 @@ def find_git(root: str) -> str:
     ExecutionFailed where there is none.
     """
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        path = os.path.realpath(os.path.join(folder, "git"))
-        inside = path == root or path.startswith(root.rstrip("/") + "/")
-        if os.path.isabs(folder) and not inside and os.access(path, os.X_OK):
-            return os.path.join(folder, "git")
+        named = os.path.join(folder, "git")
+        if os.path.isabs(folder) and os.access(named, os.X_OK):
+            path = os.path.realpath(named)
+            if path != root and not path.startswith(root.rstrip("/") + "/"):
+                return named
     raise ExecutionFailed("git is not installed")
 
 

@@ -18,14 +18,17 @@ from loom_audit.model.git import HEAD_COMMIT, INDEX_MTIME, OF_WORKTREE, SHARED_R
 from loom_audit.model.text.display import count_text
 from loom_audit.ports import GitAnswer, GitFile, GitSeen, GitStamps, Moved
 from loom_audit.sandbox.git.files import (
+    FOLDER,
     KnownFolders,
     check_links,
+    contents_since,
     open_below,
     shared_stamps_of,
     stamp,
     stamps_of,
     state_files,
 )
+from loom_audit.sandbox.git.loose import loose_object
 from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place, path_below
 from loom_audit.sandbox.git.program import ask_git, check_answer, find_git
 
@@ -81,18 +84,22 @@ class ProgramGit:
 
     # --- stamps ---------------------------------------------------------------------------
 
-    def stamps(self) -> GitStamps:
+    def stamps(self, since: int) -> GitStamps:
         """The stamps now, "" where no `.git` is there; of one that is not read through its own."""
         try:
             with opened_place(self._root, self._below) as place:
                 if place is None:
                     return GitStamps()
                 found = [*stamps_of(place.git, self._known[0])]
+                contents = [contents_since(place.git, found, since)]
                 if place.own is not None:
                     found.append((".git", place.own))
+                    contents.append(None if place.own[3] >= since else "")
                 if place.is_linked:
                     refs = place.is_shared_inside
-                    found += shared_stamps_of(place.common, self._known[1], refs=refs)
+                    shared = [*shared_stamps_of(place.common, self._known[1], refs=refs)]
+                    contents.append(contents_since(place.common, shared, since))
+                    found += ((f"common/{name}", one) for name, one in shared)
         except ExecutionFailed as error:
             own = None
             with suppress(OSError):
@@ -102,7 +109,9 @@ class ProgramGit:
                 finally:
                     os.close(above)
             return GitStamps(f"{own} {error.message}", own[3] if own else 0)
-        return GitStamps(repr(found), max((one[3] for _, one in found), default=0))
+        newest = max((one[3] for _, one in found), default=0)
+        young = None if None in contents else repr(contents)
+        return GitStamps(repr(found), newest, young)
 
     # --- state ----------------------------------------------------------------------------
 
@@ -168,13 +177,36 @@ class ProgramGit:
 
     def distances(self, moved: Sequence[Moved]) -> Sequence[str]:
         """How far names moved, in words; "" where git cannot tell."""
-        some = moved[:MAX_DISTANCES]
+        found = [""] * len(moved)
+        some = {n: one for n, one in enumerate(moved[:MAX_DISTANCES]) if one[0] is not None}
         try:
-            done = self._ask(*(_distance(old, new) for old, new in some))
+            steps = self._steps([*some.values()])
+            for n, words in zip([*some], steps, strict=True):
+                if words:
+                    found[n] = words
+                    del some[n]
+            commands = [_distance(old, new) for old, new in some.values()]
+            asked = self._ask(*commands) if commands else ()
         except ExecutionFailed:
-            return [""] * len(moved)
-        found = [_in_words(one, new) for one, (_, new) in zip(done, some, strict=True)]
-        return [*found, *[""] * (len(moved) - len(found))]
+            return found
+        for (n, (_, new)), done in zip(some.items(), asked, strict=True):
+            found[n] = _in_words(done, new)
+        return found
+
+    def _steps(self, moved: Sequence[Moved]) -> Sequence[str]:
+        """How far names moved that went one commit on or back, as commits say that are read here;
+        "" where git has to tell it.
+        """
+        with opened_place(self._root, self._below) as place:
+            if place is None or os.path.lexists(os.path.join(place.common_path, "shallow")):
+                return [""] * len(moved)
+            with suppress(OSError):
+                objects = os.open("objects", FOLDER, dir_fd=place.common)
+                try:
+                    return [_step(objects, *one) for one in moved]
+                finally:
+                    os.close(objects)
+        return [""] * len(moved)
 
     # --- the program ----------------------------------------------------------------------
 
@@ -217,15 +249,13 @@ def _of_linked(names: Mapping[str, str], place: GitPlace) -> dict[str, str]:
     return found
 
 
-def _refs(done: GitAnswer) -> Iterator[tuple[str, str]]:
-    for line in done.errors.splitlines():
-        if broken := _BROKEN.fullmatch(line):
-            yield broken[1], "broken"
-    for line in _text(done.output).split("\n"):
-        found, _, rest = line[1:].partition(" ")
-        name, _, target = rest.partition(" ")
-        if name:
-            yield name, f"ref: {target} {found}" if target else found
+def _refs(done: GitAnswer) -> Mapping[str, str]:
+    broken = filter(None, map(_BROKEN.fullmatch, done.errors.splitlines()))
+    names = {one[1]: "broken" for one in broken}
+    for line in filter(None, _text(done.output).split("\n")):
+        found, name, target = line[1:].split(" ", 2)
+        names[name] = f"ref: {target} {found}" if target else found
+    return names
 
 
 def _worktrees(output: bytes) -> Iterator[tuple[str, str]]:
@@ -288,6 +318,14 @@ def _entries(output: bytes) -> bytes:
     if end != len(output):
         raise ExecutionFailed("git lists the index in a form that is not known here")
     return b"".join(lines)
+
+
+def _step(objects: int, old: str | None, new: str | None) -> str:
+    for behind, ahead, words in ((old, new, "1 commit on"), (new, old, "1 commit back")):
+        commit = loose_object(objects, ahead) if behind and ahead else None
+        if commit and commit.parents == [behind]:
+            return words
+    return ""
 
 
 def _distance(old: str | None, new: str | None) -> Sequence[str]:

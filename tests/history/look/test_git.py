@@ -9,6 +9,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.errors import NotFound
+from loom_audit.history.look.git import changes
 from loom_audit.model.git import STAYS, GitChanged, GitState, git_words
 from loom_audit.ports import EventFilter
 from loom_audit.sandbox.git.files import STAMPED_REFS
@@ -352,6 +353,41 @@ def test_what_the_stamps_did_not_tell_is_found_at_the_session_s_end(
     call = next(one for one in workspace.timeline.calls() if "printf" in one.summary)
     assert call.requested in found.causes
     assert any(one.startswith("found later: branch feat ") for one in call.coverage.reasons)
+    check_against_git(workspace, root)
+
+
+@pytest.mark.parametrize(
+    "setting", ["core.repositoryFormatVersion=2", "extensions.ofAnotherDay=true"]
+)
+def test_of_a_repository_of_a_newer_git_it_is_said_that_git_is_too_old_and_nothing_is_guessed(
+    workspace: AuditedWorkspace, root: Path, call: Call, setting: str
+) -> None:
+    call("shell_execute", command="git config core.repositoryFormatVersion 1")
+    on_record = facts(workspace)
+    key, _, value = setting.partition("=")
+    call("shell_execute", command=f"git config {key} {value}; rm .git/refs/heads/feat")
+    newest, *_ = workspace.timeline.calls()
+    assert "git: git is too old for this repository" in newest.coverage.reasons
+    assert facts(workspace) == on_record
+
+
+def test_what_has_just_changed_is_not_asked_again_while_its_contents_are_the_same(
+    workspace: AuditedWorkspace, root: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "SETTLED", 10**15)  # so that no stamp is ever trusted
+    older = git(root, "rev-parse", "main").strip()
+
+    def looks() -> list[bool]:
+        with workspace.attachment.exclusive():
+            return [one.unasked for one in changes.look_at_git(workspace.attachment)]
+
+    call("shell_execute", command="echo x > n; git add n; git commit -qm more")
+    assert looks() == looks() == [True]
+    (root / ".git/refs/heads/feat").write_text(f"{older}\n")
+    assert looks() == looks() == [False]  # nobody puts on record what this look found
+    call("shell_execute", command="true")
+    assert [one.name for one in facts(workspace)[-1].names] == ["refs/heads/feat"]
+    assert looks() == [True]
     check_against_git(workspace, root)
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, ExecutionFailed
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.history.ground.process_state import LastRepository
+from loom_audit.history.ground.process_state import ExpectedGit, LastRepository
 from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.history.look.git.kept_objects import keep_objects
 from loom_audit.model.actors import OUTSIDE
@@ -144,8 +144,10 @@ def _nested(attachment: Attachment) -> list[str]:
 
 def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: bool) -> GitLook:
     """Look at one repository."""
-    git = seen.git
-    stamps = git.stamps() if git else None
+    git, expected, began = seen.git, seen.expected, time.time_ns()
+    seen.expected = None
+    since = expected.since if expected else began - SETTLED
+    stamps = git.stamps(since) if git else None
     if git is None or stamps is None or (seen.answer, seen.stamps) == ("failed", stamps.text):
         return GitLook()
     if not stamps.text:
@@ -154,8 +156,12 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
         return GitLook(gone)
     if seen.answer == "absent":  # what others recorded since was not read
         _read_states(attachment)
-    if _is_recorded(seen, stamps.text):
-        _keep(folder, attachment, stamps.text)
+    if expected is not None and (expected.stamps, expected.state) == (stamps, seen.state):
+        if stamps.newest + SETTLED < began:
+            _keep(folder, attachment, stamps.text)
+        elif not anyway:
+            seen.expected = expected
+            return GitLook(unasked=True)
     last = seen.stamps if seen.answer == "recorded" else _kept(folder, attachment)
     if stamps.text == last and not anyway:
         seen.answer, seen.stamps = "recorded", stamps.text
@@ -181,11 +187,11 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
         change = replace(change, folder=folder)
         # before the record names the objects
         unkept = keep_objects(attachment, folder, found)
-    if stamps.newest + SETTLED < asked:
-        if change is None:
-            _keep(folder, attachment, stamps.text)
-        else:
-            seen.expected = stamps.text, seen.state.after(change)
+    if change is None and stamps.newest + SETTLED < asked:
+        _keep(folder, attachment, stamps.text)
+    elif stamps.contents is not None:
+        said = change or GitChanged(seen.state.identity, (), (), "outside")
+        seen.expected = ExpectedGit(stamps, seen.state.after(said), since)
     shared = found.names.get(SHARED_REFS, "").startswith("/")
     return GitLook(change, (*found.unseen, *unkept) if change else (), is_new, shared)
 
@@ -196,12 +202,6 @@ def _gone(folder: str, known: GitState) -> GitChanged | None:
         return None
     names, files = changed_names(known.names, {}), changed_files(known.files, {})
     return GitChanged(known.identity, names, files, "outside", folder=folder)
-
-
-def _is_recorded(seen: LastRepository, stamps: str) -> bool:
-    """Whether the change that was found at these stamps is on record by now."""
-    expected, seen.expected = seen.expected, None
-    return expected is not None and expected[0] == stamps and seen.state == expected[1]
 
 
 def _keep(folder: str, attachment: Attachment, stamps: str) -> None:

@@ -1,7 +1,7 @@
 """Keeps the objects that a repository names, before a record says that it names them."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Set
 
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import Attachment
@@ -58,15 +58,15 @@ def _missing(mirror: ObjectMirror, git: MirroredGit, seen: GitSeen) -> int:
     file = seen.files.get("shallow")
     own = file.content if file else b""
     for shallow in dict.fromkeys((own, *mirror.shallows())):
-        _follow(mirror, git, [*wanted_objects(seen)] if shallow == own else [], shallow)
+        _follow(mirror, git, seen if shallow == own else GitSeen(), shallow)
     return mirror.missing().count
 
 
-def _follow(mirror: ObjectMirror, git: MirroredGit, named: Sequence[str], shallow: bytes) -> None:
-    """Note which of these ids are whole under a `shallow`, and what is missing now."""
+def _follow(mirror: ObjectMirror, git: MirroredGit, seen: GitSeen, shallow: bytes) -> None:
+    """Note which ids that a repository names are whole under a `shallow`, and what is missing."""
     whole, before = mirror.whole(shallow), mirror.missing(shallow)
     known = {*whole}
-    new = [*{id: None for id in named if id not in known}]
+    new = [*dict.fromkeys(id for id in wanted_objects(seen, known) if id not in known)]
     if not new and not before.some:
         return
     missing: set[str] = set()
@@ -84,15 +84,16 @@ def _follow(mirror: ObjectMirror, git: MirroredGit, named: Sequence[str], shallo
     mirror.note([id for id in new if id not in missing], found, shallow)
 
 
-def wanted_objects(seen: GitSeen) -> Iterator[str]:
-    """The ids that a repository names: in its index, in files of what is in progress, by refs."""
+def wanted_objects(seen: GitSeen, known: Set[str] = frozenset()) -> Iterator[str]:
+    """The ids that a repository names: in its index, in files of what is in progress, by refs.
+
+    Refs are many: of what they name only what is not `known` is told.
+    """
     yield from (found[1].decode() for found in STAGED.finditer(seen.entries))
     for path, file in seen.files.items():
         if _NAMING.fullmatch(path) and file.kind == "file":
             yield from _LINES.findall(file.content[:65_536].decode("ascii", "replace"))
-    for name, value in seen.names.items():
-        if name == "stashes":
-            yield from (id for line in value.split("\n") if (id := line.partition(" ")[0]))
-        elif name != "index":
-            words = (word for word in value.split(" ") if OBJECT_ID.fullmatch(word))
-            yield from (word for word in words if word.strip("0"))  # of a worktree without commit
+    values = (value for name, value in seen.names.items() if name not in ("stashes", "index"))
+    ids = filter(OBJECT_ID.fullmatch, {*" ".join(values).split(" ")} - known)
+    yield from sorted(id for id in ids if id.strip("0"))  # of a worktree without commit
+    yield from (line.partition(" ")[0] for line in seen.names.get("stashes", "").splitlines())
