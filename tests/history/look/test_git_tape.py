@@ -133,7 +133,10 @@ def check(workspace: AuditedWorkspace, root: Path, step: str) -> None:
 def play(
     workspace: AuditedWorkspace, root: Path, seed: int, steps: int, act: Callable[[str], object]
 ) -> None:
-    """Make a repository, and play a tape: most steps are acted out by calls, some by a person."""
+    """Make a repository, and play a tape: most steps are acted out by calls, some by a person.
+
+    After each the record is what git says, and in the end git finds the mirror whole.
+    """
     git(root, "init", "-q", "-b", "main")
     for n in range(3):
         (root / "f0").write_text(f"{n}\n")
@@ -148,6 +151,11 @@ def play(
             command = f"by a person: {command}"
         act("true" if by_person else f"{command}; true")
         check(workspace, root, f"step {n}: {command}")
+    mirror = workspace.attachment.on_disk.mirror
+    for kept in mirror.folders() if mirror else ():  # with all that its objects lead to
+        told = ["git", "--git-dir", kept, "fsck", "--full", "--no-dangling", "--no-progress"]
+        done = subprocess.run(told, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 TAPES = pytest.mark.parametrize(
