@@ -30,6 +30,7 @@ from loom_audit.ports.git_restorer import GitRestore, GitRestorer, GitSteps, Ind
 from loom_audit.ports.held import HeldSessions
 from loom_audit.ports.lines import LineMaps
 from loom_audit.ports.log import (
+    BLOCK,
     CallFilter,
     Clock,
     EventFilter,
@@ -74,6 +75,7 @@ from loom_audit.ports.workspace import (
 )
 
 __all__ = [
+    "BLOCK",
     "NO_HOOKS",
     "ON_HOSTILE_GROUND",
     "OPAQUE",

@@ -6,7 +6,7 @@ from typing import Protocol
 
 class LineMaps(Protocol):
     """Line maps by their names: 32 bytes, which say of which versions of a file one is; and sums of
-    what changed in files, by theirs.
+    what changed in files, and counts of calls in stretches of the log, by theirs.
 
     A cache on this machine, of a size that is bounded: losing a map costs following the lines
     again. Whoever reads one checks what it says.

@@ -23,6 +23,9 @@ from loom_audit.model.records import (
 )
 from loom_audit.model.scope import Scope
 
+BLOCK = 256
+"""The number of events in a block of a log; the first block begins with its first event."""
+
 Wanted = Callable[[Mapping[str, Any]], bool]
 """Whether an event is to be decoded, by its envelope."""
 
@@ -98,6 +101,14 @@ class EventLog(Protocol):
         """Corrupt unless the events with `after < seq <= until` are among those of the head.
 
         `until` and the head's size are not after the end of the log.
+        """
+        ...
+
+    def blocks(self, first: int, until: int, head: TreeHead) -> Sequence[bytes]:
+        """The Merkle hashes of the whole blocks `first <= n < until`, each over BLOCK events.
+
+        Corrupt unless they are among those of the head, which is over all these events. What the
+        events say is not read.
         """
         ...
 

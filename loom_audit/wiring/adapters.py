@@ -68,7 +68,7 @@ from loom_audit.sql.ground.clock import SystemClock
 from loom_audit.sql.line_maps import SqlLineMaps
 from loom_audit.sql.projections.keyframes import KEYFRAME_EVENTS
 from loom_audit.sql.store.database import Database, WorkspaceEntry, open_database
-from loom_audit.wiring.caches import FOLDER, MIRROR
+from loom_audit.wiring.caches import FOLDER, LINE_MAPS, MIRROR, files_of
 
 if TYPE_CHECKING:
     from loom_audit.sql.erasing.forgetting import Amount as Amount
@@ -419,7 +419,11 @@ class Adapters(Struct, frozen=True):
         return read_verified(self.settings.heads, id)
 
     def rebuild(self, id: str) -> int:
-        """Make the projections of a log anew, and give how many events it has."""
+        """Make the projections of a log anew, and give how many events it has; what is told by
+        them or beside them of lines and calls is forgotten.
+        """
+        for file in files_of(self.settings.home, id, LINE_MAPS):
+            file.unlink(missing_ok=True)
         return self.database.projections(id).rebuild()
 
     def missing_logs(self) -> Sequence[str]:

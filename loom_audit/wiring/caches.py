@@ -32,6 +32,14 @@ class Cache(Struct, frozen=True):
     most_bytes: int | None = None
 
 
+LINE_MAPS = Cache(
+    "line maps",
+    ".lines.db",
+    "which version wrote which lines of long files, as ranges without any text, how many lines of "
+    "each file of a review are changed, and how many calls ended in each stretch of the log",
+    "following the lines from the first version, and counting the calls",
+    MOST_BYTES,
+)
 CACHES = (
     Cache(
         "change index",
@@ -45,14 +53,7 @@ CACHES = (
         "definitions and words of the files on record, for searches",
         "reading every recorded file once",
     ),
-    Cache(
-        "line maps",
-        ".lines.db",
-        "which version wrote which lines of long files, as ranges without any text, and how many "
-        "lines of each file of a review are changed",
-        "following the lines from the first version",
-        MOST_BYTES,
-    ),
+    LINE_MAPS,
 )
 TABLES = (*OF_LOG, FULL_TEXT)
 """Derived tables in the database itself, which `db rebuild` makes anew from the log."""

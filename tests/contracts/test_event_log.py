@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from loom_audit.disk.machine.heads import DiskHeads
 from loom_audit.errors import AuditUnavailable, Conflict, Corrupt
@@ -55,7 +56,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.git import GitChanged, GitIntended, GitName
 from loom_audit.model.stored.merkle import EMPTY_ROOT, Frontier, leaf_hash, root
-from loom_audit.ports import EventFilter
+from loom_audit.ports import BLOCK, EventFilter
 from loom_audit.sql.events.event_rows import MAX_INLINE_PAYLOAD
 from loom_audit.sql.ground.driver import connect
 from loom_audit.sql.ground.packing import pack, pack_id, unpack, unpack_id
@@ -218,6 +219,19 @@ def test_the_merkle_root_is_that_over_the_leaves(opened: Opened) -> None:
     for size in (1, 1, 1, 57, 195, 1, 1, 43, 211, 1, 1, 700):
         hashes += [e.leaf_hash for e in opened.log.append([note(str(n)) for n in range(size)])]
         assert opened.log.tree_head() == TreeHead(opened.log.id, len(hashes), root(hashes))
+
+
+def test_blocks_are_given_by_a_head_of_the_log_and_by_no_other(opened: Opened) -> None:
+    opened.log.append([note(f"{n}") for n in range(2 * BLOCK + 5)])
+    head = opened.log.tree_head()
+    hashes = [event.leaf_hash for event in opened.log.read()]
+    blocks = [root(hashes[n * BLOCK : (n + 1) * BLOCK]) for n in range(2)]
+    assert [*opened.log.blocks(0, 2, head)] == blocks
+    assert [*opened.log.blocks(1, 2, head)] == blocks[1:]
+    opened.log.append([note(f"more {n}") for n in range(BLOCK)])
+    assert [*opened.log.blocks(0, 2, head)] == blocks
+    with pytest.raises(Corrupt):
+        opened.log.blocks(1, 2, replace(head, root=bytes(32)))
 
 
 def test_the_seqs_around_a_time_differ_where_clocks_went_back(

@@ -22,7 +22,7 @@ from loom_audit.model.files import BlobId
 from loom_audit.model.stored.codec import decode, encode, id_of, intention_of, read_envelope
 from loom_audit.model.stored.merkle import root
 from loom_audit.model.stored.payloads import SALT_BYTES
-from loom_audit.ports import Clock, EventFilter, Wanted
+from loom_audit.ports import BLOCK, Clock, EventFilter, Wanted
 
 
 class MemoryBlobStore:
@@ -201,6 +201,10 @@ class MemoryEventLog:
     def prove(self, after: int, until: int, head: TreeHead) -> None:
         if root(self._hashes[: head.size]) != head.root:
             raise Corrupt(f"Events {after + 1} to {until} are not those of a head kept elsewhere")
+
+    def blocks(self, first: int, until: int, head: TreeHead) -> Sequence[bytes]:
+        self.prove(first * BLOCK, until * BLOCK, head)
+        return [root(self._hashes[n * BLOCK : (n + 1) * BLOCK]) for n in range(first, until)]
 
     def head(self) -> int:
         return len(self._leaves)

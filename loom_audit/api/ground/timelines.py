@@ -8,6 +8,8 @@ from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.kept_contents import KeptContents
 from loom_audit.history.ground.log_end import LogEnd
 from loom_audit.history.ground.proven_log import ProvenLog
+from loom_audit.history.read.call_numbers import CallNumbers
+from loom_audit.history.read.kept_counts import KeptCounts
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.read.verified import VerifiedReading
 from loom_audit.model.imported import is_imported
@@ -24,7 +26,9 @@ def timeline_of(adapters: Adapters, id: str, root: str) -> Timeline:
     verified = VerifiedReading(
         proven, projections, KeptContents(log, adapters.blobs), listings=adapters.listings
     )
-    return Timeline(log, projections, adapters.blobs, proven, verified, imported)
+    counts = KeptCounts(adapters.line_maps(id), adapters.marks(id).key)
+    numbers = CallNumbers(proven, counts)
+    return Timeline(log, projections, adapters.blobs, proven, verified, numbers, imported)
 
 
 def checked(attachment: Attachment, timeline: Timeline) -> Attachment:

@@ -76,6 +76,7 @@ class ContinuousLog:
         self.picked = log.picked
         self.stretch = log.stretch
         self.prove = log.prove
+        self.blocks = log.blocks
         self.head = log.head
         self.newest = log.newest
         self.tree_head = log.tree_head

@@ -61,6 +61,12 @@ class ProvenLog(Struct, frozen=True):
         self._prove(after, until, self._kept())
         yield from self._stretch(after, until, wanted)
 
+    def largest_head(self) -> TreeHead | None:
+        """The kept head over most events, of those that are not over more than there are."""
+        kept = self._kept()  # before the log, which others may be writing
+        size = self.head()
+        return next((one for one in reversed(kept) if one.size <= size), None)
+
     def _stretch(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
         for event in self.log.stretch(after, until, wanted):
             fact = event.fact

@@ -15,6 +15,7 @@ from loom_audit.history.ground.kept_contents import KeptContents
 from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.ground.session_state import hold_of, session_state
 from loom_audit.history.read.call_detail import CallDetail, git_of, net_changes
+from loom_audit.history.read.call_numbers import CallNumbers
 from loom_audit.history.read.verified import VerifiedReading
 from loom_audit.model.backgrounds import BackgroundFinished
 from loom_audit.model.continuity import LOSING_KINDS
@@ -69,6 +70,7 @@ class Timeline(Struct, frozen=True):
     blobs: BlobStore
     proven: ProvenLog
     verified: VerifiedReading
+    numbers: CallNumbers
     imported: bool = False
 
     # --- points ---------------------------------------------------------------------------
@@ -116,7 +118,7 @@ class Timeline(Struct, frozen=True):
                 )
             return int(text)
         if back := _BACK.fullmatch(text):
-            return self.verified.calls_back(int(back[1]))
+            return self.numbers.back(int(back[1]))
         if text.startswith("@"):
             return self.verified.checkpoint(text[1:])
         return self.verified.session(text.removeprefix("session:")).started

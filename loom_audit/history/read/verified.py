@@ -18,7 +18,6 @@ from loom_audit.history.ground.proven_listings import ProvenListings
 from loom_audit.history.ground.proven_log import ProvenLog, changes_trees
 from loom_audit.history.ground.verified_tree import VerifiedTree
 from loom_audit.history.read.call_lookup import CallLookup, Whose, with_told_later
-from loom_audit.history.read.call_numbers import CallNumbers
 from loom_audit.model.calls import CALL_KINDS, UNDO_TOOLS, CallFold
 from loom_audit.model.continuity import TREE_FACTS
 from loom_audit.model.events import (
@@ -94,7 +93,6 @@ class VerifiedReading:
         self._proven = proven
         self._contents = contents
         self._suggested = suggested
-        self._numbers = CallNumbers(proven)
         self._trees = VerifiedTree(proven, suggested, self._folded, listings)
         self._read: tuple[int, int, _Stretch] = 0, 0, _Stretch()
         """The stretch that was read last."""
@@ -371,10 +369,6 @@ class VerifiedReading:
             raise listed_error(max(one.number for one in odd))
 
     # --- points ---------------------------------------------------------------------------
-
-    def calls_back(self, count: int) -> int:
-        """The seq of the point so many calls back from the log's end. NotFound, Corrupt."""
-        return self._numbers.back(count) if count else self._proven.head()
 
     def checkpoint(self, name: str) -> int:
         """The seq of the point that a checkpoint's name means now. NotFound, Corrupt."""

@@ -11,13 +11,10 @@ from msgspec import Struct, ValidationError, msgpack
 
 from loom_audit.model.authorship.net import FileSteps, NetFile
 from loom_audit.model.files import FileState
+from loom_audit.model.stored.seals import sealed, unsealed
 
 _FORM = "loom-audit net sums 2"
 """Begins what names are made of; another way to follow lines or to name parts needs another one."""
-
-
-_SEAL = 32
-"""Bytes of the seal, before what it is of."""
 
 
 class NetSums(Struct, frozen=True, array_like=True):
@@ -77,14 +74,13 @@ def sums_name(steps: FileSteps, context: int, key: bytes) -> bytes:
 
 def encoded_sums(sums: NetSums, name: bytes, key: bytes) -> bytes:
     """Return sums as they are kept by a name in a store of this key."""
-    told = msgpack.encode(sums)
-    return hmac.digest(key, name + told, "sha256") + told
+    return sealed(msgpack.encode(sums), name, key)
 
 
 def decoded_sums(data: bytes, name: bytes, key: bytes) -> NetSums | None:
     """Return the sums of what was kept by a name; None where it is none of a store of this key."""
-    told = data[_SEAL:]
-    if not hmac.compare_digest(data[:_SEAL], hmac.digest(key, name + told, "sha256")):
+    told = unsealed(data, name, key)
+    if told is None:
         return None
     try:
         return msgpack.decode(told, type=NetSums)

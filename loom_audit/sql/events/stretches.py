@@ -6,8 +6,8 @@ from typing import Any
 from loom_audit.errors import Corrupt
 from loom_audit.model.events import Event, TreeHead
 from loom_audit.model.stored.codec import PREV_DIGITS
-from loom_audit.model.stored.merkle import node_hash, root_at
-from loom_audit.ports import Wanted
+from loom_audit.model.stored.merkle import NodeAt, node_hash, root_at
+from loom_audit.ports import BLOCK, Wanted
 from loom_audit.sql.events.event_reader import EventReader
 from loom_audit.sql.events.event_rows import CheckedLeaf, check_leaf, check_place, damage_error
 from loom_audit.sql.events.merkle_tree import TILE, leaf_hashes, stored_nodes
@@ -130,14 +130,30 @@ def prove_stretch(connection: Connection, log: int, after: int, until: int, head
     The hashes that are read are those of the events themselves, and of the others as many as the
     proof needs (RFC 9162 section 2.1.3).
     """
+    _check_nodes(stored_nodes(connection, log), TILE, after, until, head)
+
+
+def prove_blocks(
+    connection: Connection, log: int, first: int, until: int, head: TreeHead
+) -> Sequence[bytes]:
+    """The hashes of the whole blocks `first <= n < until`. Corrupt unless they lead to the root of
+    this head; of events no more is read than what the head has behind its last whole block.
+    """
     nodes = stored_nodes(connection, log)
+    _check_nodes(nodes, 2 * TILE, first * BLOCK, until * BLOCK, head)
+    return [nodes(TILE, n) for n in range(first, until)]
+
+
+def _check_nodes(nodes: NodeAt, level: int, after: int, until: int, head: TreeHead) -> None:
+    """Corrupt unless the nodes over these events, from those that are made of stored ones at the
+    `level`, lead to the root of a head.
+    """
     wrong = Corrupt(
         f"Events {after + 1} to {until} are not those of which the head over {head.size} events "
         "was kept",
         hint="Run `loom-audit verify`: it says what differs.",
         details={"seq": after + 1, "head": head.size},
     )
-    level = TILE
     while (last := head.size >> level) and until > after:
         for index in range(after >> level, min(((until - 1) >> level) + 1, last)):
             below = nodes(level - 1, 2 * index), nodes(level - 1, 2 * index + 1)

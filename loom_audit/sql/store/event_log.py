@@ -28,7 +28,7 @@ from loom_audit.sql.events import event_rows
 from loom_audit.sql.events.event_reader import READ_EVENTS, EventReader, remaining_window
 from loom_audit.sql.events.event_rows import HEAD, KIND
 from loom_audit.sql.events.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
-from loom_audit.sql.events.stretches import CheckedLeaves, ProvenHashes, read_stretch
+from loom_audit.sql.events.stretches import CheckedLeaves, ProvenHashes, prove_blocks, read_stretch
 from loom_audit.sql.ground.clock import to_micros
 from loom_audit.sql.ground.conditions import in_values
 from loom_audit.sql.ground.connection import Connection
@@ -282,6 +282,11 @@ class SqlEventLog:
         """Raise Corrupt unless these events are among those of the head."""
         with self._connections.reading() as connection:
             self._proven.prove(connection, after, until, head)
+
+    def blocks(self, first: int, until: int, head: TreeHead) -> Sequence[bytes]:
+        """The Merkle hashes of whole blocks. Corrupt unless they are among those of the head."""
+        with self._connections.reading() as connection:
+            return prove_blocks(connection, self._number, first, until, head)
 
     def head(self) -> int:
         """The seq of the last event, 0 for an empty log."""
