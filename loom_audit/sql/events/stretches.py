@@ -16,8 +16,10 @@ from loom_audit.sql.ground.connections import Connections
 from loom_audit.sql.ground.statements import prepare
 
 _AT_ONCE = 1000
-_KEPT = 2 * _AT_ONCE
-"""Most checked leaves that are kept; only those of stretches of at most so many are: 2 KB each."""
+_NEAR = 2 * _AT_ONCE
+"""Leaves and hashes of a stretch are kept where it has at most so many events."""
+_KEPT = 8 * _AT_ONCE
+"""Most checked leaves that are kept, of 2 KB each."""
 _LEAVES = prepare(
     "SELECT seq, leaf, leaf_hash FROM event WHERE log = :log AND seq >= :first AND seq <= :last "
     "ORDER BY seq"
@@ -62,7 +64,7 @@ def read_stretch(
     last, before = until + 1, None if after < 1 else after
     prev = ""
     start = after + 1 if before is None else before
-    keep = last - start < _KEPT
+    keep = last - start < _NEAR
     while start <= last:
         end = min(start + _AT_ONCE - 1, last)
         with connections.reading() as connection:
@@ -116,9 +118,9 @@ class ProvenHashes:
         # whole nodes were hashed, so their other leaves are proven as well
         start = after >> TILE << TILE
         end = min(head.size, ((until - 1 >> TILE) + 1) << TILE)
-        if end - start > _KEPT:
+        if end - start > _NEAR:
             return
-        if sum(map(len, [*self._known.values()])) > 2 * _KEPT:
+        if sum(map(len, [*self._known.values()])) > _KEPT:
             self._known.clear()
         hashes = leaf_hashes(connection, self._number, start, end)
         self._known[head] = known | dict(enumerate(hashes, start + 1))
