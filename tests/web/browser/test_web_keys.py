@@ -230,6 +230,7 @@ def test_on_paper_all_is_open_and_calls_have_their_addresses(
     page.emulate_media(media="print")
     assert page.locator(".diff .add").first.is_visible(), "what it changed"
     assert not page.get_by_role("button", name="Viewed").first.is_visible()
+    assert not page.locator(".undo-call").first.is_visible()
     assert not page.locator("header.top").is_visible()
     assert not page.get_by_role("button", name="Keys").is_visible()
     shown = page.locator("h3 .by a").first.evaluate("a => getComputedStyle(a, '::after').content")

@@ -66,6 +66,21 @@ def test_times_are_read_in_the_zone_of_the_reader_and_in_utc_in_their_tips(
     page.context.close()
 
 
+@pytest.mark.parametrize("width", [1280, 800, 375])
+def test_a_time_of_another_local_day_is_seen_whole_in_a_list(
+    standing: Recorded, standing_live: Live, browser: Browser, width: int
+) -> None:
+    zones = {zone: datetime.now(ZoneInfo(zone)).date() for zone in (FAR, "Pacific/Niue")}
+    other = next(zone for zone, day in zones.items() if day != datetime.now(UTC).date())
+    page = reader(standing_live, browser, other)
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{standing_live.address}{standing.url}/calls")
+    cells = page.locator(".calls td.t")
+    assert re.fullmatch(r"\d\d-\d\d \d\d:\d\d:\d\d", shown(cells.locator("time").first))
+    assert cells.evaluate_all("all => all.every(one => one.scrollWidth <= one.clientWidth)")
+    page.context.close()
+
+
 def test_what_is_put_into_a_page_later_has_its_times_in_the_same_zone(
     recorded: Recorded, live: Live, browser: Browser
 ) -> None:
