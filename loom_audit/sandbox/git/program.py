@@ -64,11 +64,12 @@ def ask_git(
     seconds: float,
     limit: int = MAX_OUTPUT,
     given: bytes = b"",
+    opened: Sequence[int] = (),
 ) -> Sequence[GitAnswer]:
     """Run git commands beside each other in the folder `at`; the variables name git's folders.
 
-    Each reads `given`. One that says or writes more than `limit` bytes is ended. ExecutionFailed
-    where one cannot be run, or does not end in time.
+    Each reads `given`, and has the descriptors that are `opened`. One that says or writes more than
+    `limit` bytes is ended. ExecutionFailed where one cannot be run, or does not end in time.
     """
     environment = {**_ENVIRONMENT, "PATH": os.path.dirname(program), **folders}
     running: list[tuple[subprocess.Popen[bytes], int, int]] = []
@@ -86,6 +87,7 @@ def ask_git(
                     stdout=output,
                     stderr=errors,
                     start_new_session=True,
+                    pass_fds=opened,
                 )
             except OSError as error:
                 os.close(output)

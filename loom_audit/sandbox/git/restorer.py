@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from types import TracebackType
 
@@ -17,21 +17,22 @@ from loom_audit.model.files import is_same_identity
 from loom_audit.model.git import OBJECT_ID, STASH_LOG, GitName
 from loom_audit.model.text.display import duration_text
 from loom_audit.ports import GitAnswer, GitFile, GitSteps, IndexBytes
-from loom_audit.sandbox.git.files import FOLDER, check_links
+from loom_audit.sandbox.git.files import check_links
 from loom_audit.sandbox.git.mirrored import SECONDS
 from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place
 from loom_audit.sandbox.git.program import ask_git, check_answer, find_git, write_whole
+from loom_audit.sandbox.git.writing import (
+    UNFINISHED,
+    add_pack,
+    missing_objects,
+    path_of,
+    put_file,
+)
 
 WAIT = 1.0
 """Seconds for which another git is waited for that holds the lock."""
 
 LOCK, INDEX = "index.lock", "index"
-UNFINISHED = "loom-audit.unfinished"
-"""The name of a file in the git folder while it is written, under the lock."""
-
-MOST_OBJECTS = 4 << 30
-_PUT_SECONDS = 120.0
-
 _OWN_NAME = {"GIT_COMMITTER_NAME": "loom-audit", "GIT_COMMITTER_EMAIL": "loom-audit"}
 """Who moved a ref, as its log says it."""
 
@@ -40,8 +41,6 @@ _LOG_LINE = re.compile(
     r"(?:\t(?P<said>.*))?"
 )
 """A line of a ref's log (gitformat-reflog in git-reflog(1))."""
-
-_MADE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ProgramGitRestorer:
@@ -62,11 +61,23 @@ class ProgramGitRestorer:
             lock = _unnamed_file(place.git, index)
             opened.callback(os.close, lock)
             restore = ProgramGitRestore(
-                place, lock, self._identity_of(lock, b""), index, find_git(self._root)
+                place,
+                lock,
+                self._identity_of(lock, b""),
+                index,
+                find_git(self._root),
+                lambda: self._is_there(folder, identity),
             )
             opened.callback(restore.give_up)
             restore.closing = opened.pop_all()
         return restore
+
+    def _is_there(self, folder: str, identity: str) -> bool:
+        """Whether the repository of that identity is at its path now."""
+        with suppress(ExecutionFailed), opened_place(self._root, folder) as place:
+            now = place.identity(self._identity_of) if place else ""
+            return is_same_identity(now, identity)
+        return False
 
     def release(self, folder: str, identity: str, lock: str) -> bool:
         """Remove the `index.lock` of a restore that was killed; whether that was there."""
@@ -86,7 +97,13 @@ class ProgramGitRestore:
     """A `ports.GitRestore`: its lock is a file without a name until `take_lock` gives it one."""
 
     def __init__(
-        self, place: GitPlace, file: int, lock: str, index: IndexBytes | None, program: str
+        self,
+        place: GitPlace,
+        file: int,
+        lock: str,
+        index: IndexBytes | None,
+        program: str,
+        is_there: Callable[[], bool],
     ) -> None:
         self.lock = lock
         self.closing = ExitStack()
@@ -94,10 +111,11 @@ class ProgramGitRestore:
         self._file = file
         self._index = index
         self._program = program
+        self._is_there = is_there
         self._is_taken = False
         self._folders = {
-            "GIT_DIR": place.path,
-            "GIT_COMMON_DIR": place.common_path,
+            "GIT_DIR": path_of(place.git),
+            "GIT_COMMON_DIR": path_of(place.common),
             "GIT_WORK_TREE": place.top,
             **_OWN_NAME,
         }
@@ -120,31 +138,11 @@ class ProgramGitRestore:
 
     def missing(self, wanted: Sequence[str]) -> Sequence[str]:
         """The wanted ids that are not in the repository, or do not lead to all they need there."""
-        if not wanted:
-            return ()
-        given = "".join(f"{one}\n" for one in dict.fromkeys(wanted)).encode()
-        [listed] = self._ask(("cat-file", "--batch-check=%(objectname) %(objecttype)"), given)
-        check_answer(listed)
-        missing: list[str] = []
-        leading: list[str] = []
-        for line in listed.output.decode("ascii", "replace").splitlines():
-            id, _, kind = line.partition(" ")
-            (missing if kind == "missing" else leading).append(id)
-        if leading:
-            ids = "".join(f"{one}\n" for one in leading)
-            words = ("rev-list", "--objects", "--quiet", "--missing=print", "--stdin")
-            [reached] = self._ask((*words, "--not", "--all"), ids.encode())
-            found = reached.output.decode("ascii", "replace").split()
-            missing += [one[1:] for one in found if one.startswith("?")]
-            missing += leading if reached.code else []
-        return missing
+        return missing_objects(self._ask_one, wanted)
 
     def add_objects(self, pack: bytes) -> None:
         """Add the objects of a pack, each hashed anew; ExecutionFailed where git does not."""
-        words = ("index-pack", "--strict", "--stdin")
-        [done] = self._ask(words, pack, seconds=_PUT_SECONDS, limit=MOST_OBJECTS)
-        if done.code:
-            raise ExecutionFailed(f"git does not take the kept objects: {done.errors.strip():.200}")
+        add_pack(self._ask_one, pack)
 
     # --- the lock and the index -----------------------------------------------------------
 
@@ -175,6 +173,7 @@ class ProgramGitRestore:
     def finish(self) -> None:
         """Let the index be what it is to become, in one rename, and give the lock up."""
         git = self._place.git
+        self._check_there()
         if self._index is not None and self._index.content is not None:
             os.rename(LOCK, INDEX, src_dir_fd=git, dst_dir_fd=git)
             self._is_taken = False
@@ -183,6 +182,14 @@ class ProgramGitRestore:
                 os.unlink(INDEX, dir_fd=git)
         self.give_up()
         os.fsync(git)
+
+    def _check_there(self) -> None:
+        """Conflict where another repository is at the path by now: this one is left as it is."""
+        if not self._is_there():
+            raise Conflict(
+                "git: the repository was moved away or replaced just now",
+                hint="Look at the new plan and decide again.",
+            )
 
     # --- the steps ------------------------------------------------------------------------
 
@@ -211,6 +218,7 @@ class ProgramGitRestore:
         """Move refs in one transaction, each from what it is (git-update-ref(1))."""
         if not refs:
             return
+        self._check_there()
         said = "".join(f"{_transaction_line(one)}\n" for one in refs)
         given = said.encode("utf-8", "surrogateescape")
         self._told(("update-ref", "--no-deref", "-m", note, "--stdin"), given, what=refs[0].name)
@@ -218,6 +226,7 @@ class ProgramGitRestore:
     def _move_head(self, one: GitName, note: str) -> None:
         """Let HEAD name what it is to name, if it names what it did; it is read back."""
         before, after = one.before or "", one.after or ""
+        self._check_there()
         if OBJECT_ID.fullmatch(after):
             old = (before,) if OBJECT_ID.fullmatch(before) else ()
             if not old:
@@ -237,6 +246,7 @@ class ProgramGitRestore:
 
     def _put_stashes(self, steps: GitSteps) -> None:
         """Make the list of stashes anew, the oldest first, each with its message and date."""
+        self._check_there()
         refs = {one.name: one for one in steps.names}
         [asked] = self._ask(("rev-parse", "-q", "--verify", _STASH), b"")
         now = _line(asked) if asked.code == 0 else None
@@ -292,38 +302,24 @@ class ProgramGitRestore:
         at = self._place.top
         commands = (words, *more)
         return ask_git(
-            self._program, at, folders, *commands, seconds=seconds, limit=limit, given=given
+            self._program,
+            at,
+            folders,
+            *commands,
+            seconds=seconds,
+            limit=limit,
+            given=given,
+            opened=(self._place.git, self._place.common),
         )
 
-    # --- files in the git folder ----------------------------------------------------------
+    def _ask_one(self, words: Sequence[str], given: bytes, seconds: float, limit: int) -> GitAnswer:
+        [done] = self._ask(words, given, seconds=seconds, limit=limit)
+        return done
 
     def _put(self, path: str, file: GitFile | None) -> None:
-        """Let a file in the git folder be so: written beside its place and renamed, or removed."""
+        """Let a file in the git folder be so, or in the common one what is shared."""
         shared = self._place.is_linked and path.startswith("logs/refs/")
-        *above, name = path.split("/")
-        with ExitStack() as opened:
-            base = self._place.common if shared else self._place.git
-            folder, made_in = base, list[int]()
-            for part in above:
-                made_in.append(folder)
-                if file is not None:
-                    with suppress(FileExistsError):
-                        os.mkdir(part, 0o777, dir_fd=folder)
-                try:
-                    folder = os.open(part, FOLDER, dir_fd=folder)
-                except FileNotFoundError:
-                    return  # so there is nothing to remove
-                opened.callback(os.close, folder)
-            if file is not None:
-                _put_file(base, folder, name, file)
-                return
-            with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=folder)
-            for parent, part in zip(reversed(made_in), reversed(above), strict=True):
-                if above[0] == "logs":
-                    break  # git keeps these
-                with suppress(OSError):  # something else is in it
-                    os.rmdir(part, dir_fd=parent)
+        put_file(self._place.common if shared else self._place.git, path, file)
 
 
 _STASH = "refs/stash"
@@ -347,22 +343,6 @@ def _unnamed_file(git: int, index: IndexBytes | None) -> int:
         os.close(file)
         raise ExecutionFailed(f"git's lock cannot be written: {error.strerror}") from error
     return file
-
-
-def _put_file(base: int, folder: int, name: str, file: GitFile) -> None:
-    """Write a file beside all others, and give it its name; whoever holds the lock is alone."""
-    with suppress(FileNotFoundError):  # of one that was killed
-        os.unlink(UNFINISHED, dir_fd=base)
-    if file.kind == "symlink":
-        os.symlink(os.fsdecode(file.content), UNFINISHED, dir_fd=base)
-    else:
-        written = os.open(UNFINISHED, _MADE, file.mode, dir_fd=base)
-        with open(written, "wb") as stream:
-            stream.write(file.content)
-            stream.flush()
-            os.fchmod(written, file.mode)
-            os.fsync(written)
-    os.rename(UNFINISHED, name, src_dir_fd=base, dst_dir_fd=folder)
 
 
 def _is_in_the_way(name: str, coming: Iterable[GitName]) -> bool:

@@ -1,0 +1,108 @@
+"""What is written into a git folder: objects from a pack, and files of its state.
+
+The folder is open, and git is told its descriptor: whoever puts another one at its path meanwhile
+has nothing written into that.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+
+from loom_audit.errors import ExecutionFailed
+from loom_audit.ports import GitAnswer, GitFile
+from loom_audit.sandbox.git.files import FOLDER
+from loom_audit.sandbox.git.program import check_answer
+
+UNFINISHED = "loom-audit.unfinished"
+"""The name of a file in the git folder while it is written, under the lock."""
+
+MOST_OBJECTS = 4 << 30
+PUT_SECONDS = 120.0
+
+_MADE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+Ask = Callable[[Sequence[str], bytes, float, int], GitAnswer]
+"""Runs a git command, which reads so many bytes, for at most so many seconds and bytes."""
+
+
+def path_of(folder: int) -> str:
+    """A path by which a program that is given this open folder reaches it and no other one."""
+    return f"/proc/self/fd/{folder}"
+
+
+def missing_objects(ask: Ask, wanted: Sequence[str]) -> Sequence[str]:
+    """The wanted ids that are not in the repository, or do not lead to all they need there."""
+    if not wanted:
+        return ()
+    given = "".join(f"{one}\n" for one in dict.fromkeys(wanted)).encode()
+    words = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
+    listed = ask(words, given, PUT_SECONDS, 64 << 20)
+    check_answer(listed)
+    missing: list[str] = []
+    leading: list[str] = []
+    for line in listed.output.decode("ascii", "replace").splitlines():
+        id, _, kind = line.partition(" ")
+        (missing if kind == "missing" else leading).append(id)
+    if leading:
+        ids = "".join(f"{one}\n" for one in leading)
+        walked = ("rev-list", "--objects", "--quiet", "--missing=print", "--stdin")
+        reached = ask((*walked, "--not", "--all"), ids.encode(), PUT_SECONDS, 64 << 20)
+        found = reached.output.decode("ascii", "replace").split()
+        missing += [one[1:] for one in found if one.startswith("?")]
+        missing += leading if reached.code else []
+    return missing
+
+
+def add_pack(ask: Ask, pack: bytes) -> None:
+    """Add the objects of a pack, each hashed anew; ExecutionFailed where git does not."""
+    done = ask(("index-pack", "--strict", "--stdin"), pack, PUT_SECONDS, MOST_OBJECTS)
+    if done.code:
+        raise ExecutionFailed(f"git does not take the kept objects: {done.errors.strip():.200}")
+
+
+def put_file(base: int, path: str, file: GitFile | None) -> None:
+    """Let a file in the git folder be so: written beside its place and renamed, or removed.
+
+    ExecutionFailed for a path that leads out of it.
+    """
+    *above, name = path.split("/")
+    if {"", ".", ".."} & {*above, name}:
+        raise ExecutionFailed("a file of git on record is not in its folder")
+    with ExitStack() as opened:
+        folder, made_in = base, list[int]()
+        for part in above:
+            made_in.append(folder)
+            if file is not None:
+                with suppress(FileExistsError):
+                    os.mkdir(part, 0o777, dir_fd=folder)
+            try:
+                folder = os.open(part, FOLDER, dir_fd=folder)
+            except FileNotFoundError:
+                return  # so there is nothing to remove
+            opened.callback(os.close, folder)
+        if file is not None:
+            _write_file(base, folder, name, file)
+            return
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+        for parent, part in zip(reversed(made_in), reversed(above), strict=True):
+            if above[0] == "logs":
+                break  # git keeps these
+            with suppress(OSError):  # something else is in it
+                os.rmdir(part, dir_fd=parent)
+
+
+def _write_file(base: int, folder: int, name: str, file: GitFile) -> None:
+    """Write a file beside all others, and give it its name; whoever holds the lock is alone."""
+    with suppress(FileNotFoundError):  # of one that was killed
+        os.unlink(UNFINISHED, dir_fd=base)
+    if file.kind == "symlink":
+        os.symlink(os.fsdecode(file.content), UNFINISHED, dir_fd=base)
+    else:
+        written = os.open(UNFINISHED, _MADE, file.mode, dir_fd=base)
+        with open(written, "wb") as stream:
+            stream.write(file.content)
+            stream.flush()
+            os.fchmod(written, file.mode)
+            os.fsync(written)
+    os.rename(UNFINISHED, name, src_dir_fd=base, dst_dir_fd=folder)
