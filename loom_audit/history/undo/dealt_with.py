@@ -62,6 +62,32 @@ def dealt_with(
     )
 
 
+def dealt_with_elsewhere(
+    back: TakenBack, changes: Iterable[RecordedChange], within: Sequence[str], since: int
+) -> DealtWith:
+    """What is taken back already of changes after a point that lie beyond the paths of a rollback.
+
+    Not by a call of which the rollback takes back all that is left: it is taken back as a whole,
+    and what it took back beyond these paths is not by it any more.
+    """
+    own: dict[int, set[str]] = {}
+    beyond: dict[int, set[str]] = {}
+    for one in changes if within else ():
+        if one.number is not None:
+            there = own if is_below_any(within, one.change.path) else beyond
+            if there is beyond or (one.requested or 0) > since:
+                there.setdefault(one.number, set()).add(one.change.path)
+    took = {one.number for one in back.doings}
+    whole, stays, found = set[int](), back, set[tuple[int, str]]()
+    for number in sorted({*own, *beyond}, reverse=True):
+        left = {path for path in beyond.get(number, ()) if number not in stays.at(path)}
+        found.update((number, path) for path in beyond.get(number, set()) - left)
+        if number in own and number in took and not left:
+            whole.add(number)
+            stays = back.without(whole)
+    return DealtWith(paths=frozenset(found))
+
+
 class Before:
     """What was taken back before: all, and at a path what is without the calls taken back now."""
 

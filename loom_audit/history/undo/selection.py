@@ -17,7 +17,7 @@ from loom_audit.history.read.call_detail import changed_git_alone
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.listings.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
-from loom_audit.history.undo.dealt_with import DealtWith, dealt_with
+from loom_audit.history.undo.dealt_with import DealtWith, dealt_with, dealt_with_elsewhere
 from loom_audit.history.undo.interrupted_since import check_interrupted_since
 from loom_audit.history.undo.limits import (
     all_names,
@@ -259,14 +259,8 @@ def _select_after_point(
             raise NotFound(f"{path} is not on disk and was never on record", hint=hint)
     calls = attachment.stored.tables.open_calls() if request.running else ()
     running = frozenset(call.requested for call in calls)
-    # what took back something elsewhere stays as it is there
     changes = [*attachment.stored.reading.changes(after=point)]
     paths = all_names(request.paths, timeline, changes)
-    elsewhere = (
-        (one.number, one.change.path)
-        for one in (changes if paths else ())
-        if one.number in back.at(one.change.path) and not is_below_any(paths, one.change.path)
-    )
     return Selection(
         f"point {point}",
         back,
@@ -274,7 +268,7 @@ def _select_after_point(
         since=point,
         rollback=True,
         running=running,
-        before=DealtWith(paths=frozenset((n, path) for n, path in elsewhere if n)),
+        before=dealt_with_elsewhere(back, changes, paths, point),
         paths=paths,
     )
 

@@ -372,3 +372,26 @@ def test_of_a_redo_that_changed_no_file_each_file_is_taken_back_and_brought_agai
     assert workspace.timeline.call(redo).call.undone_by == rest
     revert(workspace, taken)
     assert not workspace.timeline.call(redo).call.undone_by
+
+
+def test_a_rollback_of_one_file_leaves_another_that_a_revert_of_a_revert_left_as_it_was(
+    workspace: AuditedWorkspace, root: Path, call: Callable[..., ToolResult]
+) -> None:
+    for name in ("a", "b"):
+        (root / name).write_text("".join(LINES))
+    workspace.status()
+    point = workspace.log.head()
+    first = write(workspace, root, 0, "a", "b")
+    call("move_file", **{"from": "a", "to": "c"})
+    move = workspace.timeline.calls()[0].seq or 0
+    taken = revert(workspace, first)
+    both = revert(workspace, first, move, taken)
+    assert (marked(root), marked(root, "b")) == ([], [])
+    assert workspace.plan_rollback(point, paths=["a"]).is_empty
+    write(workspace, root, 1)
+    workspace.carry_out(workspace.plan_rollback(point, paths=["a"]))
+    assert (marked(root), marked(root, "b")) == ([], [])
+    assert workspace.timeline.call(first).call.undone_by
+    said = workspace.timeline.call(taken)
+    assert said.call.undone_by is None and "b" not in dict(said.taken_back_in_part)
+    assert workspace.timeline.call(both).call.undone_by
