@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from loom_audit.errors import NotFound
+from loom_audit.errors import Corrupt, NotFound
 from loom_audit.history.ground.proven_log import ProvenLog
 from loom_audit.history.read.kept_counts import CountedBlock, KeptCounts
 from loom_audit.model.events import CallFinished, CallRequested, TreeHead
@@ -59,8 +59,14 @@ class CallNumbers:
         if count < len(end.numbers):
             return end.numbers[count]
         found = self._before(end, count, proven, believed=True)
-        # a request is on record before its end: only a wrong count leads to none
-        return self._before(end, count, proven, believed=False) or 0 if found is None else found
+        if found is None:
+            found = self._before(end, count, proven, believed=False)
+        if found is None:
+            raise Corrupt(
+                "Calls ended in the log and none was requested",
+                hint="Run `loom-audit verify`: it says what differs.",
+            )
+        return found
 
     def _read_end(self, count: int, head: int, until: int) -> _Counted:
         """The end of the log, with more numbers than `count` or from the begin of a block on that
