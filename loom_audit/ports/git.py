@@ -20,6 +20,9 @@ RUNS_NOTHING = (
 )
 """What every command of ours is told, so that a repository's own settings run nothing by it."""
 
+SETTLED = 20_000_000
+"""Nanoseconds after a change, after which a later one surely has another stamp: two long ticks."""
+
 ON_HOSTILE_GROUND = {
     "GIT_LITERAL_PATHSPECS": "1",
     "GIT_TERMINAL_PROMPT": "0",
@@ -94,9 +97,11 @@ class Git(Protocol):
         """
         ...
 
-    def seen(self) -> GitSeen:
+    def seen(self, *, anyway: bool = False) -> GitSeen:
         """The state now, without any name where the folder is not a repository. ExecutionFailed
         where git cannot tell it, or it is not all of the same one; its message is the reason.
+
+        Refs whose stamps are those of last time are told as then, but `anyway`.
         """
         ...
 

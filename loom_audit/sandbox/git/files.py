@@ -228,13 +228,18 @@ def _no_folder(git: int, path: str) -> str:
     raise ExecutionFailed(f".git/{path} cannot be read")
 
 
+def paths_of_refs(git: int) -> Iterator[str]:
+    """The paths of the files in `refs`; ExecutionFailed for a link or an unreadable folder."""
+    return _without_links(git, "refs")
+
+
 def check_links(git: int) -> None:
     """ExecutionFailed where git would follow a link to what lies outside of the folder."""
     for name in _NO_LINKS:
         with suppress(OSError):
             if stat.S_ISLNK(os.stat(name, dir_fd=git, follow_symlinks=False).st_mode):
                 raise ExecutionFailed(f".git/{name} is a symbolic link")
-    deque(_without_links(git, "refs"), maxlen=0)
+    deque(paths_of_refs(git), maxlen=0)
 
 
 def state_files(

@@ -7,6 +7,7 @@ that read refs, the index and commits: none of them converts, compares or checks
 
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -31,6 +32,7 @@ from loom_audit.sandbox.git.files import (
 from loom_audit.sandbox.git.loose import loose_object
 from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place, path_below
 from loom_audit.sandbox.git.program import ask_git, check_answer, find_git
+from loom_audit.sandbox.git.told_refs import TakenStamps, ToldRefs
 
 SECONDS = 5.0
 MAX_DISTANCES = 20
@@ -77,6 +79,8 @@ class ProgramGit:
         top = os.path.join(root, folder) if folder else root
         self._folders = _folders(top, os.path.join(top, ".git"), os.path.join(top, ".git"))
         self._known: tuple[KnownFolders, KnownFolders] = ({}, {})
+        self._stamped = TakenStamps()
+        self._told = ToldRefs()
 
     def nested(self, folder: str) -> "ProgramGit":
         """The repository in another folder of the same workspace."""
@@ -86,12 +90,15 @@ class ProgramGit:
 
     def stamps(self, since: int) -> GitStamps:
         """The stamps now, "" where no `.git` is there; of one that is not read through its own."""
+        self._stamped, began = TakenStamps(), time.time_ns()
         try:
             with opened_place(self._root, self._below) as place:
                 if place is None:
                     return GitStamps()
                 found = [*stamps_of(place.git, self._known[0])]
                 contents = [contents_since(place.git, found, since)]
+                if not place.is_linked:
+                    self._stamped = TakenStamps(dict(found), began)
                 if place.own is not None:
                     found.append((".git", place.own))
                     contents.append(None if place.own[3] >= since else "")
@@ -115,22 +122,23 @@ class ProgramGit:
 
     # --- state ----------------------------------------------------------------------------
 
-    def seen(self) -> GitSeen:
+    def seen(self, *, anyway: bool = False) -> GitSeen:
         """The state now; none where it is no repository. ExecutionFailed with the reason why git
         cannot tell it.
         """
+        stamped, self._stamped = self._stamped, TakenStamps()  # those of a later state are others
         with opened_place(self._root, self._below) as place:
             if place is None:
                 raise ExecutionFailed("the git folder is gone")
             identity = place.identity(self._identity_of)
-            found = self._seen(place)
+            found = self._seen(place, TakenStamps() if anyway else stamped)
             holds_objects = path_below(self._root, place.common_path)
         with opened_place(self._root, self._below) as again:
             if again is None or again.identity(self._identity_of) != identity:
                 raise ExecutionFailed("the git folder was replaced while it was looked at")
         return replace(found, identity=identity, holds_objects=holds_objects)
 
-    def _seen(self, place: GitPlace) -> GitSeen:
+    def _seen(self, place: GitPlace, stamped: TakenStamps) -> GitSeen:
         inside, common = os.listdir(place.git), os.listdir(place.common)
         # without one of these git takes a folder for no repository
         if "HEAD" not in inside or not {"objects", "refs"}.issubset(common):
@@ -148,11 +156,18 @@ class ProgramGit:
         self._folders = _folders(place.top, place.path, place.common_path)
         linked = "worktrees" in common and not place.is_linked
         in_tables = "reftable" in common
-        asked = [_REFS, _ENTRIES, *([_WORKTREES] * linked), *([_LOGS] * in_tables)]
+        folders = None if in_tables else self._told.folders_to_ask(stamped, place.git)
+        asked = [
+            (*_REFS, *(folders or ())),
+            _ENTRIES,
+            *([_WORKTREES] * linked),
+            *([_LOGS] * in_tables),
+        ]
         refs, listed, *told = self._ask(*asked)
         for done in (refs, listed):
             check_answer(done)
-        names.update(_refs(refs))
+        self._told = self._told.with_answer(_refs(refs), folders, stamped)
+        names.update(self._told.refs)
         names["HEAD"] = _branch(refs) or _head(*self._ask(_HEAD, _DETACHED))
         if place.is_linked:
             names = _of_linked(names, place)

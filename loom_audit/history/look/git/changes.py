@@ -29,7 +29,7 @@ from loom_audit.model.git import (
     changed_names,
 )
 from loom_audit.model.text.display import count_text, visible
-from loom_audit.ports import EventFilter, Git, GitSeen
+from loom_audit.ports import SETTLED, EventFilter, Git, GitSeen
 
 FOLDER = ".git"
 _KEPT = "the stamps of git"
@@ -40,9 +40,6 @@ MOST_NESTED = 64
 
 LONGEST = 20.0
 """Seconds after which no more of them is looked at: others wait for the lock at most a minute."""
-
-SETTLED = 20_000_000
-"""Nanoseconds after a change, after which a later one surely has another stamp: two long ticks."""
 
 
 class GitLook(Struct, frozen=True):
@@ -170,7 +167,7 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
     asked = time.time_ns()
     where = f"git: {visible(folder)}: " if folder else "git: "
     try:
-        found = git.seen()
+        found = git.seen(anyway=anyway)
     except (ExecutionFailed, OSError) as error:
         seen.answer, seen.stamps = "failed", stamps.text
         return GitLook(None, (f"{where}{getattr(error, 'message', error)}",))
