@@ -122,6 +122,10 @@ class GitChanged(Struct, frozen=True):
             one == f"logs/{head}" for one in shared
         )
 
+    def is_of(self, identity: str) -> bool:
+        """Whether it is of the git folder of that identity, also after a reboot."""
+        return is_same_identity(self.identity, identity)
+
     def is_about(self, name: str) -> bool:
         """Whether something of a name changed: a branch, a tag, or a file by its path.
 
@@ -140,7 +144,8 @@ class GitIntended(Struct, frozen=True):
     """A repository will be brought back next; what it names and is to name is durable with this.
 
     `names` and `changes` are as of `git.changed`, from what is to what will be. `lock` is the
-    identity of the file that will be git's `index.lock` meanwhile.
+    identity of the file that will be git's `index.lock` meanwhile. Of a repository that is gone and
+    is built anew it is that of the new folder, which is `beside` its place under that name.
     """
 
     kind: ClassVar[str] = "git.intended"
@@ -150,6 +155,7 @@ class GitIntended(Struct, frozen=True):
     changes: tuple[FileChange, ...]
     lock: str
     folder: str = ""
+    beside: str = ""
 
     @property
     def as_change(self) -> GitChanged:
@@ -354,7 +360,7 @@ def _whole(fact: GitChanged, names: Mapping[str, GitName]) -> str:
     ]
     if stashes:
         counted.append(f"{stashes} stash{'' if stashes == 1 else 'es'}")
-    first = "recorded" if fact.origin == "baseline" else "new or replaced"
+    first = {"baseline": "recorded", "undo": "comes back"}.get(fact.origin, "new or replaced")
     what = "git repository"
     if one := names.get(SHARED_REFS):
         what, common = "linked worktree", visible(one.after or one.before or "")

@@ -14,9 +14,15 @@ _OF_THE_MACHINE = frozenset({b"FSMN", b"UNTR", b"EOIE", b"IEOT"})
 say where the others are."""
 
 
-def without_caches(content: bytes, *, long_ids: bool) -> bytes:
+_NAMING_MORE = frozenset({b"TREE", b"REUC"})
+"""Extensions that name objects which nothing else may name: trees that are made again, and what
+there was before a conflict was resolved."""
+
+
+def without_caches(content: bytes, *, long_ids: bool, apart: bool = False) -> bytes:
     """An index without what it knows of the machine: its entries and other extensions stay.
 
+    With `apart` it comes without the objects that only its extensions name, and without these.
     ValueError for what is not an index.
     """
     size = 32 if long_ids else 20
@@ -28,7 +34,8 @@ def without_caches(content: bytes, *, long_ids: bool) -> bytes:
         raise ValueError("an index that was cut off")
     version, count = (int.from_bytes(body[at : at + 4]) for at in (4, 8))
     start = _end_of_entries(body, version, count, size)
-    kept = b"".join(one for one in _extensions(body, start) if one[:4] not in _OF_THE_MACHINE)
+    left = _OF_THE_MACHINE | (_NAMING_MORE if apart else frozenset())
+    kept = b"".join(one for one in _extensions(body, start) if one[:4] not in left)
     made = body[:start] + kept
     return made + made_by(made).digest()
 

@@ -20,6 +20,7 @@ from loom_audit.ports.git import (
     Moved,
     setting_variables,
 )
+from loom_audit.ports.git_builder import GitBuilder, GitBuilding, GitWhole
 from loom_audit.ports.git_objects import (
     GitAnswer,
     GitPoint,
@@ -101,6 +102,8 @@ __all__ = [
     "FoundCode",
     "Git",
     "GitAnswer",
+    "GitBuilder",
+    "GitBuilding",
     "GitFile",
     "GitPoint",
     "GitRestore",
@@ -108,6 +111,7 @@ __all__ = [
     "GitSeen",
     "GitStamps",
     "GitSteps",
+    "GitWhole",
     "Heads",
     "HeldSessions",
     "IndexBytes",

@@ -15,6 +15,13 @@ def bare_settings(*, long_ids: bool) -> str:
     return settings + "[extensions]\n\tobjectFormat = sha256\n" * long_ids
 
 
+def plain_settings(*, long_ids: bool) -> str:
+    """The `config` of a repository with a work tree and no settings of its own."""
+    settings = f"[core]\n\trepositoryformatversion = {int(long_ids)}\n\tfilemode = true\n"
+    settings += "\tbare = false\n\tlogallrefupdates = true\n"
+    return settings + "[extensions]\n\tobjectFormat = sha256\n" * long_ids
+
+
 class GitPoint(Struct, frozen=True):
     """What a repository named at a point: HEAD, refs and stashes as `GitSeen` has them.
 

@@ -31,6 +31,7 @@ from loom_audit.disk.machine.roots import check_root, check_target, is_in_place,
 from loom_audit.disk.machine.transcripts import DiskTranscript
 from loom_audit.disk.machine.vanished import hidden, vanished_workspace
 from loom_audit.disk.workspace import DiskWorkspace
+from loom_audit.disk.writing.rename import rename_to_absent
 from loom_audit.errors import AuditError, Conflict, InvalidPath, NoWorkspace
 from loom_audit.history.ground.attachment import Attachment, OnDisk, StoredLog
 from loom_audit.history.ground.continuous_log import ContinuousLog
@@ -46,6 +47,7 @@ from loom_audit.ports import (
     BlobStore,
     EventFilter,
     EventLog,
+    GitBuilder,
     Heads,
     HeldSessions,
     LineMaps,
@@ -58,6 +60,7 @@ from loom_audit.ports import (
     Workspace,
 )
 from loom_audit.sandbox import confining_runner
+from loom_audit.sandbox.git.builder import ProgramGitBuilder
 from loom_audit.sandbox.git.mirrored import ProgramMirroredGit
 from loom_audit.sandbox.git.program_git import ProgramGit
 from loom_audit.sandbox.git.restorer import ProgramGitRestorer
@@ -339,6 +342,7 @@ class Adapters(Struct, frozen=True):
             mirror=DiskObjectMirror(entry.root, self.settings.home / FOLDER / f"{id}{MIRROR}"),
             mirrored_git=ProgramMirroredGit(entry.root),
             git_restorer=ProgramGitRestorer(entry.root, identity_at),
+            git_builder=ProgramGitBuilder(entry.root, identity_at, rename_to_absent),
         )
         return Attachment(stored, on_disk)
 
@@ -387,6 +391,10 @@ class Adapters(Struct, frozen=True):
             raise Conflict(f"{target} is not an empty directory", hint="Name a new folder.")
         target.mkdir(parents=True, exist_ok=True)
         return DiskWorkspace(str(target))
+
+    def git_builder_at(self, target: str, root: str) -> GitBuilder:
+        """What builds a git folder in a new directory; git is not taken from the workspace."""
+        return ProgramGitBuilder(target, identity_at, rename_to_absent, safe_from=root)
 
     @contextmanager
     def scratch(self) -> Iterator[Workspace]:

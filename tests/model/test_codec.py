@@ -340,7 +340,7 @@ facts = st.one_of(
         st.lists(st.integers(0, 2**40), max_size=3).map(tuple),
         any_text,
     ),
-    st.builds(GitIntended, ids, any_text, git_names, changes, any_text, any_text),
+    st.builds(GitIntended, ids, any_text, git_names, changes, any_text, any_text, any_text),
     st.builds(CheckpointMarked, any_text, st.integers(0, 2**62), any_text),
     st.builds(WorkspaceForgotten, paths, any_text, *(st.integers(0, 2**60) for _ in range(3))),
 )
@@ -497,6 +497,7 @@ def test_secrets_never_reach_the_envelope() -> None:
             secret,
             (GitName(secret, secret, secret, secret),),
             (FileChange(secret, None, state),),
+            secret,
             secret,
             secret,
         ),

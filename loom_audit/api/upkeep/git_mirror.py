@@ -1,12 +1,21 @@
 """The mirror of git's objects of a workspace: what is in it, how large it is, what is damaged."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.api.workspace import AuditedWorkspace
+from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.history.read import kept_git as reading
+from loom_audit.history.record.git_restoring import entries_of, packed_objects, whole_of
+from loom_audit.model.git import SHARED_REFS, GitChanged, GitState, is_run_by_git
+from loom_audit.model.git_points import GitPoints, GitSummary, git_summary
+from loom_audit.model.plans.git_things import whole_thing
 from loom_audit.model.text.display import count_text, first_few, size_text, visible
+from loom_audit.ports import EventFilter, GitFile
+from loom_audit.ports.git_objects import plain_settings
 
 
 class MirrorState(Struct, frozen=True):
@@ -49,6 +58,46 @@ def kept_git(workspace: AuditedWorkspace, point: int, folder: str = "") -> readi
     record, Corrupt.
     """
     return reading.kept_git(workspace.timeline, workspace.attachment.on_disk, folder, point)
+
+
+def write_kept_git(
+    workspace: AuditedWorkspace, point: int, folder: str, to: str | Path
+) -> tuple[Path, GitSummary]:
+    """Write a repository as it was at a point into the `.git` of an absent or empty directory: its
+    objects, HEAD, refs, stashes, logs and index, without hooks and settings.
+
+    Returns that `.git` and what it names. Conflict where the directory is not empty, or lies in a
+    workspace or the store. NotFound where there was no repository, InvalidArguments for a linked
+    worktree, ExecutionFailed where objects are not kept.
+    """
+    attachment = workspace.attachment
+    points = GitPoints()
+    points.follow(
+        workspace.timeline.events(EventFilter(before=point + 1, kinds=(GitChanged.kind,)))
+    )
+    state = points.states.get(folder, GitState())
+    summary = git_summary(state)
+    if summary is None:
+        raise NotFound(
+            "no repository was there at this point",
+            hint="`loom-audit history .git` lists what changed of each repository.",
+        )
+    if SHARED_REFS in state.names:
+        raise InvalidArguments(
+            "this is a linked worktree, whose refs are elsewhere",
+            hint="Name the folder of the repository that has them.",
+        )
+    whole = whole_of(attachment.stored, whole_thing(folder, state))
+    config = plain_settings(long_ids=whole.long_ids).encode()
+    files = {path: file for path, file in whole.files.items() if not is_run_by_git(path)}
+    whole = replace(whole, files={**files, "config": GitFile("file", 0o644, config)})
+    pack = packed_objects(attachment, whole, entries_of(attachment.stored, state.files))
+    target = Path(workspace.adapters.empty_workspace(to).root)
+    builder = workspace.adapters.git_builder_at(str(target), str(workspace.root))
+    with builder.begin("") as building:
+        building.fill(whole, pack)
+        building.finish()
+    return target / ".git", summary
 
 
 def mirror_state(workspace: AuditedWorkspace) -> MirrorState | None:

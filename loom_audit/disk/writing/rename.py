@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 
+from loom_audit.disk.access import system
 from loom_audit.disk.access.identity import identity_at
 from loom_audit.disk.access.opening import opened
 from loom_audit.disk.access.paths import conflict, printable
@@ -50,6 +51,13 @@ def rename(folders: OpenFolders, source: str, target: str, identity: str) -> Non
         raise conflict(source, "somebody else is changing {}", hint="Try again.")
     for parent in dict.fromkeys((old.parent, new.parent)):
         folders.sync(parent)
+
+
+def rename_to_absent(folder: int, source: bytes, target: bytes) -> None:
+    """Rename in an open folder, only onto a name that nothing has: FileExistsError. OSError."""
+    if not system.probe().renameat2:
+        raise OSError(errno.ENOSYS, "this system cannot rename without replacing what may come")
+    system.renameat2(folder, source, folder, target, system.RENAME_NOREPLACE)
 
 
 def _is_there(location: Location, identity: str) -> bool:

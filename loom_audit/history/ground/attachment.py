@@ -23,6 +23,7 @@ from loom_audit.ports import (
     EventFilter,
     EventLog,
     Git,
+    GitBuilder,
     GitRestorer,
     HeldSessions,
     Lock,
@@ -98,7 +99,7 @@ class OnDisk(Struct, frozen=True):
     they cannot search. `processes` are those of the machine that the workspace is on. `git` is the
     repository at the top of the workspace, and gives nested ones; None where nobody looks at any.
     `mirror` holds copies of their objects, in which `mirrored_git` is asked; `git_restorer` brings
-    a repository back.
+    a repository back, and `git_builder` builds one anew that is gone.
     """
 
     workspace: Workspace
@@ -111,6 +112,7 @@ class OnDisk(Struct, frozen=True):
     mirror: ObjectMirror | None = None
     mirrored_git: MirroredGit | None = None
     git_restorer: GitRestorer | None = None
+    git_builder: GitBuilder | None = None
 
 
 class Attachment(Struct, frozen=True):

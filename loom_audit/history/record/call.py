@@ -24,7 +24,7 @@ from loom_audit.history.look.survivors import LeftRunning, Running
 from loom_audit.history.record.call_record import LOOKED_AT_LATE, NOT_SEEN_BEFORE, CallRecord
 from loom_audit.history.record.changes import check_planned, make_changes
 from loom_audit.history.record.edits import Transform, plan_delete, plan_edit, plan_move
-from loom_audit.history.record.git_restoring import restore_git
+from loom_audit.history.record.git_restoring import restoring_git
 from loom_audit.history.record.interrupted import (
     Comparison,
     add_outcome,
@@ -231,9 +231,11 @@ class OpenCall:
         with self._step(final) as preconditions:
             preconditions.progress = progress
             check_planned(preconditions, changes)
-            if git:
-                restore_git(self.record, git, f"loom-audit: {self.tool}, call {self.call_id}")
-            make_changes(self.record, preconditions, changes, moves, reverts, origin="undo")
+            note = f"loom-audit: {self.tool}, call {self.call_id}"
+            with restoring_git(self.record, git, note) as first:
+                make_changes(
+                    self.record, preconditions, changes, moves, reverts, origin="undo", first=first
+                )
             # also when final, so that displaced files are deleted before the finish: a crash in
             # between leaves a call that is open, and recovery deletes the rest
             self.record.commit_and_index()

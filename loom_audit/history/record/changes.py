@@ -1,11 +1,12 @@
 """Makes the changes of a call itself: the intention on record, the disk, what is there then."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from loom_audit.errors import Conflict, PermissionDenied, TooLarge
 from loom_audit.history.ground.attachment import StoredLog
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.carrying_out import (
+    Outcome,
     Step,
     in_safe_order,
     is_link_source,
@@ -40,12 +41,14 @@ def make_changes(
     reverts: tuple[int, ...] = (),
     *,
     origin: Origin = "tool",
+    first: Callable[[], None] | None = None,
 ) -> None:
     """Record the drift and the intention, change the disk, and collect what came of it.
 
-    The outcome waits for the next commit. The lock is held. When a change fails, those before it
-    are recorded, and its error is raised. With nothing changed: Conflict for a path that was not
-    approved as it is, TooLarge for content that could not be brought back.
+    `first` is done once the intention is durable, before the disk is changed. The outcome waits for
+    the next commit. The lock is held. When a change fails, those before it are recorded, and its
+    error is raised. With nothing changed: Conflict for a path that was not approved as it is,
+    TooLarge for content that could not be brought back.
     """
     folders = renamed_folders(changes, moves)
     renamed = {change.path for inside in folders.values() for change in inside}
@@ -58,6 +61,9 @@ def make_changes(
     record.entries.update(preconditions.entries)
     record.add_changes_of_others(_drift_of_others(record, preconditions.drift))
     if not changes:
+        if first is not None:
+            record.commit(ChangeIntended(record.call_id, (), (), reverts))
+            first()
         return
     if origin == "undo" and record.has_facts:
         # the request before any temporary: should the process die before the intention, recovery
@@ -79,10 +85,30 @@ def make_changes(
         )
         # from here on the contents before and after are durable; only now the disk is changed
         intention = record.commit_intention(intended)
+        if first is not None:
+            first()
         step = Step(preconditions, reserved, in_two_phases=in_two_phases)
         outcome = step.carry_out(steps, folders, intention)
     finally:
         reserved.release()
+    _collect(record, intended, intention, outcome, origin)
+    if outcome.error is not None:
+        record.commit_and_index()
+        raise outcome.error
+    if opened:
+        # deleting the displaced files opens their folders once more: committed here, they go while
+        # the call is open, and after a crash somebody closes the folders that its intention names
+        record.commit_and_index()
+
+
+def _collect(
+    record: CallRecord,
+    intended: ChangeIntended,
+    intention: int,
+    outcome: Outcome,
+    origin: Origin,
+) -> None:
+    """Collect what came of a step, whose intention has that seq."""
     # in the order in which things happened, so that each change applies to the tree before it
     record.entries.update(outcome.entries)
     record.add_changes_of_others(outcome.others_before)
@@ -94,13 +120,6 @@ def make_changes(
         record.approved.update((change.path, change.after) for change in outcome.changes)
     record.lower_coverage(*outcome.reasons)
     record.displaced += outcome.displaced
-    if outcome.error is not None:
-        record.commit_and_index()
-        raise outcome.error
-    if opened:
-        # deleting the displaced files opens their folders once more: committed here, they go while
-        # the call is open, and after a crash somebody closes the folders that its intention names
-        record.commit_and_index()
 
 
 def _drift_of_others(record: CallRecord, drift: Sequence[FileChange]) -> Sequence[FileChange]:

@@ -1,6 +1,7 @@
 """Brings repositories of the workspace back to what was on record, as a step of a call."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import groupby
 
 from msgspec.structs import replace
@@ -8,13 +9,14 @@ from msgspec.structs import replace
 from loom_audit.errors import Conflict, ExecutionFailed
 from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.look.git.changes import look_at_git
-from loom_audit.history.look.git.kept_objects import STAGED
+from loom_audit.history.look.git.kept_objects import STAGED, wanted_objects
+from loom_audit.history.look.observation import observe
 from loom_audit.history.read.call_detail import git_now
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.interrupted import writer_of
 from loom_audit.model.actors import OUTSIDE
-from loom_audit.model.events import Draft
-from loom_audit.model.files import FileChange, FileState
+from loom_audit.model.events import Draft, FilesChanged
+from loom_audit.model.files import FileChange, FileState, is_same_identity
 from loom_audit.model.git import (
     INDEX_ENTRIES,
     INDEX_MTIME,
@@ -26,46 +28,93 @@ from loom_audit.model.git import (
     GitState,
 )
 from loom_audit.model.git_index import without_caches
-from loom_audit.model.plans.git_things import GitThing, is_of_index
+from loom_audit.model.git_points import git_path
+from loom_audit.model.plans.git_things import REPOSITORY, GitThing, is_of_index
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import visible
-from loom_audit.ports import EventFilter, GitFile, GitRestore, GitSteps, IndexBytes
+from loom_audit.ports import (
+    EventFilter,
+    GitFile,
+    GitRestore,
+    GitSeen,
+    GitSteps,
+    GitWhole,
+    IndexBytes,
+)
 from loom_audit.ports.git_objects import LONG_ID
 
 
 def restore_git(record: CallRecord, things: Sequence[GitThing], note: str) -> None:
-    """Bring things of repositories back, each repository under git's lock; the lock is restore.
+    """Bring things of repositories back, as `restoring_git` does. Conflict, ExecutionFailed."""
+    with restoring_git(record, things, note) as carry_out:
+        if carry_out is not None:
+            carry_out()
 
-    What is done is on record as the call's, also where an error ends it: Conflict where another git
-    works or works against it, ExecutionFailed where git cannot do it, or objects are not kept.
+
+@contextmanager
+def restoring_git(
+    record: CallRecord, things: Sequence[GitThing], note: str
+) -> Iterator[Callable[[], None] | None]:
+    """Intend to bring things of repositories back, and yield what does it, None for none; the lock
+    is held.
+
+    Until then no ref, no index and no file has changed, and the intention is durable. Each
+    repository is brought back under git's lock. What is done is on record as the call's, also where
+    an error ends it: Conflict where another git works or works against it, ExecutionFailed where
+    git cannot do it, or objects are not kept.
     """
+    with ExitStack() as begun:
+        steps = [begun.enter_context(one) for one in _each_restoring(record, things, note)]
+
+        def carry_out() -> None:
+            for step in steps:
+                step()
+
+        yield carry_out if steps else None
+
+
+def _each_restoring(
+    record: CallRecord, things: Sequence[GitThing], note: str
+) -> Iterator[AbstractContextManager[Callable[[], None]]]:
     for _, own in groupby(sorted(things, key=lambda one: one.folder), lambda one: one.folder):
-        _restore(record, [*own], note)
+        first, *others = own
+        if first.is_whole:
+            yield _building(record, first)
+        else:
+            yield _restoring(record, [first, *others], note)
 
 
-def _restore(record: CallRecord, things: Sequence[GitThing], note: str) -> None:
+@contextmanager
+def _restoring(
+    record: CallRecord, things: Sequence[GitThing], note: str
+) -> Iterator[Callable[[], None]]:
     attachment, first = record.attachment, things[0]
     names = tuple(name for one in things for name in one.names)
     files = tuple(file for one in things for file in one.files)
     restorer = attachment.on_disk.git_restorer
     if restorer is None:
         raise ExecutionFailed("of an imported log no repository can be brought back")
-    index = _index(attachment.stored, names, files)
+    index = index_of(attachment.stored, names, files)
     with restorer.begin(first.folder, first.identity, index) as restore:
         _bring_objects(attachment, restore, first.folder, names, files)
         intended = GitIntended(
             record.call_id, first.identity, names, files, restore.lock, first.folder
         )
+        steps = _steps(attachment.stored, names, files, note)
         record.commit(intended)
-        restore.take_lock()
-        _check_unmoved(record, first.folder)
-        try:
-            restore.carry_out(_steps(attachment.stored, names, files, note))
-            restore.finish()
-        finally:
-            # before the lock is released: the next look would find it, and give it to others
-            collect_restored(record, [intended])
-            record.commit_and_index()
+
+        def carry_out() -> None:
+            restore.take_lock()
+            _check_unmoved(record, first.folder)
+            try:
+                restore.carry_out(steps)
+                restore.finish()
+            finally:
+                # before the lock is released: the next look would find it, and give it to others
+                collect_restored(record, [intended])
+                record.commit_and_index()
+
+        yield carry_out
 
 
 def _check_unmoved(record: CallRecord, folder: str) -> None:
@@ -82,10 +131,19 @@ def _check_unmoved(record: CallRecord, folder: str) -> None:
 def collect_restored(record: CallRecord, intentions: Iterable[GitIntended]) -> None:
     """Collect what changed of git: what was intended is the call's, all else is from outside."""
     wanted = {one.folder: one for one in intentions}
+    for one in wanted.values():
+        if one.beside:
+            note_built(record, one)
     for look in look_at_git(record.attachment, anyway=True):
         if look.change is None:
             continue
         intended = wanted.get(look.change.folder)
+        if (
+            intended
+            and intended.beside
+            and not is_same_identity(look.change.identity, intended.lock)
+        ):
+            intended = None
         own, others = _split(look.change, intended) if intended else (None, look.change)
         if own:
             fact = replace(own, origin="undo", call_id=record.call_id)
@@ -123,11 +181,121 @@ def _split(
     return both[0], both[1]
 
 
+# --- a repository that is gone --------------------------------------------------------------
+
+
+@contextmanager
+def _building(record: CallRecord, thing: GitThing) -> Iterator[Callable[[], None]]:
+    """Build a repository that is gone anew, and yield what lets it come to its place whole.
+
+    Conflict where something is there by now; ExecutionFailed where objects that its refs, stashes
+    or index need are not kept, or git finds it is not whole.
+    """
+    attachment, stored = record.attachment, record.attachment.stored
+    builder = attachment.on_disk.git_builder
+    if builder is None:
+        raise ExecutionFailed("of an imported log no repository can be brought back")
+    whole = whole_of(stored, thing)
+    files = {one.path: one.after for one in thing.files if one.after is not None}
+    pack = packed_objects(attachment, whole, entries_of(stored, files))
+    with builder.begin(thing.folder) as building:
+        intended = GitIntended(
+            call_id=record.call_id,
+            identity=building.identity,
+            names=thing.names,
+            changes=thing.files,
+            lock=building.identity,
+            folder=thing.folder,
+            beside=building.name,
+        )
+        record.commit(intended)
+        building.fill(whole, pack)
+
+        def carry_out() -> None:
+            try:
+                building.finish()
+            finally:
+                collect_restored(record, [intended])
+                record.commit_and_index()
+
+        yield carry_out
+
+
+def whole_of(stored: StoredLog, thing: GitThing) -> GitWhole:
+    """All that a repository is to hold but objects. ExecutionFailed where a content is erased."""
+    files = {
+        one.path: GitFile(one.after.kind, one.after.mode or 0o644, content_of(stored, one.after))
+        for one in thing.files
+        if one.after is not None and one.path not in (INDEX_ENTRIES, "index")
+    }
+    names = {one.name: one.after for one in thing.names if one.after is not None}
+    index = index_of(stored, thing.names, thing.files, apart=True)
+    ids = (value.rpartition(" ")[2] for name, value in names.items() if name != "index")
+    return GitWhole(names, files, index, any(len(id) == LONG_ID for id in ids))
+
+
+def entries_of(stored: StoredLog, files: Mapping[str, FileState]) -> bytes:
+    """The entries of an index, as they are on record. ExecutionFailed where they are erased."""
+    return content_of(stored, files[INDEX_ENTRIES]) if INDEX_ENTRIES in files else b""
+
+
+def packed_objects(attachment: Attachment, whole: GitWhole, entries: bytes) -> bytes:
+    """A pack of all that a repository names, from the mirror; what only a log or the file of
+    something in progress names comes along where it is kept. ExecutionFailed.
+    """
+    mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
+    needed = [*dict.fromkeys(wanted_objects(GitSeen(whole.names, {}, entries)))]
+    if not needed:
+        return b""
+    if mirror is None or git is None:
+        raise ExecutionFailed("of an imported log no objects are kept")
+    place = mirror.folder(long_ids=whole.long_ids)
+    shallow = whole.files["shallow"].content if "shallow" in whole.files else b""
+    if missing := git.missing(place, needed, (), shallow):
+        raise ExecutionFailed(
+            f"git: {len(missing)} objects that would come back are not kept: {missing[0]}",
+            hint="`loom-audit doctor` says what of the mirror is missing; --no-git leaves git.",
+        )
+    more = [*dict.fromkeys((*wanted_objects(GitSeen({}, whole.files)), *_logged(whole)))]
+    more = [id for id in more if id not in needed]
+    lacking = {*git.missing(place, more, needed, shallow)} if more else set()
+    if not lacking <= {*more}:  # one leads to what is not kept
+        more = []
+    return git.pack(place, [*needed, *(id for id in more if id not in lacking)], shallow)
+
+
+def _logged(whole: GitWhole) -> Iterable[str]:
+    """The ids to which the logs of refs say that these moved."""
+    for path, file in whole.files.items():
+        if path.startswith("logs/"):
+            for line in file.content.decode("ascii", "replace").split("\n"):
+                words = line.split(" ", 2)
+                if len(words) == 3 and OBJECT_ID.fullmatch(words[1]) and words[1].strip("0"):
+                    yield words[1]
+
+
+def note_built(record: CallRecord, intended: GitIntended) -> None:
+    """Collect that a git folder is there again, where it is the one that was built."""
+    path = git_path(intended.folder)
+    attachment = record.attachment
+    if attachment.stored.reading.state(path) is not None:
+        return
+    state, entry = observe(attachment, path, None)
+    if state is not None and is_same_identity(state.identity, intended.lock):
+        fact = FilesChanged((FileChange(path, None, state),), "undo", record.call_id)
+        record.add_changes(fact)
+        record.entries[path] = entry
+
+
 # --- what a restore needs -----------------------------------------------------------------
 
 
-def _index(
-    stored: StoredLog, names: Iterable[GitName], files: Iterable[FileChange]
+def index_of(
+    stored: StoredLog,
+    names: Iterable[GitName],
+    files: Iterable[FileChange],
+    *,
+    apart: bool = False,
 ) -> IndexBytes | None:
     """What the index becomes; None where it stays. ExecutionFailed where its content is erased."""
     values = {one.name: one.after for one in names}
@@ -136,17 +304,18 @@ def _index(
     state = next((one.after for one in files if one.path == "index"), None)
     if state is None:
         return IndexBytes(None)
-    content = _content(stored, state)
+    content = content_of(stored, state)
     for long_ids in (False, True):  # its checksum tells
         try:
-            made = without_caches(content, long_ids=long_ids)
+            made = without_caches(content, long_ids=long_ids, apart=apart)
         except (ValueError, IndexError):
             continue
         return IndexBytes(made, int(values.get(INDEX_MTIME) or 0))
     raise ExecutionFailed("the index on record cannot be read")
 
 
-def _content(stored: StoredLog, state: FileState) -> bytes:
+def content_of(stored: StoredLog, state: FileState) -> bytes:
+    """The bytes of a file of git that is on record; ExecutionFailed."""
     if state.blob is None:
         raise ExecutionFailed("the content of a file of git is not on record")
     return stored.blobs.get(state.blob)
@@ -161,7 +330,7 @@ def _steps(
             continue
         state = one.after
         made[one.path] = (
-            GitFile(state.kind, state.mode or 0o644, _content(stored, state)) if state else None
+            GitFile(state.kind, state.mode or 0o644, content_of(stored, state)) if state else None
         )
     return GitSteps(names, made, note)
 
@@ -200,7 +369,7 @@ def _wanted(
             yield one.after
     for file in files:
         if file.path == INDEX_ENTRIES and file.after is not None:
-            content = _content(stored, file.after)
+            content = content_of(stored, file.after)
             yield from (found[1].decode() for found in STAGED.finditer(content))
 
 
@@ -220,13 +389,16 @@ def git_intentions(stored: StoredLog, call: Call) -> Sequence[GitIntended]:
 
 def close_restores(attachment: Attachment, calls: Iterable[Call]) -> None:
     """Remove the locks of killed restores, and record what these did; the lock is restore."""
-    restorer = attachment.on_disk.git_restorer
+    restorer, builder = attachment.on_disk.git_restorer, attachment.on_disk.git_builder
     for call in calls:
         intended = git_intentions(attachment.stored, call)
         if not intended or restorer is None:
             continue
         for one in intended:
-            restorer.release(one.folder, one.identity, one.lock)
+            if one.beside and builder is not None:
+                builder.release(one.folder, one.beside, one.lock)
+            else:
+                restorer.release(one.folder, one.identity, one.lock)
         record = CallRecord(writer_of(attachment, call), call.call_id)
         collect_restored(record, intended)
         record.commit_and_index()
@@ -242,6 +414,16 @@ def continue_restores(attachment: Attachment, call: Call) -> None:
     record = CallRecord(writer_of(attachment, call), call.call_id)
     for one in {each.folder: each for each in git_intentions(attachment.stored, call)}.values():
         state = points.states.get(one.folder, GitState())
+        if one.beside:
+            if not state.names:
+                gone = GitThing(one.folder, one.identity, REPOSITORY, one.names, one.changes)
+                restore_git(record, [gone], "")
+            elif not state.is_of(one.lock):
+                raise Conflict(
+                    f"git: another repository is there since the {call.tool} stopped",
+                    hint="`loom-audit recover --abandon` leaves git as it is now.",
+                )
+            continue
         names = tuple(n for n in one.names if state.names.get(n.name) != n.after)
         files = tuple(f for f in one.changes if state.files.get(f.path) != f.after)
         if not any(n.name != INDEX_MTIME for n in names) and not _own_files(files):

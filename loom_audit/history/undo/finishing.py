@@ -10,7 +10,11 @@ from loom_audit.history.look.attribution import request_event
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.call import OpenCall
 from loom_audit.history.record.call_record import CallRecord
-from loom_audit.history.record.git_restoring import continue_restores
+from loom_audit.history.record.git_restoring import (
+    close_restores,
+    continue_restores,
+    git_intentions,
+)
 from loom_audit.history.record.interrupted import (
     Comparison,
     add_outcome,
@@ -43,9 +47,10 @@ def finish(attachment: Attachment, timeline: Timeline, call: Call, actor: str) -
     """
     with attachment.exclusive():
         remove_temporaries(attachment, [call], everywhere=True)
-        continue_restores(attachment, call)
         if not any(True for _ in intentions(attachment.stored, call)):
+            close_restores(attachment, [call])  # nothing of git was begun either
             return close_calls(attachment, [call])[0]
+        continue_restores(attachment, call)
         close_opened(attachment, call)
         comparison = compare_with_disk(attachment, call)
         kept = kept_when_finished(attachment, call, comparison)
@@ -86,7 +91,8 @@ def _do_rest(
             named = first_few(kept, NAMED, lambda one: f"{visible(one.path)}: {one.reason}")
             said.append(f"{count_text(len(kept), 'path')} kept: {named}")
         resumed.result["output"] = "; ".join(said)
-        if not left and "happened" not in comparison.outcomes.values():
+        of_git = bool(git_intentions(attachment.stored, call))
+        if not (left or of_git or "happened" in comparison.outcomes.values()):
             message = f"nothing was taken back; {said[-1]}"
             error = {"code": "CONFLICT", "message": message, "hint": "Plan again."}
             resumed.finish("error", {**resumed.result, "success": False, "error": error})

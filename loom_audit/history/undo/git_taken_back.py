@@ -1,6 +1,6 @@
 """What a plan does to git: which recorded changes of it are taken back, and what that costs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -9,9 +9,11 @@ from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.look.git.changes import look_at_git
 from loom_audit.history.read.call_detail import git_now
+from loom_audit.history.undo.git_brought_back import with_settings
+from loom_audit.history.undo.notes import uncaptured_notes
 from loom_audit.history.undo.selection import Selection
 from loom_audit.model.git import OBJECT_ID, GitChanged, GitState
-from loom_audit.model.git_points import GitPoints
+from loom_audit.model.git_points import GitPoints, git_path
 from loom_audit.model.plans.git_things import (
     GitStep,
     GitThing,
@@ -41,16 +43,19 @@ def git_of_plan(attachment: Attachment, request: PlanRequest, selection: Selecti
     """
     if leaves_git(request) or attachment.on_disk.git_restorer is None:
         return GitVerdicts()
-    steps = [*_steps(attachment, request, selection)]
+    before: dict[str, GitState] = {}
+    steps = [*_steps(attachment, request, selection, before)]
     if any(one.taken for one in steps):
         steps += _unrecorded_steps(attachment, request)
-    return git_verdicts(steps)
+    return git_verdicts(steps, before)
 
 
 def _without_refs_elsewhere(verdicts: GitVerdicts, points: GitPoints) -> GitVerdicts:
     """The verdicts in which what a repository outside of the workspace shares stays."""
     elsewhere = points.with_refs_elsewhere
-    outside = {one.folder for one in verdicts.things if one.folder in elsewhere}
+    outside = {
+        one.folder for one in verdicts.things if one.folder in elsewhere and not one.is_whole
+    }
     return replace(
         verdicts,
         things=tuple(one for one in verdicts.things if one.folder not in outside),
@@ -68,7 +73,10 @@ def with_git(
 
     Of the `calls` that are taken back those that changed no file count as taken back where git is.
     """
-    verdicts = git_of_plan(attachment, plan.request, selection)
+    found = with_settings(attachment, git_of_plan(attachment, plan.request, selection))
+    verdicts = _unless_renamed(plan, found.verdicts)
+    back = {git_path(one.folder) for one in verdicts.things if one.is_whole}
+    plan = _without_gone(plan, {*back, *map(git_path, verdicts.there)}, calls)
     points = git_now(attachment.stored.log) if verdicts.things else GitPoints()
     verdicts = _without_refs_elsewhere(verdicts, points)
     alone = {
@@ -87,8 +95,25 @@ def with_git(
         reverts=tuple(sorted(counted)),
         blocked=(*plan.blocked, *verdicts.blocked),
         irreversible=(*plan.irreversible, *verdicts.stays),
+        contents={**plan.contents, **found.contents},
         lost_commits=tuple(lost_commits(attachment, verdicts.things, points)),
     )
+
+
+def _unless_renamed(plan: Plan, verdicts: GitVerdicts) -> GitVerdicts:
+    """The verdicts without what comes back as the folder that it was: by a rename, with files."""
+    renamed = {change.path for change in plan.changes if change.after is not None}
+    things = (one for one in verdicts.things if git_path(one.folder) not in renamed)
+    return replace(verdicts, things=tuple(things))
+
+
+def _without_gone(plan: Plan, paths: Collection[str], calls: Sequence[Call]) -> Plan:
+    """The plan that does not say of these git folders that they are gone for good."""
+    if not paths:
+        return plan
+    said = uncaptured_notes(calls)
+    rest = (note for note in plan.irreversible if note.path not in paths and note not in said)
+    return replace(plan, irreversible=(*rest, *uncaptured_notes(calls, paths)))
 
 
 def leaves_git(request: PlanRequest) -> bool:
@@ -97,15 +122,24 @@ def leaves_git(request: PlanRequest) -> bool:
     return request.no_git or bool(request.paths) or left
 
 
-def _steps(attachment: Attachment, request: PlanRequest, selection: Selection) -> Iterator[GitStep]:
+def _steps(
+    attachment: Attachment,
+    request: PlanRequest,
+    selection: Selection,
+    before: dict[str, GitState],
+) -> Iterator[GitStep]:
+    """The changes of git from the first taken one on; `before` gets the states before them."""
     calls = {call.requested: call for call in selection.calls}
     first = selection.since if selection.rollback else min(calls, default=0)
     begun = False
-    window = EventFilter(after=first, kinds=(GitChanged.kind,))
-    for event in attachment.stored.log.read(window):
+    for event in attachment.stored.log.read(EventFilter(kinds=(GitChanged.kind,))):
         fact = event.fact
         if not isinstance(fact, GitChanged):
-            continue  # it was erased
+            before.clear()  # it was erased
+            continue
+        if event.seq <= first:
+            before[fact.folder] = before.get(fact.folder, GitState()).after(fact)
+            continue
         maybe = {one for one in fact.causes if isinstance(one, int)}
         if fact.call_id is None:
             own = None
@@ -123,7 +157,9 @@ def _steps(attachment: Attachment, request: PlanRequest, selection: Selection) -
             doubtful = not taken and not whose.isdisjoint(calls)
         begun = begun or taken or doubtful
         if begun:
-            yield GitStep(fact, taken, _number(own) or event.seq, doubtful)
+            yield GitStep(fact, taken, _number(own) or event.seq, doubtful, event.seq)
+        else:
+            before[fact.folder] = before.get(fact.folder, GitState()).after(fact)
 
 
 def _unrecorded_steps(attachment: Attachment, request: PlanRequest) -> Iterator[GitStep]:
@@ -132,7 +168,7 @@ def _unrecorded_steps(attachment: Attachment, request: PlanRequest) -> Iterator[
     for look in look_at_git(attachment):
         if look.change is not None:
             taken = request.verb == "rollback" and request.outside
-            yield GitStep(look.change, taken, seq)
+            yield GitStep(look.change, taken, seq, seq=seq)
 
 
 def _number(call: Call | None) -> int:
@@ -147,6 +183,8 @@ def lost_commits(
     if mirror is None or git is None or not things:
         return
     for folder in dict.fromkeys(one.folder for one in things):
+        if any(one.folder == folder and one.is_whole for one in things):
+            continue  # nothing is there that could be left behind
         own = [name for one in things if one.folder == folder for name in one.names]
         state = points.states.get(folder, GitState())
         names = {**state.names}

@@ -12,7 +12,7 @@ from loom_audit.history.read.timeline import Timeline
 from loom_audit.model.git import NOT_TAKEN_BACK, STAYS, GitChanged, words_of
 from loom_audit.model.plans.planning import MOVED_THERE, TAKEN_BACK, Note, Plan
 from loom_audit.model.records import Call, RecordedChange
-from loom_audit.model.text.display import duration_text, first_few, one_line
+from loom_audit.model.text.display import duration_text, first_few, one_line, visible
 from loom_audit.ports import CallFilter, EventLog
 
 KEPT_CONTENT = "`loom-audit ls` and `cat` with `--at` show what is on record of it"
@@ -31,12 +31,16 @@ def taken_back_notes(
             yield Note("", f"{number} {TAKEN_BACK}, by call {by}", (number,))
 
 
-def uncaptured_notes(calls: Iterable[Call]) -> tuple[Note, ...]:
-    """Notes on effects of these calls that were not captured, so that nothing takes them back."""
+def uncaptured_notes(calls: Iterable[Call], back: Collection[str] = ()) -> tuple[Note, ...]:
+    """Notes on effects of these calls that were not captured, so that nothing takes them back.
+
+    `back` are paths of git folders that come back all the same.
+    """
     notes = []
+    known = {NOT_TAKEN_BACK, STAYS, *(f"not on record: {visible(path)}" for path in back)}
     for call in calls:
         number = call.seq or call.requested
-        reasons = [one for one in call.coverage.reasons if one not in (NOT_TAKEN_BACK, STAYS)]
+        reasons = [one for one in call.coverage.reasons if one not in known]
         if call.coverage.level != "full" and (reasons or not call.coverage.reasons):
             why = "; ".join(reasons) or "no reason is on record"
             notes.append(

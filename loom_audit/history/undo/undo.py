@@ -168,7 +168,10 @@ class Undo:
         if plan.partly or plan.rest:
             call.result[IN_PART] = _in_part(plan)
         *before, last = plan.stages or (plan.changes,)
-        git = plan.git
+        # a repository whose folder comes with the files is built once that is there
+        made = {c.path for stage in (*before, last) for c in stage if c.before is None}
+        late = tuple(one for one in plan.git if one.is_whole and one.folder in made)
+        git = tuple(one for one in plan.git if one not in late)
         for stage in before:  # only the last stage takes calls back, all as a whole
             call.apply(stage, moves=moves_among(stage, plan.moves), progress=progress, git=git)
             git = ()
@@ -177,9 +180,11 @@ class Undo:
             moves=moves_among(last, plan.moves),
             reverts=plan.reverts,
             git=git,
-            final=True,
+            final=not late,
             progress=progress,
         )
+        if late:
+            call.apply((), reverts=plan.reverts, git=late, final=True)
 
     def _left_open(self, leave_open: bool, besides: tuple[str, str] | None) -> Sequence[Call]:
         """The open calls that stay open: with `leave_open` those of sessions that are held.

@@ -6,7 +6,8 @@ an index that came back beside a commit that stays would let the next commit rev
 Nothing of git is merged.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from shlex import quote
 from typing import Literal
 
 from msgspec import Struct
@@ -21,6 +22,9 @@ from loom_audit.model.git import (
     STASH_LOG,
     GitChanged,
     GitName,
+    GitState,
+    changed_files,
+    changed_names,
     intended_change,
     is_run_by_git,
 )
@@ -31,6 +35,8 @@ Kind = Literal["worktree", "stashes", "ref", "settings", "remote", ""]
 """What a name or a file of a git folder belongs to; "" for what is told and never taken back."""
 
 WORKTREE = "HEAD"
+REPOSITORY = ".git"
+"""The name of the thing that is a whole repository, which is gone."""
 STASHES = "stashes"
 SETTINGS = "settings"
 
@@ -41,26 +47,28 @@ NOT_WRITTEN = "hooks and settings can run code as you, so that they stay as they
 REMOTE = "a remote is never touched"
 NOT_PLAIN = f"names another ref, or is broken, which is not taken back; {LEAVE}"
 REPLACED = "the repository itself came or went"
+OTHER_THERE = f"another repository is there now, and stays; {LEAVE}"
 
 
 class GitStep(Struct, frozen=True):
     """A change of a repository on record: whether it is taken back, and whose it is.
 
-    `number` is that of its call, or the seq of its event. It is `doubtful` where others than the
-    calls that are taken back may have made it.
+    `number` is that of its call, or the seq of its event, which is `seq`. It is `doubtful` where
+    others than the calls that are taken back may have made it.
     """
 
     fact: GitChanged
     taken: bool
     number: int
     doubtful: bool = False
+    seq: int = 0
 
 
 class GitThing(Struct, frozen=True):
     """Something of a repository that goes back whole, from what is on record now to what was.
 
-    `name` is `HEAD`, `stashes` or a ref. `names` and `files` are as of `git.changed`; of a log of a
-    branch only that of one that comes back.
+    `name` is `HEAD`, `stashes`, a ref, or `.git` for a repository that is gone. `names` and `files`
+    are as of `git.changed`; of a log of a branch only that of one that comes back.
     """
 
     folder: str
@@ -72,17 +80,26 @@ class GitThing(Struct, frozen=True):
     """What HEAD is now, in a worktree."""
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is a repository that is gone."""
+        return self.name == REPOSITORY
+
+    @property
     def as_change(self) -> GitChanged:
         """It as the change that it will be."""
         return intended_change(self.folder, self.identity, self.names, self.files, self.head)
 
 
 class GitVerdicts(Struct, frozen=True):
-    """What is taken back of git, and notes on what is not."""
+    """What is taken back of git, and notes on what is not.
+
+    `there` are the folders of repositories that were gone and that an undo has brought back.
+    """
 
     things: tuple[GitThing, ...] = ()
     blocked: tuple[Note, ...] = ()
     stays: tuple[Note, ...] = ()
+    there: tuple[str, ...] = ()
 
 
 Key = tuple[Literal["name", "file"], str]
@@ -118,35 +135,112 @@ class _Way(Struct):
         return bool(self.moved_by) and self.now != self.expected
 
 
-def git_verdicts(steps: Sequence[GitStep]) -> GitVerdicts:
+def git_verdicts(
+    steps: Sequence[GitStep], before: Mapping[str, GitState] | None = None
+) -> GitVerdicts:
     """What taking back the taken steps does to repositories; the steps are in the log's order.
 
-    They are all changes of git from the first taken one on.
+    They are all changes of git from the first taken one on. `before` are the states by folder
+    before them.
     """
     things: list[GitThing] = []
     blocked: list[Note] = []
     staying: list[Note] = []
+    there: list[str] = []
     for folder in dict.fromkeys(one.fact.folder for one in steps if one.taken or one.doubtful):
         own = [one for one in steps if one.fact.folder == folder]
         whole = [one for one in own if one.fact.is_first or one.fact.is_gone]
         identities = {one.fact.identity for one in own}
-        if whole or len(identities) > 1:
-            by = tuple(one.number for one in whole[:1])
-            staying.append(Note("", f"git{where_of(folder)}: {REPLACED}", by))
-            continue
-        for one in _verdicts(folder, own):
+        was = (before or {}).get(folder, GitState())
+        if (whole or len(identities) > 1) and not _is_brought_back(own, was):
+            found = _of_repository(folder, own, whole, was)
+        else:
+            found = _verdicts(folder, own)
+            there += [folder] if whole else []
+        for one in found:
             if isinstance(one, GitThing):
                 things.append(one)
             else:
                 stays, note = one
                 (staying if stays else blocked).append(note)
-    return GitVerdicts(tuple(things), tuple(blocked), tuple(staying))
+    return GitVerdicts(tuple(things), tuple(blocked), tuple(staying), tuple(there))
+
+
+def _after(state: GitState, steps: Iterable[GitStep]) -> GitState:
+    for step in steps:
+        state = state.after(step.fact)
+    return state
+
+
+def _is_brought_back(steps: Iterable[GitStep], state: GitState) -> bool:
+    """Whether a repository is there that was there before, and all that came in its place was what
+    an undo brought back.
+    """
+    had = bool(state.names)
+    for step in steps:
+        if step.fact.is_first and (state.names or step.fact.origin != "undo"):
+            return False
+        state = state.after(step.fact)
+    return had and bool(state.names)
+
+
+def _of_repository(
+    folder: str, steps: Sequence[GitStep], whole: Sequence[GitStep], was: GitState
+) -> Iterator[GitThing | tuple[bool, Note]]:
+    """What becomes of a repository that came, went or was replaced, and notes as `_verdicts` has.
+
+    One that is gone comes back as it was just before, but for what is taken back of that. Nothing
+    that came is removed, and nothing is put in its place.
+    """
+    where = f"git{where_of(folder)}"
+    first = whole[0] if whole else steps[0]
+    earlier = [step for step in steps if step.seq < first.seq]
+    state = _after(was, earlier)
+    if not (state.names and first.taken):
+        by = tuple(one.number for one in whole[:1])
+        yield True, Note("", f"{where}: {REPLACED}", by)
+        return
+    if _after(was, steps).names:
+        yield False, Note("", f"{where}: {OTHER_THERE}{_beside(folder, first)}", (first.number,))
+        return
+    for one in _verdicts(folder, earlier) if earlier else ():
+        if isinstance(one, GitThing):
+            state = state.after(one.as_change)
+        elif not one[0]:
+            yield one
+            return
+    yield whole_thing(folder, state)
+
+
+def whole_thing(folder: str, state: GitState) -> GitThing:
+    """All of a repository, from nothing to a state."""
+    files = {path: file for path, file in state.files.items() if path not in _NOT_BUILT}
+    return GitThing(
+        folder,
+        state.identity,
+        REPOSITORY,
+        changed_names({}, state.names),
+        changed_files({}, files),
+        state.names.get("HEAD", ""),
+    )
+
+
+_NOT_BUILT = frozenset({"commondir", "gitdir"})
+"""Files that send git to another folder."""
+
+
+def _beside(folder: str, first: GitStep) -> str:
+    """The command that has the old repository beside the other one."""
+    asked = f"loom-audit git --at {first.seq - 1} --to DIR {quote(folder or '.')}"
+    return f"; `{visible(asked)}` has the old one beside it"
 
 
 def goes_back(fact: GitChanged) -> bool:
     """Whether something of a change of git can be taken back."""
-    if fact.is_first or fact.is_gone:
+    if fact.is_first:
         return False
+    if fact.is_gone:
+        return True
     branches = _branches_of([fact])
     keys = [key for key, _, _ in _of_fact(fact) if not _is_derived(key)]
     return any(_thing_of(key, branches)[0] in ("worktree", "stashes", "ref") for key in keys)

@@ -8,12 +8,12 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.errors import AuditError
-from tests.history.undo.test_git_taken_back import act, as_git_says, root
-from tests.places.git_person import git
+from tests.history.undo.test_git_taken_back import act, root
 
 __all__ = ["root"]
 
 SWAPPING = """#!/bin/sh
+PATH=/usr/bin:/bin  # that of git has git alone
 count=$(cat {counter} 2>/dev/null || echo 0)
 echo $((count + 1)) > {counter}
 if [ "$count" = {at} ]; then
@@ -48,9 +48,9 @@ def test_nothing_is_written_into_a_repository_that_took_its_place(
     way: str,
 ) -> None:
     other, away = tmp_path / "other", tmp_path / "away"
-    subprocess.run(["cp", "-a", str(root / ".git"), str(other)], check=True)
     act(session, DONE)
-    before, was = as_git_says(root), told(other)
+    subprocess.run(["cp", "-a", str(root / ".git"), str(other)], check=True)
+    was = told(other)
     plan = workspace.plan_undo()
     real = subprocess.run(["sh", "-c", "command -v git"], capture_output=True, text=True)
     program = real.stdout.strip()
@@ -73,7 +73,5 @@ def test_nothing_is_written_into_a_repository_that_took_its_place(
     if away.exists():
         assert told(root / ".git") == was
         assert told(other) == was
-        assert not is_done or as_git_says(root) != before
     else:
         assert is_done
-    assert git(root, "status", "--porcelain") is not None

@@ -191,7 +191,8 @@ def _print_done(output: Output, plan: Plan, result: "UndoResult") -> None:
     )
     for path in result.in_use:
         output.line(("  left as it is, being written all the while: ", "yellow"), visible(path))
-    changed = plan.changes or plan.git
+    # a repository that came back is not removed again
+    changed = plan.changes or any(not one.is_whole for one in plan.git)
     if changed and plan.verb == "undo":
         output.note("`loom-audit redo` brings it back")
     elif changed and plan.verb != "redo":

@@ -1,0 +1,302 @@
+"""Builds a git folder anew, under a temporary name, and lets it become `.git` by one rename.
+
+Nothing of an agent's is read meanwhile: until its own settings are written, last of all, the folder
+has those of a bare repository. git is given the open folder, so that one that was put in its place
+has nothing written into it.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from secrets import token_hex
+from types import TracebackType
+
+from loom_audit.errors import Conflict, ExecutionFailed
+from loom_audit.model.files import is_same_identity
+from loom_audit.model.git import OBJECT_ID
+from loom_audit.model.scope import TEMPORARY
+from loom_audit.ports import GitAnswer, GitFile, GitWhole
+from loom_audit.ports.git_objects import bare_settings
+from loom_audit.sandbox.git.files import FOLDER, open_below
+from loom_audit.sandbox.git.place import IdentityOf
+from loom_audit.sandbox.git.program import ask_git, find_git, write_whole
+from loom_audit.sandbox.git.writing import PUT_SECONDS, add_pack, path_of, put_file
+
+CHECK_SECONDS = 600.0
+GIT = ".git"
+
+RenameToAbsent = Callable[[int, bytes, bytes], None]
+"""Renames in an open folder; FileExistsError where something has the new name. OSError."""
+
+_FOLDERS = ("objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags", "hooks")
+_UNNAMED = b"Unnamed repository; edit this file 'description' to name the repository.\n"
+_CHECK = ("fsck", "--connectivity-only", "--no-dangling", "--no-reflogs", "--no-progress")
+_LISTED = ("for-each-ref", "--format=%(objectname) %(refname)")
+_WRITTEN_APART = frozenset({"HEAD", "packed-refs", "config", "description"})
+
+
+class ProgramGitBuilder:
+    """A `ports.GitBuilder` that asks the program `git`, which is not taken from `safe_from`."""
+
+    def __init__(
+        self, root: str, identity_of: IdentityOf, rename: RenameToAbsent, safe_from: str = ""
+    ) -> None:
+        self._root = root
+        self._identity_of = identity_of
+        self._rename = rename
+        self._safe_from = safe_from or root
+
+    def begin(self, folder: str) -> "ProgramGitBuilding":
+        """Make an empty folder under a temporary name beside a `.git` that is not there; Conflict
+        where something is there, ExecutionFailed.
+        """
+        name = f"{TEMPORARY}git-{token_hex(8)}"
+        with ExitStack() as opened:
+            program = find_git(self._safe_from)
+            try:
+                above = open_below(self._root, folder)
+                opened.callback(os.close, above)
+                if _is_there(above, GIT):
+                    raise _taken()
+                os.mkdir(name, 0o777, dir_fd=above)
+                git = os.open(name, FOLDER, dir_fd=above)
+                opened.callback(os.close, git)
+                is_empty = not os.listdir(git)
+            except OSError as error:
+                raise ExecutionFailed(f"no git folder can be made: {error.strerror}") from error
+            if not is_empty:
+                raise ExecutionFailed("no git folder can be made: somebody else writes there")
+            identity = self._identity_of(git, b"")
+            if not identity:
+                os.rmdir(name, dir_fd=above)
+                raise ExecutionFailed("the filesystem does not tell which folder is which")
+            top = os.path.join(self._root, folder) if folder else self._root
+            building = ProgramGitBuilding(
+                top, above, git, name, identity, self._identity_of, self._rename, program
+            )
+            opened.callback(building.give_up)
+            building.closing = opened.pop_all()
+        return building
+
+    def release(self, folder: str, name: str, identity: str) -> bool:
+        """Remove what was built under a temporary name by who was killed; whether it was there."""
+        if not name.startswith(TEMPORARY) or "/" in name or not identity:
+            return False
+        with ExitStack() as opened, suppress(OSError):
+            above = open_below(self._root, folder)
+            opened.callback(os.close, above)
+            git = os.open(name, FOLDER, dir_fd=above)
+            opened.callback(os.close, git)
+            if is_same_identity(self._identity_of(git, b""), identity):
+                _remove(above, name, git)
+                return True
+        return False
+
+
+class ProgramGitBuilding:
+    """A `ports.GitBuilding`, below a folder that is open."""
+
+    def __init__(
+        self,
+        top: str,
+        above: int,
+        git: int,
+        name: str,
+        identity: str,
+        identity_of: IdentityOf,
+        rename: RenameToAbsent,
+        program: str,
+    ) -> None:
+        self.name = name
+        self.identity = identity
+        self.closing = ExitStack()
+        self._top = top
+        self._above = above
+        self._git = git
+        self._identity_of = identity_of
+        self._rename = rename
+        self._program = program
+        self._is_in_place = False
+
+    def __enter__(self) -> "ProgramGitBuilding":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.closing.close()
+
+    def give_up(self) -> None:
+        """Remove what was built, unless it came to its place; what cannot be removed stays."""
+        if not self._is_in_place:
+            with suppress(OSError):  # recovery tries once more
+                if self._identity_of(self._above, os.fsencode(self.name)) == self.identity:
+                    _remove(self._above, self.name, self._git)
+
+    def fill(self, whole: GitWhole, pack: bytes) -> None:
+        """Write all of it, durably, and have git check it; ExecutionFailed where git finds it is
+        not whole.
+        """
+        try:
+            self._fill(whole, pack)
+            _sync(self._git)
+        except OSError as error:
+            raise ExecutionFailed(f"a git folder cannot be written: {error.strerror}") from error
+
+    def _fill(self, whole: GitWhole, pack: bytes) -> None:
+        for one in _FOLDERS:
+            os.mkdir(one, 0o777, dir_fd=self._git)
+        plain = bare_settings(long_ids=whole.long_ids).encode()
+        self._put("HEAD", b"ref: refs/heads/none\n")
+        self._put("config", plain)
+        self._put("description", _UNNAMED)
+        if "shallow" in whole.files:
+            put_file(self._git, "shallow", whole.files["shallow"])
+        if pack:
+            add_pack(self._ask, pack)
+        self._name(whole.names)
+        logs = {path: file for path, file in whole.files.items() if path.startswith("logs/")}
+        for path, file in whole.files.items():
+            if path not in _WRITTEN_APART and path not in logs:
+                put_file(self._git, path, file)
+        if whole.index is not None and whole.index.content is not None:
+            self._put_index(whole.index.content, whole.index.mtime)
+        self._check(whole.names)
+        # after that: a log may name what git threw away long ago
+        for path, file in logs.items():
+            put_file(self._git, path, file)
+        # last: until now nothing of the settings was read
+        put_file(self._git, "config", whole.files["config"])
+        self._check_names(whole.names)
+
+    def _name(self, names: Mapping[str, str]) -> None:
+        refs = {one: value for one, value in names.items() if one.startswith("refs/")}
+        plain = {one: value for one, value in refs.items() if OBJECT_ID.fullmatch(value)}
+        said = "".join(f"create {one} {value}\n" for one, value in plain.items())
+        if plain:
+            self._told(("update-ref", "--stdin"), said.encode("utf-8", "surrogateescape"))
+        for one, value in refs.items():
+            if value.startswith("ref: "):
+                self._told(("symbolic-ref", one, value.split(" ")[1]))
+        if plain:
+            self._told(("pack-refs", "--all"))
+        head = names["HEAD"]
+        if OBJECT_ID.fullmatch(head):
+            self._told(("update-ref", "--no-deref", "HEAD", head))
+        else:
+            self._told(("symbolic-ref", "HEAD", head.removeprefix("ref: ")))
+
+    def _check(self, names: Mapping[str, str]) -> None:
+        """ExecutionFailed unless all that is named is there, with what it leads to."""
+        done = self._ask(_CHECK, b"", CHECK_SECONDS, 64 << 20)
+        if done.code:
+            said = " ".join((done.output.decode("utf-8", "replace") + done.errors).split())
+            raise ExecutionFailed(f"the repository that would come back is not whole: {said:.200}")
+        self._check_names(names)
+
+    def _check_names(self, names: Mapping[str, str]) -> None:
+        """ExecutionFailed unless git tells just these refs."""
+        done = self._told(_LISTED)
+        found = {
+            line for line in done.output.decode("utf-8", "surrogateescape").split("\n") if line
+        }
+        if found != {*_lines(names)}:
+            raise ExecutionFailed("the repository that would come back has other refs than it had")
+
+    def _told(self, words: Sequence[str], given: bytes = b"") -> GitAnswer:
+        done = self._ask(words, given, PUT_SECONDS, 64 << 20)
+        if done.code:
+            said = done.errors.strip()
+            raise ExecutionFailed(f"git cannot make the repository anew: {said:.200}")
+        return done
+
+    def _ask(self, words: Sequence[str], given: bytes, seconds: float, limit: int) -> GitAnswer:
+        path = path_of(self._git)
+        folders = {"GIT_DIR": path, "GIT_COMMON_DIR": path, "GIT_WORK_TREE": self._top}
+        [done] = ask_git(
+            self._program,
+            self._top,
+            folders,
+            words,
+            seconds=seconds,
+            limit=limit,
+            given=given,
+            opened=(self._git,),
+        )
+        return done
+
+    def _put(self, path: str, content: bytes) -> None:
+        put_file(self._git, path, GitFile("file", 0o644, content))
+
+    def _put_index(self, content: bytes, mtime: int) -> None:
+        made = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open("index", made, 0o666, dir_fd=self._git)
+        try:
+            write_whole(file, content)
+            os.utime(file, ns=(mtime, mtime))
+        finally:
+            os.close(file)
+
+    def finish(self) -> None:
+        """Rename it to `.git`; Conflict where something is there by now, or it was replaced.
+
+        ExecutionFailed.
+        """
+        name = os.fsencode(self.name)
+        if self._identity_of(self._above, name) != self.identity:
+            raise Conflict("git: somebody else wrote where the repository was built just now")
+        try:
+            self._rename(self._above, name, GIT.encode())
+        except FileExistsError as error:
+            raise _taken() from error
+        except OSError as error:
+            raise ExecutionFailed(f"the git folder cannot be renamed: {error.strerror}") from error
+        self._is_in_place = True
+        os.fsync(self._above)
+
+
+def _lines(names: Mapping[str, str]) -> Iterator[str]:
+    for one, value in names.items():
+        if one.startswith("refs/") and value != "broken":
+            yield f"{value.rpartition(' ')[2]} {one}"
+
+
+def _taken() -> Conflict:
+    return Conflict(
+        "git: something is at .git by now, and nothing is written there",
+        hint="Look at it; `loom-audit git --at POINT --to DIR .` has the old one beside it.",
+    )
+
+
+def _is_there(folder: int, name: str) -> bool:
+    with suppress(FileNotFoundError):
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return True
+    return False
+
+
+def _remove(above: int, name: str, git: int) -> None:
+    """Remove an open folder with all that is in it, no link followed. OSError."""
+    for one in os.listdir(git):
+        if stat.S_ISDIR(os.stat(one, dir_fd=git, follow_symlinks=False).st_mode):
+            shutil.rmtree(one, dir_fd=git)
+        else:
+            os.unlink(one, dir_fd=git)
+    os.rmdir(name, dir_fd=above)
+
+
+def _sync(folder: int) -> None:
+    """Make all files in an open folder and below durable. OSError."""
+    for one in os.listdir(folder):
+        mode = os.stat(one, dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            continue
+        flags = FOLDER if stat.S_ISDIR(mode) else os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        inner = os.open(one, flags, dir_fd=folder)
+        try:
+            _sync(inner) if stat.S_ISDIR(mode) else os.fsync(inner)
+        finally:
+            os.close(inner)
+    os.fsync(folder)
