@@ -125,7 +125,7 @@ def mutate(raw: Any, table: str, column: str, chance: random.Random) -> str:
         if new == value:
             return ""
         raw.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (new, *key))
-        return f"{table}.{column} of {key}: {value!r:.60} became {new!r:.60}"
+        return f"{table}.{column} of {key}: {value!r} became {new!r}"
     except driver().Error:
         return ""  # the table does not take it
 
@@ -140,6 +140,8 @@ class Sweep:
         self.readers = python(made) | commands(made) | pages(made)
         self.counts: Counter[str] = Counter()
         self.wrong: list[str] = []
+        self.tried: set[tuple[str, bool]] = set()
+        """What was done to a copy, and whether something was recorded then: once is enough."""
         with self._copied() as opened:
             self.genuine = {name: ask(opened) for name, ask in self.readers.all.items()}
             found = opened.workspace.verify().findings
@@ -169,9 +171,8 @@ class Sweep:
             ) as opened,
             self._put_back(),
         ):
-            if not any(done):
+            if not self._is_new(done[0], recorded=True):
                 return
-            self.counts["mutations"] += 1
             self.counts["recorded" if self._record(opened) == "" else "recording refused"] += 1
             self._judge_recorded(opened, done[0])
             self._judge(opened, table, done[0], stable, found=False)
@@ -211,7 +212,9 @@ class Sweep:
                 if isinstance(event.fact, FilesChanged):
                     for change in event.fact.changes:
                         if change.before != tree.get(change.path):
-                            self.wrong.append(f"{done}: laundered with event {event.seq}: {change}")
+                            self.wrong.append(
+                                f"{done:.200}: laundered with event {event.seq}: {change}"
+                            )
                         tree.pop(change.path, None)
                         if change.after is not None:
                             tree[change.path] = change.after
@@ -240,9 +243,19 @@ class Sweep:
         with self._copied(
             lambda raw: done.append(mutate(raw, table, column, random.Random(seed)))
         ) as opened:
-            if any(done):
-                self.counts["mutations"] += 1
+            if self._is_new(done[0], recorded=False):
                 self._judge(opened, table, done[0])
+
+    def _is_new(self, done: str, *, recorded: bool) -> bool:
+        """Whether something was done that was not tried yet: now it is.
+
+        The row that one column of a table draws may be deleted for another column, too.
+        """
+        if not done or (done, recorded) in self.tried:
+            return False
+        self.tried.add((done, recorded))
+        self.counts["mutations"] += 1
+        return True
 
     def _judge(
         self,
@@ -268,10 +281,10 @@ class Sweep:
             elif name in self.readers.lists:
                 doubtful.append(name)
             else:
-                self.wrong.append(f"{done}: {name}: {said(answer, genuine)}")
+                self.wrong.append(f"{done:.200}: {name}: {said(answer, genuine)}")
         self.counts["lists found by verify"] += len(doubtful)
         if (found or doubtful) and not found_by_verify(opened):
-            self.wrong.append(f"{done}: {doubtful}, and verify finds nothing")
+            self.wrong.append(f"{done:.200}: {doubtful}, and verify finds nothing")
 
 
 def said(answer: Answer, genuine: Answer) -> str:

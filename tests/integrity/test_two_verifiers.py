@@ -184,7 +184,7 @@ class Forger:
                 done = [said for said in harm(unguarded(raw), chance) if said]
                 raw.execute("COMMIT")
             if done:
-                self._compare(home, chance, f"{name}, {seed}: {'; '.join(done)}")
+                self._compare(home, chance, f"{name}, {seed}: {'; '.join(done):.500}")
         finally:
             shutil.rmtree(home)
 
