@@ -360,16 +360,26 @@ class AuditedWorkspace:
         return self._undo.planner.plan(replace(request, paths=inside))
 
     def plan_undo(
-        self, *, session: str | None = None, choices: Mapping[str, Choice] | None = None
+        self,
+        *,
+        session: str | None = None,
+        choices: Mapping[str, Choice] | None = None,
+        git: bool = True,
     ) -> "Plan":
         """A plan to take back the newest call of all, or of a session. Errors as `plan`."""
-        return self.plan(PlanRequest("undo", session=session, choices=choices or {}))
+        chosen = choices or {}
+        return self.plan(PlanRequest("undo", session=session, choices=chosen, no_git=not git))
 
     def plan_redo(
-        self, *, session: str | None = None, choices: Mapping[str, Choice] | None = None
+        self,
+        *,
+        session: str | None = None,
+        choices: Mapping[str, Choice] | None = None,
+        git: bool = True,
     ) -> "Plan":
         """A plan to bring back what the newest undo took back. Errors as `plan`."""
-        return self.plan(PlanRequest("redo", session=session, choices=choices or {}))
+        chosen = choices or {}
+        return self.plan(PlanRequest("redo", session=session, choices=chosen, no_git=not git))
 
     def plan_revert(
         self,
@@ -377,12 +387,13 @@ class AuditedWorkspace:
         *,
         paths: Sequence[str] = (),
         choices: Mapping[str, Choice] | None = None,
+        git: bool = False,
     ) -> "Plan":
         """A plan to take back named calls and events, or what they did at the paths, and to keep
-        later ones. Errors as `plan`.
+        later ones; with `git` also what they did to git. Errors as `plan`.
         """
-        request = PlanRequest("revert", tuple(targets), paths=tuple(paths), choices=choices or {})
-        return self.plan(request)
+        named, below, chosen = tuple(targets), tuple(paths), choices or {}
+        return self.plan(PlanRequest("revert", named, paths=below, choices=chosen, with_git=git))
 
     def plan_rollback(
         self,
@@ -398,9 +409,7 @@ class AuditedWorkspace:
         `outside` or a choice says otherwise; so does what somebody else than a call may have done,
         but with `running` for calls that are open.
         """
-        request = PlanRequest(
-            "rollback", (point,), session=None, paths=tuple(paths), choices=choices or {}, **flags
-        )
+        request = PlanRequest("rollback", (point,), None, tuple(paths), choices or {}, **flags)
         return self.plan(request)
 
     def carry_out(

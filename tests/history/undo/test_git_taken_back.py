@@ -181,7 +181,7 @@ def test_a_commit_of_a_person_since_blocks_head_and_the_files_with_it(
         workspace.carry_out(workspace.plan_undo())
     assert git(root, "log", "-1", "--format=%s").strip() == "by hand"
     assert (root / "made").exists()
-    plan = workspace.plan(PlanRequest("undo", no_git=True))
+    plan = workspace.plan_undo(git=False)
     assert not plan.git
     workspace.carry_out(plan)
     assert git(root, "log", "-1", "--format=%s").strip() == "by hand"
@@ -274,8 +274,8 @@ def test_a_revert_leaves_git_and_takes_it_with_git(
     number = workspace.timeline.calls()[1].seq
     assert number
     with pytest.raises(Conflict):
-        workspace.carry_out(workspace.plan(PlanRequest("revert", (number,))))
-    plan = workspace.plan(PlanRequest("revert", (number,), with_git=True))
+        workspace.carry_out(workspace.plan_revert([number]))
+    plan = workspace.plan_revert([number], git=True)
     workspace.carry_out(plan)
     assert "feat" in git(root, "for-each-ref", "--format=%(refname:short)").split()
     assert (root / "more").exists()
