@@ -137,4 +137,4 @@ def test_an_error_at_any_system_call_loses_nothing(
     for n, point in enumerate(found):
         hit += attempt(arena, replace(point, fault=FAULTS[n % len(FAULTS)], for_ever=for_ever))
     sys.stdout.write(f"{scenario}/{stage}: {hit} errors at {syscall}\n")
-    assert hit >= len(found) * 0.9, "the scenario does not repeat itself"
+    assert hit >= (len(found) - arena.retried[syscall]) * 0.9, "the scenario does not repeat itself"

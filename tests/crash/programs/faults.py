@@ -187,6 +187,9 @@ class Arena:
     stem: Stem
     prepared: dict[str, Tree] = field(default_factory=dict)
     outcomes: dict[str, Tree] = field(default_factory=dict)
+    retried: Counter[str] = field(default_factory=Counter)
+    """How often in the run that was counted last a system call found a lock held, and was made
+    again: another run has as many more or less as the threads happen to meet."""
 
     @property
     def home(self) -> Path:
@@ -260,8 +263,10 @@ class Arena:
         self.outcomes[scenario] = tree_of(self.root)
         found: dict[str, list[int]] = {name: [] for name in SYSCALLS}
         seen: Counter[str] = Counter()
+        self.retried.clear()
         for name, words in re.findall(r"^(\w+)\((.*)", ended.trace, re.M):
             seen[name] += 1
+            self.retried[name] += " = -1 EAGAIN " in words
             absolute = re.match(r'(?:AT_FDCWD, )?"(/[^"]*)', words)
             foreign = absolute and not absolute[1].startswith(str(self.folder))
             if not foreign and not words.startswith(self._reports):
