@@ -16,7 +16,8 @@ SWAPPING = """#!/bin/sh
 PATH=/usr/bin:/bin  # that of git has git alone
 count=$(cat {counter} 2>/dev/null || echo 0)
 echo $((count + 1)) > {counter}
-if [ "$count" = {at} ]; then
+# two of them may run at once
+if [ "$count" = {at} ] && mkdir {counter}.reached; then
   mv {root}/.git {away}
   {then}
 fi
