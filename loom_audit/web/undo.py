@@ -19,12 +19,12 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.upkeep.drift import content_of_plan
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.model.events import FilesChanged
-from loom_audit.model.git import git_words
+from loom_audit.model.git import GitChanged, git_words
 from loom_audit.model.plans.lists import TOLD
 from loom_audit.model.plans.planning import Plan
-from loom_audit.model.plans.request import FLAGS, PlanRequest
+from loom_audit.model.plans.request import FLAGS, NO_GIT, WITH_GIT, Flag, PlanRequest
 from loom_audit.model.text.display import visible
-from loom_audit.ports import EventFilter
+from loom_audit.ports import CallFilter, EventFilter
 from loom_audit.web.live import WorkProgress
 from loom_audit.web.plans.requests import (
     fields_of,
@@ -241,6 +241,21 @@ def is_clean(plan: Plan) -> bool:
     )
 
 
+def _boxes(workspace: AuditedWorkspace, plan: Plan) -> list[Flag]:
+    """What a plan can also be asked with; what is about git where there is something of git."""
+    asked = plan.request
+    offered = [flag for flag in FLAGS if flag.box and asked.verb in flag.verbs]
+    if plan.git or asked.no_git or asked.with_git:
+        return offered
+    if asked.verb == "rollback":
+        since = EventFilter(after=int(asked.targets[0]), kinds=(GitChanged.kind,), limit=1)
+        changed = any(True for _ in workspace.timeline.events(since))
+    else:
+        wanted = CallFilter(numbers=plan.calls, limit=None)
+        changed = any(call.changed_git for call in workspace.timeline.calls(wanted))
+    return [flag for flag in offered if changed or flag not in (NO_GIT, WITH_GIT)]
+
+
 def _show(
     request: Request,
     workspace: AuditedWorkspace,
@@ -286,7 +301,7 @@ def _show(
         asked=asked,
         fields=fields_of(asked),
         hidden=hidden_fields(fields_of(asked)),
-        boxes=[flag for flag in FLAGS if flag.box and asked.verb in flag.verbs],
+        boxes=_boxes(workspace, plan),
         plan=plan,
         git=[text for one in plan.git for text in git_words(one.as_change)],
         lists=lists,

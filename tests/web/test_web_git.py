@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from loom_audit.api.face import Session
 from loom_audit.mcp_server.resources import SCHEME, read_resource
+from loom_audit.ports import CallFilter
 from tests.web.conftest import Recorded, in_thread
 from tests.web.test_web_undo import carry_out, fields, plan
 
@@ -130,6 +131,16 @@ def test_a_plan_takes_git_along_as_its_box_says(
     text = plan(client, recorded, "verb=undo")
     assert 'name="no-git" value="1">' in text
     assert "Carry out: change git" not in plan(client, recorded, "verb=undo&no-git=1")
+
+
+def test_a_plan_of_what_left_git_alone_offers_nothing_of_git(
+    recorded: Recorded, client: TestClient, session: str
+) -> None:
+    changed = recorded.workspace.timeline.calls(CallFilter(limit=None))[-1].seq
+    left = recorded.call("beside", "write_file", {"path": "beside", "content": "x"})
+    for asked in ("verb=undo", f"verb=revert&target={left}", f"verb=rollback&target={left - 1}"):
+        assert 'git" value="1">' not in plan(client, recorded, asked), asked
+    assert 'name="no-git" value="1">' in plan(client, recorded, f"verb=rollback&target={changed}")
 
 
 def test_resources_say_what_calls_changed_of_git(recorded: Recorded, session: str) -> None:
