@@ -133,15 +133,23 @@ def check(workspace: AuditedWorkspace, root: Path, step: str) -> None:
 def play(
     workspace: AuditedWorkspace, root: Path, seed: int, steps: int, act: Callable[[str], object]
 ) -> None:
-    """Make a repository, and play a tape: most steps are acted out by calls, some by a person.
-
-    After each the record is what git says, and in the end git finds the mirror whole.
-    """
+    """Make a repository, and play a tape; in the end git finds the mirror whole."""
     git(root, "init", "-q", "-b", "main")
     for n in range(3):
         (root / "f0").write_text(f"{n}\n")
         git(root, "add", "-A")
         git(root, "commit", "-q", "-m", f"c{n}")
+    play_on(workspace, root, seed, steps, act)
+    check_mirror(workspace)
+
+
+def play_on(
+    workspace: AuditedWorkspace, root: Path, seed: int, steps: int, act: Callable[[str], object]
+) -> None:
+    """Play a tape over a repository: most steps are acted out by calls, some by a person.
+
+    After each the record is what git says.
+    """
     chance = random.Random(seed)
     for n in range(steps):
         command = chance.choice(COMMANDS).format(n=n, m=chance.randrange(3))
@@ -151,6 +159,10 @@ def play(
             command = f"by a person: {command}"
         act("true" if by_person else f"{command}; true")
         check(workspace, root, f"step {n}: {command}")
+
+
+def check_mirror(workspace: AuditedWorkspace) -> None:
+    """Let git check every object that is kept of the workspace's repositories, and its history."""
     mirror = workspace.attachment.on_disk.mirror
     for kept in mirror.folders() if mirror else ():  # with all that its objects lead to
         told = ["git", "--git-dir", kept, "fsck", "--full", "--no-dangling", "--no-progress"]
