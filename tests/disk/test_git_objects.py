@@ -111,6 +111,34 @@ def test_a_planted_pack_does_not_keep_out_the_one_of_its_name(root: Path, tmp_pa
     assert objects(tmp_path / "mirror/sha1") == objects(root) | objects(other)
 
 
+@pytest.mark.parametrize("format", ["sha1", "sha256"])
+@pytest.mark.parametrize("name", ["my", "loose-" + "a" * 40, "pack-" + "a" * 40, "", "\x1b\udcff"])
+def test_a_pack_is_kept_whatever_its_name_is(tmp_path: Path, name: str, format: str) -> None:
+    root = tmp_path / "workspace"
+    root.mkdir()
+    git(root, "init", "-q", f"--object-format={format}")
+    mirror = DiskObjectMirror(str(root), tmp_path / "mirror")
+    place = root / ".git/objects/pack"
+    expected: set[str] = set()
+    for text in ("one", "another"):
+        (root / "a").write_text(text)
+        id = git(root, "hash-object", "-w", "a").strip()
+        words = ["git", "pack-objects", "-q", ".git/objects/pack/made"]
+        subprocess.run(words, cwd=root, input=id, text=True, check=True, capture_output=True)
+        git(root, "prune-packed", "-q")
+        for made in place.glob("made-*"):
+            made.rename(place / f"{name}{made.suffix}")
+        assert mirror.take(".git", GIT) == ()
+        expected.add(id)
+        assert objects(tmp_path / "mirror" / format) == expected
+    (place / f"{'n' * 251}.idx").write_bytes(b"")
+    assert mirror.take(".git", GIT) == ()
+    (place / f"{name}.pack").chmod(0o600)
+    (place / f"{name}.pack").write_bytes(bytes(100))
+    [reason] = mirror.take(".git", GIT)
+    assert "not what they are named" in reason and reason.isprintable()
+
+
 @pytest.mark.deep
 def test_a_pack_of_200_mb_is_kept_whole_with_little_memory(tmp_path: Path) -> None:
     root = tmp_path / "workspace"

@@ -26,13 +26,12 @@ from loom_audit.disk.access.system import closing_fd, put_file, write_all
 from loom_audit.disk.machine.own_packs import KINDS, OWN, PackWriter, ids_in, new_hash
 from loom_audit.disk.machine.redundant_packs import remove_redundant
 from loom_audit.errors import ExecutionFailed
-from loom_audit.model.text.display import count_text, size_text
+from loom_audit.model.text.display import count_text, size_text, visible
 from loom_audit.ports import MirroredGit
 from loom_audit.ports.git_objects import LONG_ID, SHORT_ID, bare_settings
 
 _LOOSE = re.compile(r"[0-9a-f]{2}")
 _REST = re.compile(rf"[0-9a-f]{{{SHORT_ID - 2}}}|[0-9a-f]{{{LONG_ID - 2}}}")
-_INDEX = re.compile(rf"pack-(?:[0-9a-f]{{{SHORT_ID}}}|[0-9a-f]{{{LONG_ID}}})\.idx")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -343,25 +342,25 @@ class Take:
     def _packs(self, folder: int) -> None:
         self._present = set()
         for name in sorted(os.listdir(folder)):
-            if _INDEX.fullmatch(name):
-                self._tried(
-                    name.removesuffix(".idx") + ".pack", self._copy_pack, folder, name, self._mirror
-                )
+            if name.endswith(".idx"):  # git reads a pack of any name
+                shown = visible(name.removesuffix(".idx") + ".pack")
+                self._tried(shown, self._copy_pack, folder, name, self._mirror)
 
     def _copy_pack(self, folder: int, name: str, mirror: Path) -> None:
         """Copy a pack, which is named by the hash that it ends in, and make its index anew."""
-        pack, long_ids = (
-            f"{name.removesuffix('.idx')}.pack",
-            len(name) == len("pack-.idx") + LONG_ID,
-        )
+        pack = f"{name.removesuffix('.idx')}.pack"
         try:
             opened = os.open(pack, _FILE, dir_fd=folder)
         except FileNotFoundError:
             return  # git deletes the index last
         except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                return  # so that none is there
             error.filename = name
             raise
         with closing_fd(opened) as packed:
+            with closing_fd(os.open(name, _FILE, dir_fd=folder)) as index_of_it:
+                long_ids = _has_long_ids(index_of_it, packed)
             ended = _tail(packed, new_hash(long_ids=long_ids).digest_size)
             made = made_folder(mirror, long_ids=long_ids)
             place = made / "objects" / "pack" / f"pack-{ended.hex()}.pack"
@@ -477,6 +476,13 @@ def _tail(descriptor: int, size: int) -> bytes:
     if whole < size:
         raise _NotAnObject
     return os.pread(descriptor, size, whole - size)
+
+
+def _has_long_ids(index: int, pack: int) -> bool:
+    """Whether an index has the long hash in which a pack ends; it has that before its own."""
+    size, whole = new_hash(long_ids=True).digest_size, _regular(index).st_size
+    there = whole >= 2 * size and os.pread(index, size, whole - 2 * size)
+    return there == _tail(pack, size)
 
 
 def _cloned(source: int, copy: int) -> bool:
