@@ -172,3 +172,19 @@ def test_a_link_that_is_named_like_a_sample_is_not_read_through(root: Path, fold
 def test_the_log_of_a_branch_that_is_named_like_a_sample_is_told(root: Path) -> None:
     git(root, "branch", "v1.sample")
     assert "logs/refs/heads/v1.sample" in ProgramGit(str(root), identity_at).seen().files
+
+
+@pytest.mark.parametrize(
+    "path", ["info/h.sample/pre-commit", "hooks/h.sample/pre-commit", "worktrees/x.sample/HEAD"]
+)
+def test_only_a_file_that_lies_with_the_hooks_is_a_sample(root: Path, path: str) -> None:
+    asked, file = ProgramGit(str(root), identity_at), root / ".git" / path
+    before = asked.stamps(0)
+    file.parent.mkdir(parents=True)
+    file.write_text("ref: refs/heads/main\n")
+    after = asked.stamps(0)
+    assert after.text != before.text
+    if not path.startswith("worktrees"):
+        assert path in asked.seen().files
+    (root / ".git/hooks/x.sample").write_text("")
+    assert "hooks/x.sample" not in asked.seen().files

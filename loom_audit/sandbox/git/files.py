@@ -48,6 +48,7 @@ _NO_LINKS = (
 _WHOLE = ("hooks", "info", "rebase-merge", "rebase-apply", "sequencer")
 """The folders of which each file is the state."""
 
+_SAMPLE = re.compile(r"hooks/[^/]*\.sample", re.DOTALL)
 _DERIVED = frozenset({"info/refs", "info/commit-graphs", "info/sparse-checkout.lock"})
 """What git makes anew by itself (git-update-server-info(1))."""
 
@@ -174,6 +175,8 @@ def _below(git: int, folder: str, most: int = MAX_FILES) -> Iterator[tuple[str, 
             found = os.stat(path, dir_fd=git, follow_symlinks=False)
         except OSError:
             continue
+        if _SAMPLE.fullmatch(path) and stat.S_ISREG(found.st_mode):
+            continue
         count += 1
         if not stat.S_ISDIR(found.st_mode) or count > most:
             yield path, found
@@ -189,7 +192,7 @@ def _below(git: int, folder: str, most: int = MAX_FILES) -> Iterator[tuple[str, 
             names = sorted(os.listdir(opened), reverse=True)
         finally:
             os.close(opened)
-        below = (f"{path}/{n}" for n in names if not n.endswith(".sample"))
+        below = (f"{path}/{n}" for n in names)
         waiting += (one for one in below if one not in _DERIVED)
 
 
