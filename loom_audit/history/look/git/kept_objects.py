@@ -10,7 +10,9 @@ from loom_audit.model.text.display import count_text, visible
 from loom_audit.ports import GitSeen, MirroredGit, MissingObjects, ObjectMirror
 from loom_audit.ports.git_objects import LONG_ID, SHORT_ID
 
-STAGED = re.compile(rb"(?!intended )\S (?!160000)[0-7]{6} ([0-9a-f]{40,64}) ")
+STAGED = re.compile(rb"(?:\A|(?<=\0))\S (?!160000)[0-7]{6} ([0-9a-f]{40,64}) ")
+"""An entry of an index that names an object; the path of another may read like one."""
+
 _NAMING = re.compile(r"[A-Z_]+|rebase-merge/.*|rebase-apply/.*|sequencer/.*")
 """The files of a git folder whose lines may begin with an object's id."""
 
