@@ -33,12 +33,14 @@ class LastRepository(Struct):
     `state` is that on record. `answer` is what git said at these `stamps`: what
     is on record, or that it cannot tell, or there was no repository, and none on record; "" where
     nothing is known. `expected` is what it said last and is not among that, as it was to be
-    recorded, or what it is about had just changed.
+    recorded, or what it is about had just changed. `why_failed` says why the looks since the last
+    good one could not read it.
     """
 
     state: GitState = field(default_factory=GitState)
     answer: Literal["", "recorded", "failed", "absent"] = ""
     stamps: str = ""
+    why_failed: tuple[str, ...] = ()
     expected: ExpectedGit | None = None
     git: Git | None = None
 
@@ -47,8 +49,9 @@ class LastGit(Struct):
     """What this process last saw of the workspace's git repositories.
 
     `repositories` are by folder, with their states on record after event `seq`. `unasked` are the
-    requests of the calls after which git was not asked since its stamps were the same. `seen_in`
-    are the folders below in which scans saw a `.git`, with those of the stamps `read_from`.
+    requests of the calls after which git was not asked since its stamps were the same, or was not
+    read. `seen_in` are the folders below in which scans saw a `.git`, with those of the stamps
+    `read_from`.
     """
 
     repositories: dict[str, LastRepository] = field(default_factory=dict)

@@ -53,6 +53,8 @@ class GitLook(Struct, frozen=True):
     """Whether others change refs of it outside of the workspace."""
     unasked: bool = False
     """Whether git was not asked, since its stamps were the same."""
+    is_overdue: bool = False
+    """Whether looks before could not read git, so that the change may be of any call since."""
 
 
 def look_at_git(attachment: Attachment, *, anyway: bool = False) -> Sequence[GitLook]:
@@ -145,12 +147,17 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
     seen.expected = None
     since = expected.since if expected else began - SETTLED
     stamps = git.stamps(since) if git else None
-    if git is None or stamps is None or (seen.answer, seen.stamps) == ("failed", stamps.text):
+    if git is None or stamps is None:
         return GitLook()
+    if (seen.answer, seen.stamps) == ("failed", stamps.text) and not anyway:
+        return GitLook(None, seen.why_failed, unasked=bool(seen.why_failed))
+    if expected is not None and expected.state == seen.state:  # what was found then is on record
+        seen.why_failed = ()
+    is_overdue = bool(seen.why_failed)
     if not stamps.text:
         gone = None if seen.answer == "absent" else _gone(folder, seen.state)
-        seen.answer = "" if gone else "absent"
-        return GitLook(gone)
+        seen.answer, seen.why_failed = ("", seen.why_failed) if gone else ("absent", ())
+        return GitLook(gone, is_overdue=is_overdue)
     if seen.answer == "absent":  # what others recorded since was not read
         _read_states(attachment)
     if expected is not None and (expected.stamps, expected.state) == (stamps, seen.state):
@@ -161,7 +168,7 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
             return GitLook(unasked=True)
     last = seen.stamps if seen.answer == "recorded" else _kept(folder, attachment)
     if stamps.text == last and not anyway:
-        seen.answer, seen.stamps = "recorded", stamps.text
+        seen.answer, seen.stamps, seen.why_failed = "recorded", stamps.text, ()
         return GitLook(unasked=True)
     attachment.process.last_seen.git.unasked.clear()
     asked = time.time_ns()
@@ -169,28 +176,40 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
     try:
         found = git.seen(anyway=anyway)
     except (ExecutionFailed, OSError) as error:
-        seen.answer, seen.stamps = "failed", stamps.text
-        return GitLook(None, (f"{where}{getattr(error, 'message', error)}",))
+        return _failed(seen, stamps.text, f"{where}{getattr(error, 'message', error)}")
     is_new = not seen.state.names
     if not found.names:
-        seen.answer, seen.stamps = "failed", stamps.text
-        return GitLook(None, () if is_new else (f"{where}.git is not a repository any more",))
+        why = "" if is_new else f"{where}.git is not a repository any more"
+        return _failed(seen, stamps.text, why)
     if not found.identity:
-        seen.answer, seen.stamps = "failed", stamps.text
-        return GitLook(None, (f"{where}the filesystem does not tell which folder .git is",))
+        why = f"{where}the filesystem does not tell which folder .git is"
+        return _failed(seen, stamps.text, why)
     unkept: tuple[str, ...] = ()
     change = _difference(attachment, seen, found)
     if change is not None:
         change = replace(change, folder=folder)
         # before the record names the objects
         unkept = keep_objects(attachment, folder, found)
+    else:
+        seen.why_failed = ()
     if change is None and stamps.newest + SETTLED < asked:
         _keep(folder, attachment, stamps.text)
     elif stamps.contents is not None:
         said = change or GitChanged(seen.state.identity, (), (), "outside")
         seen.expected = ExpectedGit(stamps, seen.state.after(said), since)
     shared = found.names.get(SHARED_REFS, "").startswith("/")
-    return GitLook(change, (*found.unseen, *unkept) if change else (), is_new, shared)
+    unseen = (*found.unseen, *unkept) if change else ()
+    return GitLook(change, unseen, is_new, shared, is_overdue=is_overdue)
+
+
+def _failed(seen: LastRepository, stamps: str, why: str) -> GitLook:
+    """A look that could not read git, which is noted; what every call since was told is not told
+    again.
+    """
+    told, seen.why_failed = seen.why_failed, (why,) if why else ()
+    is_told = (seen.answer, seen.stamps, told) == ("failed", stamps, seen.why_failed)
+    seen.answer, seen.stamps = "failed", stamps
+    return GitLook(None, () if is_told else seen.why_failed, unasked=bool(why))
 
 
 def _gone(folder: str, known: GitState) -> GitChanged | None:
@@ -322,8 +341,8 @@ def git_draft(
 ) -> Sequence[Draft]:
     """The change that a look found as a draft: of the calls that may have made it, or from outside.
 
-    Calls that say their paths did not make it. No path tells whose it is, so that what a `late`
-    one found is never one call's alone, nor is what worktrees outside share. What it found
+    Calls that say their paths did not make it. No path tells whose it is, so that what a `late` or
+    overdue one found is never one call's alone, nor is what worktrees outside share. What it found
     `between` calls is from outside, with the candidates as causes; the first state of all that is
     found so is the baseline.
     """
@@ -339,7 +358,7 @@ def git_draft(
     if not acting:
         return [Draft(replace(change, causes=causes), "", OUTSIDE)]
     by_others = look.is_shared and not (change.is_first or change.is_of_one_worktree)
-    if between or late or by_others or not acting[0].seen:
+    if between or late or look.is_overdue or by_others or not acting[0].seen:
         causes = (UNKNOWN, *causes)
     elif len(causes) == 1:
         causes = ()

@@ -1,0 +1,122 @@
+"""Where git cannot be read each call says so, and what is found afterwards is no call's alone."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from loom_audit import AuditedWorkspace
+from loom_audit.history.look.doers import UNKNOWN
+from loom_audit.model.git import git_words
+from tests.history.look.test_git_nested import facts, repository
+from tests.places.git_person import as_ann
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace that is a repository."""
+    as_ann(monkeypatch)
+    root = tmp_path / "workspace"
+    repository(root)
+    return root
+
+
+@pytest.fixture
+def refusing(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A path: while a file is there the git that looks find cannot read any repository."""
+    there, real = root / "refusing", shutil.which("git")
+    (tmp_path / "bin").mkdir()
+    made = tmp_path / "bin/git"
+    made.write_text(f'#!/bin/sh\n[ -e {there} ] && exit 7\nexec {real} "$@"\n')
+    made.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{made.parent}:{os.environ['PATH']}")
+    return there
+
+
+@contextmanager
+def running(workspace: AuditedWorkspace) -> Iterator[Callable[[str], None]]:
+    """A session that runs commands, each of which succeeds."""
+    with workspace.session("tester") as session:
+
+        def run(command: str) -> None:
+            result = anyio.run(session.call, "shell_execute", {"command": command})
+            assert result.success, result.error
+
+        yield run
+
+
+def git_reasons(workspace: AuditedWorkspace) -> list[list[str]]:
+    """What each call says of git that was not read, the newest first."""
+    calls = workspace.timeline.calls()
+    return [[one for one in call.coverage.reasons if one.startswith("git: ")] for call in calls]
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        ("echo gitdir: away >.git", "git: .git is a file that names a folder elsewhere"),
+        ("ln -s away .git", "git: .git is a symbolic link, which is not read through"),
+    ],
+)
+def test_each_call_says_that_a_git_folder_elsewhere_is_not_read(
+    workspace: AuditedWorkspace, root: Path, made: str, why: str
+) -> None:
+    (root / ".git").rename(root / "away")
+    with running(workspace) as run:
+        run(made)
+        for _ in range(2):
+            run("true")
+        run("rm .git && mv away .git && git branch topic")
+        newest, *_ = workspace.timeline.calls()
+        [fact] = facts(workspace)
+        assert (fact.call_id, fact.causes) == (newest.call_id, (UNKNOWN, newest.requested))
+    for reasons in git_reasons(workspace)[1:]:
+        assert len(reasons) == 1 and reasons[0].startswith(why)
+    assert workspace.verify().findings == ()
+
+
+def test_what_changed_while_git_could_not_be_read_is_found_in_the_end(
+    workspace: AuditedWorkspace, refusing: Path
+) -> None:
+    with running(workspace) as run:
+        run("true")
+        run(f"git branch topic; touch {refusing.name}")
+        run("true")
+        refusing.unlink()
+        run("true")
+        why = "git: git cannot read the repository (exit 7)"
+        assert git_reasons(workspace) == [[why], [why], [why], []]
+    _, found = facts(workspace)
+    calls = [*workspace.timeline.calls()][:3]
+    assert (found.origin, {*found.causes}) == ("outside", {one.requested for one in calls})
+    assert any(one.startswith("branch topic ") for one in git_words(found))
+    for one in calls:
+        assert any(text.startswith("found later: ") for text in one.coverage.reasons)
+
+
+def test_what_is_found_once_git_is_read_again_is_no_call_s_alone(
+    workspace: AuditedWorkspace, refusing: Path
+) -> None:
+    with running(workspace) as run:
+        run("true")
+        run(f"git branch topic; touch {refusing.name}")
+        run(f"rm {refusing.name}; git branch more")
+        run("git branch last")
+        _, found, last = facts(workspace)
+        newest, before, *_ = workspace.timeline.calls()
+        assert (found.call_id, found.causes) == (before.call_id, (UNKNOWN, before.requested))
+        assert (last.call_id, last.causes) == (newest.call_id, ())
+
+
+def test_where_git_is_not_read_in_the_end_either_nothing_is_said_twice(
+    workspace: AuditedWorkspace, refusing: Path
+) -> None:
+    with running(workspace) as run:
+        run(f"git branch topic; touch {refusing.name}")
+        before = git_reasons(workspace)
+        assert before == [["git: git cannot read the repository (exit 7)"]]
+    assert git_reasons(workspace) == before
