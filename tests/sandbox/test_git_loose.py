@@ -12,6 +12,7 @@ import pytest
 from loom_audit.disk.access.identity import identity_at
 from loom_audit.errors import ExecutionFailed
 from loom_audit.sandbox.git.loose import are_whole, loose_object
+from loom_audit.sandbox.git.mirrored import ProgramMirroredGit
 from loom_audit.sandbox.git.program_git import ProgramGit
 from tests.places.git_person import as_ann
 
@@ -118,6 +119,29 @@ def test_a_tree_in_another_form_than_git_writes_is_left_to_git(
     tree = written(root, "tree", body.replace(b"%(blob)s", blob))
     text = f"tree {tree}\nauthor a <a> 1 +0000\ncommitter a <a> 1 +0000\n\nx\n"
     assert not are_whole(objects, [written(root, "commit", text.encode())], [])
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("form", ["tag", "parent", "file"])
+def test_what_is_of_another_kind_than_is_said_of_it_is_left_to_git(
+    root: Path, objects: int, form: str, is_known: bool
+) -> None:
+    blob, head = git(root, "rev-parse", "HEAD:a"), git(root, "rev-parse", "HEAD")
+    tree = git(root, "rev-parse", "HEAD^{tree}")
+    by = "author a <a> 1 +0000\ncommitter a <a> 1 +0000\n\nx\n"
+    if form == "tag":
+        id = written(root, "tag", f"object {blob}\ntype commit\ntag v\n\nx\n".encode())
+    elif form == "parent":
+        id = written(root, "commit", f"tree {tree}\nparent {blob}\n{by}".encode())
+    else:
+        tree = written(root, "tree", b"100644 a\0" + bytes.fromhex(head))
+        id = written(root, "commit", f"tree {tree}\n{by}".encode())
+    assert not are_whole(objects, [id], [blob, head] if is_known else [])
+    # where it was noted nevertheless, what else there is can be told
+    mirrored, mirror = ProgramMirroredGit("/nonexistent"), str(root / ".git")
+    new, lost = commit(root, b="2"), git(root, "rev-parse", "HEAD:b")
+    path_of(root, lost).unlink()
+    assert mirrored.missing(mirror, [new], [head, id], b"") == [lost]
 
 
 def test_thousands_of_trees_within_each_other_are_left_to_git(root: Path, objects: int) -> None:

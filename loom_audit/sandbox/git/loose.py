@@ -22,10 +22,13 @@ MOST_FOLLOWED = 1_000
 is asked in place of it.
 """
 
+_FIRST = 512
+"""Bytes of an object's file and content among which its kind is."""
+
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _HEADER = re.compile(rb"(commit|tree|blob|tag) (\d+)\0")
 _COMMIT = re.compile(rb"tree ([0-9a-f]+)\n((?:parent [0-9a-f]+\n)*)author ")
-_TAG = re.compile(rb"object ([0-9a-f]+)\ntype ")
+_TAG = re.compile(rb"object ([0-9a-f]+)\ntype (commit|tree|blob|tag)\ntag ")
 _FOLDER, _OTHER_REPOSITORY = b"40000", b"160000"
 _FILES = frozenset({b"100644", b"100755", b"120000"})
 
@@ -80,19 +83,25 @@ class _Following:
     def __init__(self, objects: int, wanted: Sequence[str], whole: Collection[str]) -> None:
         self._objects = objects
         self._known = {*whole}
-        self._waiting = [*wanted]
+        self._waiting: list[tuple[str, bytes]] = [(id, b"") for id in wanted]
+        self._kinds: dict[str, bytes] = {}
         self._trees: list[tuple[str, str]] = []
         self._allowed = MOST_FOLLOWED
 
     def ends_well(self) -> bool:
         """Whether all that is met is there."""
         while self._waiting:
-            id = self._waiting.pop()
-            if id not in self._known:
+            id, kind = self._waiting.pop()
+            if id in self._known and not kind:
+                continue
+            if id not in self._kinds:
                 found = self._read(id)
-                if found is None or not self._follow(found):
+                if found is None or not (id in self._known or self._follow(found)):
                     return False
                 self._known.add(id)
+                self._kinds[id] = found.kind
+            if kind not in (b"", self._kinds[id]):
+                return False
         return all(self._is_there(*one) for one in self._in_trees())
 
     def _read(self, id: str) -> LooseObject | None:
@@ -101,9 +110,9 @@ class _Following:
 
     def _follow(self, one: LooseObject) -> bool:
         if one.kind == b"tag" and (named := _TAG.match(one.body)):
-            self._waiting.append(named[1].decode())
+            self._waiting.append((named[1].decode(), named[2]))
         elif (parents := one.parents) is not None:
-            self._waiting += parents
+            self._waiting += ((one, b"commit") for one in parents)
             above = self._read(parents[0]) if parents else None
             self._trees.append((one.tree, above.tree if above else ""))
         else:
@@ -137,10 +146,19 @@ class _Following:
 
     def _is_there(self, mode: bytes, id: str) -> bool:
         self._allowed -= 1
-        with suppress(OSError):
-            os.stat(f"{id[:2]}/{id[2:]}", dir_fd=self._objects, follow_symlinks=False)
-            return mode in _FILES and self._allowed >= 0
-        return False
+        return mode in _FILES and self._allowed >= 0 and _kind_of(self._objects, id) == b"blob"
+
+
+def _kind_of(objects: int, id: str) -> bytes:
+    """The kind that the first bytes of a loose object say; b"" where there is none."""
+    with suppress(OSError, zlib.error):
+        file = os.open(f"{id[:2]}/{id[2:]}", _FILE, dir_fd=objects)
+        try:
+            content = os.read(file, _FIRST)
+        finally:
+            os.close(file)
+        return zlib.decompressobj().decompress(content, _FIRST).partition(b" ")[0]
+    return b""
 
 
 def _entries_of(body: bytes, size: int) -> dict[bytes, tuple[bytes, str]]:

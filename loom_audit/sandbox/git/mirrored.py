@@ -78,8 +78,15 @@ class ProgramMirroredGit:
         self, mirror: str, ids: Sequence[str], whole: Sequence[str], shallow: bytes
     ) -> Sequence[str]:
         """The ids that are not in the mirror of those that these, which are there, lead to."""
-        given = "".join(f"{one}\n" for one in (*ids, *(f"^{one}" for one in whole[-MOST_WHOLE:])))
-        reached = self._said(mirror, _REACHED, given.encode("ascii"), shallow)
+        ends = [f"^{one}" for one in whole[-MOST_WHOLE:]]
+        given = "".join(f"{one}\n" for one in (*ids, *ends))
+        try:
+            reached = self._said(mirror, _REACHED, given.encode("ascii"), shallow)
+        except ExecutionFailed:
+            if not ends:
+                raise
+            # one of them may be what git refuses, which is not to keep it from telling of others
+            return self._missing_below(mirror, ids, (), shallow)
         return [one[1:] for one in reached.split() if one.startswith("?")]
 
     def index(self, mirror: str, pack: str, made: str, seconds: float) -> bool:
