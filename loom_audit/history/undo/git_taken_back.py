@@ -10,6 +10,7 @@ from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.look.git.changes import look_at_git
 from loom_audit.history.read.call_detail import git_now
 from loom_audit.history.undo.git_brought_back import with_settings
+from loom_audit.history.undo.git_moved_back import renamed_back_notes
 from loom_audit.history.undo.notes import uncaptured_notes
 from loom_audit.history.undo.selection import Selection
 from loom_audit.model.git import OBJECT_ID, GitChanged, GitState
@@ -21,6 +22,7 @@ from loom_audit.model.plans.git_things import (
     git_verdicts,
     where_of,
 )
+from loom_audit.model.plans.placement import KEPT_BY_CHOICE
 from loom_audit.model.plans.planning import Note, Plan
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Call
@@ -74,7 +76,9 @@ def with_git(
     Of the `calls` that are taken back those that changed no file count as taken back where git is.
     """
     found = with_settings(attachment, git_of_plan(attachment, plan.request, selection))
-    verdicts = _unless_renamed(plan, found.verdicts)
+    moved = renamed_back_notes(attachment, plan, selection, found.verdicts.things)
+    plan = replace(plan, blocked=(*plan.blocked, *moved))
+    plan, verdicts = _unless_kept(plan, _unless_renamed(plan, found.verdicts))
     back = {git_path(one.folder) for one in verdicts.things if one.is_whole}
     plan = _without_gone(plan, {*back, *map(git_path, verdicts.there)}, calls)
     points = git_now(attachment.stored.log) if verdicts.things else GitPoints()
@@ -105,6 +109,17 @@ def _unless_renamed(plan: Plan, verdicts: GitVerdicts) -> GitVerdicts:
     renamed = {change.path for change in plan.changes if change.after is not None}
     things = (one for one in verdicts.things if git_path(one.folder) not in renamed)
     return replace(verdicts, things=tuple(things))
+
+
+def _unless_kept(plan: Plan, verdicts: GitVerdicts) -> tuple[Plan, GitVerdicts]:
+    """The plan and the verdicts in which what was chosen to stay gone does."""
+    choices = plan.request.choices
+    gone = [git_path(one.folder) for one in verdicts.things if one.is_whole]
+    kept = [one for one in gone if choices.get(one) == "current"]
+    things = [one for one in verdicts.things if git_path(one.folder) not in kept]
+    notes = (Note(one, KEPT_BY_CHOICE) for one in kept)
+    plan = replace(plan, kept=(*plan.kept, *notes))
+    return plan, replace(verdicts, things=tuple(things))
 
 
 def _without_gone(plan: Plan, paths: Collection[str], calls: Sequence[Call]) -> Plan:

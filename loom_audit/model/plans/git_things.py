@@ -242,7 +242,7 @@ def goes_back(fact: GitChanged) -> bool:
     if fact.is_gone:
         return True
     branches = _branches_of([fact])
-    keys = [key for key, _, _ in _of_fact(fact) if not _is_derived(key)]
+    keys = [key for key, _, _ in _of_fact(fact) if not is_derived(key)]
     return any(_thing_of(key, branches)[0] in ("worktree", "stashes", "ref") for key in keys)
 
 
@@ -257,7 +257,7 @@ def _verdicts(folder: str, steps: Sequence[GitStep]) -> Iterator[GitThing | tupl
         kind, name = _thing_of(key, branches)
         grouped.setdefault((kind, name), {})[key] = way
     for (kind, name), own in grouped.items():
-        compared = {key: way for key, way in own.items() if not _is_derived(key)}
+        compared = {key: way for key, way in own.items() if not is_derived(key)}
         if not any(way.first != way.now for way in compared.values()):
             continue
         if kind == "settings":
@@ -327,7 +327,7 @@ def _thing_of(key: Key, branches: Collection[str]) -> tuple[Kind, str]:
     return "worktree", WORKTREE
 
 
-def _is_derived(key: Key) -> bool:
+def is_derived(key: Key) -> bool:
     """Whether it follows from others: git writes an index anew where it only reads."""
     name = key[1]
     return name in (INDEX_MTIME, INDEX_ENTRIES, STASH_LOG) or (
@@ -385,7 +385,7 @@ def _changes(
 
 def is_of_index(key: Key) -> bool:
     """Whether a file or name follows from the index."""
-    return _is_derived(key) and key[1] != STASH_LOG
+    return is_derived(key) and key[1] != STASH_LOG
 
 
 def _text(value: Value) -> str | None:

@@ -1,0 +1,163 @@
+"""A `.git` that a plan renames back comes as it is now, so that what changed in it blocks that.
+
+Its hooks and settings run code as the person: what a call changed of them after it moved the folder
+away would be armed at its old place.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+
+from msgspec import Struct, field
+
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.look.git.changes import look_at_git
+from loom_audit.history.undo.selection import Selection
+from loom_audit.model.files import FileState
+from loom_audit.model.git import (
+    GitChanged,
+    GitState,
+    changed_files,
+    changed_names,
+    git_words,
+    is_run_by_git,
+)
+from loom_audit.model.plans.git_things import GitThing, is_derived
+from loom_audit.model.plans.planning import Plan
+from loom_audit.model.plans.verdicts import Note
+from loom_audit.model.text.display import first_few, visible
+from loom_audit.ports import EventFilter
+
+NOT_KNOWN = "what git has in it now is not on record"
+
+_GIT = ".git"
+
+
+class _Seen(Struct):
+    """The repositories by folder as they are now, and each as it was when it went from there."""
+
+    now: dict[str, GitState] = field(default_factory=dict)
+    gone: dict[str, list[tuple[int, GitState]]] = field(default_factory=dict)
+
+    def follow(self, seq: int, fact: GitChanged) -> None:
+        state = self.now.get(fact.folder, GitState())
+        if fact.is_gone:
+            self.gone.setdefault(fact.folder, []).append((seq, state))
+        self.now[fact.folder] = state.after(fact)
+
+    def before_it_went(self, folder: str, identity: str, first: int) -> GitState:
+        """The state at a folder before it went there, the first time after an event if it did."""
+        went = [one for one in self.gone.get(folder, ()) if not identity or one[1].is_of(identity)]
+        later = [state for seq, state in went if seq > first]
+        return later[0] if later else went[-1][1] if went else GitState()
+
+
+def renamed_back_notes(
+    attachment: Attachment, plan: Plan, selection: Selection, things: Sequence[GitThing]
+) -> Iterator[Note]:
+    """What keeps a plan from renaming a `.git` back: git has something else in it than it had when
+    it went, but for what the plan takes back of that; none where that was chosen.
+
+    `things` are the repositories that would come back, were they not there by another name.
+    """
+    sources = {move.target: move.source for move in plan.moves}
+    back = [
+        change.path
+        for change in plan.changes
+        if change.after is not None
+        and change.after.kind == "opaque"
+        and change.path.rpartition("/")[2] == _GIT
+        and change.path in sources
+        and change.path not in plan.request.choices
+    ]
+    if not back:
+        return
+    seen = _seen(attachment)
+    requested = [call.requested for call in selection.calls]
+    first = selection.since if selection.rollback else min(requested, default=0)
+    for path in back:
+        folder, source = path.removesuffix(_GIT).rstrip("/"), sources[path]
+        whole = next((one for one in things if one.folder == folder and one.is_whole), None)
+        if said := _what_differs(attachment, plan, seen, (folder, source), (first, whole)):
+            asked = f"--choose {visible(path)}=old"
+            yield Note(path, f"git in {visible(source)}: {said}; {asked} brings it back with that")
+
+
+def _what_differs(
+    attachment: Attachment,
+    plan: Plan,
+    seen: _Seen,
+    way: tuple[str, str],
+    expected: tuple[int, GitThing | None],
+) -> str:
+    (folder, source), (first, whole) = way, expected
+    above, _, name = source.rpartition("/")
+    now = seen.now.get(above, GitState()) if name == _GIT else GitState()
+    was = seen.before_it_went(folder, now.identity, first)
+    if whole is not None:
+        was = GitState().after(whole.as_change)
+    if not (was.names or now.names):
+        return ""
+    if name != _GIT:
+        return _differing_files(plan, source, was)
+    known = attachment.process.last_seen.git.repositories.get(above)
+    if not now.names or (known is not None and known.answer == "failed"):
+        return NOT_KNOWN
+    names = tuple(
+        one
+        for one in changed_names(was.names, now.names)
+        if not (is_derived(("name", one.name)) or one.name.startswith("worktree "))
+    )
+    files = [
+        one for one in changed_files(was.files, now.files) if not is_derived(("file", one.path))
+    ]
+    if not (names or files):
+        return ""
+    head = now.names.get("HEAD", "")
+    fact = GitChanged(now.identity, names, tuple(files), "outside", head)
+    return first_few([*git_words(fact)], 5)
+
+
+def _differing_files(plan: Plan, source: str, was: GitState) -> str:
+    """What differs in a folder that is not called `.git`: files of it are on record as such."""
+    found = {
+        change.path[len(source) + 1 :]: change.before
+        for change in plan.changes
+        if change.path.startswith(f"{source}/") and change.before is not None
+    }
+    if not found:
+        return NOT_KNOWN  # it is left out there
+    files = {path: one for path, one in found.items() if one.kind != "directory"}
+    run = {path for path in files if is_run_by_git(path) and not path.endswith(".sample")}
+    run |= {path for path in was.files if is_run_by_git(path)}
+    differing = sorted(one for one in run if _told(files.get(one)) != _told(was.files.get(one)))
+    differing += sorted(_differing_refs(files, was))
+    return f"changed: {first_few(differing, 5, visible)}" if differing else ""
+
+
+def _told(state: FileState | None) -> tuple[object, ...]:
+    return (state.kind, state.blob, state.mode) if state else ()
+
+
+def _differing_refs(files: Mapping[str, FileState], was: GitState) -> Iterator[str]:
+    """HEAD and the refs in files of their own that name something else."""
+    for path, state in files.items():
+        if path != "HEAD" and not path.startswith("refs/"):
+            continue
+        value = was.names.get(path, "")
+        plain = " ".join(value.split(" ")[:2]) if value.startswith("ref: ") else value
+        if value != "broken" and state.blob != sha256(f"{plain}\n".encode()).hexdigest():
+            yield path
+
+
+def _seen(attachment: Attachment) -> _Seen:
+    seen = _Seen()
+    log = attachment.stored.log
+    for event in log.read(EventFilter(kinds=(GitChanged.kind,))):
+        if isinstance(event.fact, GitChanged):
+            seen.follow(event.seq, event.fact)
+        else:  # it was erased
+            seen = _Seen()
+    for look in look_at_git(attachment):
+        if look.change is not None:
+            seen.follow(log.head() + 1, look.change)
+    return seen
