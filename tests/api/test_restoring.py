@@ -106,6 +106,42 @@ def test_looking_into_a_hostile_repository_runs_nothing_and_writes_nothing(
     assert ran.exists(), "git by itself runs what the repository says"
 
 
+@needs_git
+@pytest.mark.parametrize("form", ["file", "link", "objects", "refs"])
+def test_the_git_folder_of_a_victim_is_not_read(tmp_path: Path, home: Path, form: str) -> None:
+    root, victim = tmp_path / "w", tmp_path / "victim"
+    committed(victim, b"secret\n", b"another\n")
+    committed(root, b"mine\n")
+    mine, theirs = root / ".git", victim / ".git"
+    if form in ("file", "link"):
+        shutil.rmtree(mine)
+    if form == "file":
+        mine.write_text(f"gitdir: {theirs}\n")
+    elif form == "link":
+        mine.symlink_to(theirs)
+    else:
+        for name in {"objects", form}:
+            shutil.rmtree(mine / name)
+            (mine / name).symlink_to(theirs / name)
+    assert versions(root / "f.txt", home) == []
+
+
+@needs_git
+def test_a_linked_worktree_and_a_submodule_of_the_workspace_are_read(
+    store: AuditStore, tmp_path: Path, home: Path
+) -> None:
+    root, other = tmp_path / "w", tmp_path / "other"
+    committed(root, b"mine\n")
+    committed(other, b"of the submodule\n")
+    git(root, "-c", "protocol.file.allow=always", "submodule", "add", str(other), "lib")
+    git(root, "worktree", "add", "linked")
+    workspace = store.attach(root)
+    for folder, content in (("lib", b"of the submodule\n"), ("linked", b"mine\n")):
+        found = versions(root / folder / "f.txt", home, workspace)
+        assert {one.content for one in found} == {content}
+    assert {one.content for one in versions(root / "linked/f.txt", home)} == {b"mine\n"}
+
+
 def test_versions_are_found_in_transcripts_of_this_folder(tmp_path: Path, home: Path) -> None:
     root = tmp_path / "w"
     root.mkdir()

@@ -1,6 +1,5 @@
 """The versions of a file that a git repository holds, read without running anything of it."""
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -9,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from loom_audit.errors import ExecutionFailed
-from loom_audit.wiring.commands import ask_git, find_git
+from loom_audit.wiring.commands import ask_git, check_links, find_git, opened_place
 
 COMMITS = 50
 """How many commits that changed a file are looked at, the newest first."""
@@ -28,10 +27,16 @@ class GitVersion(Struct, frozen=True):
 
 
 class GitObjects:
-    """The objects of one repository, of which nothing is told where git does not tell it."""
+    """The objects of the repository in a folder of a workspace.
 
-    def __init__(self, root: Path) -> None:
+    Nothing is told where git does not tell it, nor of a git folder that a link or a file names and
+    that is not this repository's: it could be a victim's.
+    """
+
+    def __init__(self, root: Path, workspace: Path) -> None:
         self._root = str(root)
+        self._workspace = str(workspace)
+        self._below = "" if root == workspace else str(root.relative_to(workspace))
 
     def versions(self, path: str) -> Iterator[GitVersion]:
         """The versions of a path, relative to the root: that of the index, then by commit."""
@@ -65,10 +70,18 @@ class GitObjects:
         yield from (line for line in text.split(end) if line)
 
     def _git(self, *words: str, limit: int) -> bytes | None:
-        ceiling = {"GIT_CEILING_DIRECTORIES": os.path.dirname(self._root)}
-        with suppress(ExecutionFailed):
+        with suppress(ExecutionFailed), opened_place(self._workspace, self._below) as place:
+            if place is None:
+                return None
+            for folder in (place.git, place.common):
+                check_links(folder)
+            folders = {
+                "GIT_DIR": place.path,
+                "GIT_COMMON_DIR": place.common_path,
+                "GIT_WORK_TREE": place.top,
+            }
             git = find_git(self._root)
-            [done] = ask_git(git, self._root, ceiling, words, seconds=SECONDS, limit=limit)
+            [done] = ask_git(git, self._root, folders, words, seconds=SECONDS, limit=limit)
             return done.output if done.code == 0 else None
         return None
 

@@ -69,7 +69,8 @@ def versions_of(
     workspace.
     """
     target = Path(os.path.realpath(file.parent)) / file.name
-    found = [*_told(target, environment), *_in_git(target)]
+    root = Path(workspace.root) if workspace is not None else None
+    found = [*_told(target, environment), *_in_git(target, root)]
     if workspace is not None:
         found += _recorded(target, workspace)
     # of equal contents the one that is exact stands, then the latest
@@ -161,11 +162,13 @@ def _told_in(file: Path, client: str, root: str, target: str) -> Iterator[KeptVe
                     yield KeptVersion(report.at, f"{when} {about}", AS_TOLD, FILE_MODE, raw)
 
 
-def _in_git(target: Path) -> Iterator[KeptVersion]:
+def _in_git(target: Path, workspace: Path | None) -> Iterator[KeptVersion]:
     root = repository_of(target.parent)
     if not (root / ".git").exists():
         return
-    objects = GitObjects(root)
+    # a submodule's git folder is in that of a repository above it, in the same workspace
+    is_inside = workspace is not None and root.is_relative_to(workspace)
+    objects = GitObjects(root, workspace if workspace is not None and is_inside else root)
     seen: set[str] = set()
     for version in objects.versions(str(target.relative_to(root))):
         if version.object in seen:
