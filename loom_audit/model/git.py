@@ -249,7 +249,7 @@ def _words(fact: GitChanged) -> Iterator[str]:
     if head := names.get("HEAD"):
         yield f"HEAD {_value(head.before)} → {_value(head.after)}{_about(head)}"
     elif head := names.get(HEAD_COMMIT):
-        branch = _branch_of(fact).removeprefix("refs/heads/")
+        branch = _short_name(_branch_of(fact).removeprefix("refs/heads/"))
         yield f"HEAD {branch} {_value(head.before)} → {_value(head.after)}{_about(head)}"
     stashes = names.get("stashes")
     before = _lines(stashes.before) if stashes else []
@@ -378,15 +378,21 @@ def _moved(one: GitName, *, is_head: bool) -> str:
     if one.before is None:
         return f"{what} created at {_value(one.after)}"
     if is_head:
-        what = f"HEAD {one.name.removeprefix('refs/heads/')}"
+        what = f"HEAD {_short_name(one.name.removeprefix('refs/heads/'))}"
     return f"{what} {_value(one.before)} → {_value(one.after)}{_about(one)}"
 
 
 def _shown(name: str) -> str:
     for space, what in _SPACES.items():
         if name.startswith(space):
-            return what + name.removeprefix(space)
-    return name
+            return what + _short_name(name.removeprefix(space))
+    return _short_name(name)
+
+
+def _short_name(name: str) -> str:
+    """A name without its middle where it is long: what became of it stands behind."""
+    half = LONGEST_PATH // 2
+    return name if len(name) <= LONGEST_PATH else f"{name[:half]}…{name[-half:]}"
 
 
 def _value(value: str | None) -> str:
@@ -394,7 +400,7 @@ def _value(value: str | None) -> str:
     if value is None:
         return "nothing"
     if value.startswith("ref: "):
-        return value.split(" ")[1].removeprefix("refs/heads/")
+        return _short_name(value.split(" ")[1].removeprefix("refs/heads/"))
     return value[:_SHORT]
 
 

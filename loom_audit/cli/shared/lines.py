@@ -163,7 +163,7 @@ def call_line(
     what = call.summary or ", ".join(visible(path) for path in call.paths)
     if call.error:
         what = f"{what}: {call.error}" if what else call.error
-    words = [one_line(text, 100) for text in words_of(git)]
+    words = [one_line(text, 140) for text in words_of(git)]
     notes = _notes(call, question, heard, told, by_agent, owner, words)
     head = f"{number}  {at}  {status}{tool}"
     room = 10_000 if width is None else width - len(head) - len(notes)
