@@ -29,6 +29,7 @@ from loom_audit.model.git import (
 )
 from loom_audit.model.git_index import without_caches
 from loom_audit.model.git_points import git_path
+from loom_audit.model.plans.git_settings import is_of_long_ids
 from loom_audit.model.plans.git_things import REPOSITORY, GitThing, is_of_index
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import visible
@@ -230,8 +231,20 @@ def whole_of(stored: StoredLog, thing: GitThing) -> GitWhole:
     }
     names = {one.name: one.after for one in thing.names if one.after is not None}
     index = index_of(stored, thing.names, thing.files, apart=True)
-    ids = (value.rpartition(" ")[2] for name, value in names.items() if name != "index")
-    return GitWhole(names, files, index, any(len(id) == LONG_ID for id in ids))
+    return GitWhole(names, files, index, has_long_ids(stored, thing))
+
+
+def has_long_ids(stored: StoredLog, thing: GitThing) -> bool:
+    """Whether the ids of a repository are by SHA-256; one that names none says it in its settings.
+
+    ExecutionFailed where these were erased.
+    """
+    values = [one.after for one in thing.names if one.after and one.name != "index"]
+    found = {len(id) for one in values if OBJECT_ID.fullmatch(id := one.rpartition(" ")[2])}
+    if found:
+        return LONG_ID in found
+    config = next((one.after for one in thing.files if one.path == "config"), None)
+    return config is not None and is_of_long_ids(content_of(stored, config))
 
 
 def entries_of(stored: StoredLog, files: Mapping[str, FileState]) -> bytes:

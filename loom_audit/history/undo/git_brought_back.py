@@ -4,8 +4,7 @@ Both can run code as the person, and a call may have planted them. So they are t
 look, before any call, or none: never what a call left.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 
 from msgspec import Struct
@@ -13,24 +12,24 @@ from msgspec.structs import replace
 
 from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.record.git_restoring import has_long_ids
 from loom_audit.model.events import CallRequested
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.git import GitChanged, is_run_by_git
+from loom_audit.model.plans.git_settings import is_elsewhere, is_of_long_ids
 from loom_audit.model.plans.git_things import GitThing, GitVerdicts, where_of
 from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.text.display import first_few, visible
 from loom_audit.ports import EventFilter
-from loom_audit.ports.git_objects import LONG_ID, plain_settings
+from loom_audit.ports.git_objects import plain_settings
 
 AS_FIRST_SEEN = "hooks and settings come back as they were before the first call, so without"
 NOT_FIRST_SEEN = (
-    "it was not there before the first call, so that it comes back without hooks and settings"
+    "what hooks and settings it had before any call is not on record, so that it comes back "
+    "without them"
 )
 NO_WORKTREE = "a linked worktree does not come back with it, `git worktree add` makes it anew"
 ELSEWHERE = "its work tree or its refs lie elsewhere, so that it is not brought back"
-
-_ELSEWHERE = re.compile(rb"^\s*(?:worktree|refstorage)\s*=", re.IGNORECASE | re.MULTILINE)
-"""Settings of a submodule, and of refs that are not files."""
 
 
 class WithSettings(Struct, frozen=True):
@@ -56,8 +55,9 @@ def with_settings(attachment: Attachment, verdicts: GitVerdicts) -> WithSettings
         trusted = _first_seen(attachment, one)
         files = [file for file in one.files if not is_run_by_git(file.path)]
         kept = {file.path: file.after for file in trusted or () if is_run_by_git(file.path)}
-        if "config" not in kept:
-            text = plain_settings(long_ids=_has_long_ids(one)).encode()
+        long_ids = has_long_ids(attachment.stored, one)
+        if _has_long_settings(attachment, kept.get("config")) != long_ids:
+            text = plain_settings(long_ids=long_ids).encode()
             blob = BlobId(sha256(text).hexdigest())
             contents[blob] = text
             kept["config"] = FileState("file", blob, 0o644, len(text))
@@ -82,39 +82,43 @@ def _said(thing: GitThing, kept: Mapping[str, FileState | None], was_there: bool
 def _is_elsewhere(attachment: Attachment, thing: GitThing) -> bool:
     """Whether it is a submodule or a linked worktree, or has refs that are not files."""
     config = next((file.after for file in thing.files if file.path == "config"), None)
-    if config is None or config.blob is None:
-        return True
+    content = _content(attachment, config)
+    return content is None or is_elsewhere(content)
+
+
+def _has_long_settings(attachment: Attachment, config: FileState | None) -> bool | None:
+    """Whether a `config` is one of long ids; None where there is none, or it was erased."""
+    content = _content(attachment, config)
+    return None if content is None else is_of_long_ids(content)
+
+
+def _content(attachment: Attachment, state: FileState | None) -> bytes | None:
+    if state is None or state.blob is None:
+        return None
     try:
-        return bool(_ELSEWHERE.search(attachment.stored.blobs.get(config.blob)))
+        return attachment.stored.blobs.get(state.blob)
     except NotFound:  # it was erased
-        return True
+        return None
 
 
 def _first_seen(attachment: Attachment, thing: GitThing) -> Sequence[FileChange] | None:
-    """The files of the first look at the repository; None unless nobody's call came before it, or
-    an undo brought it back.
+    """The files of the first look at this very repository; None unless an undo brought it back, or
+    nobody's call came before the look but such as only read.
     """
+    log = attachment.stored.log
     found: tuple[int, GitChanged] | None = None
-    for event in attachment.stored.log.read(EventFilter(kinds=(GitChanged.kind,))):
+    for event in log.read(EventFilter(kinds=(GitChanged.kind,))):
         fact = event.fact
-        if isinstance(fact, GitChanged) and fact.folder == thing.folder and fact.is_first:
+        if not isinstance(fact, GitChanged) or fact.folder != thing.folder:
+            continue
+        if fact.is_first and fact.is_of(thing.identity):
             found = event.seq, fact
+            break
     if found is None:
         return None
     seq, fact = found
     if fact.origin == "undo":
         return fact.changes
-    calls = EventFilter(before=seq, kinds=(CallRequested.kind,), limit=1)
-    if fact.origin != "baseline" or any(True for _ in attachment.stored.log.read(calls)):
-        return None
-    return fact.changes
-
-
-def _has_long_ids(thing: GitThing) -> bool:
-    return any(len(id) == LONG_ID for id in _ids(thing))
-
-
-def _ids(thing: GitThing) -> Iterable[str]:
-    for one in thing.names:
-        if one.after and one.name not in ("index",):
-            yield one.after.rpartition(" ")[2]
+    calls = (one.fact for one in log.read(EventFilter(before=seq, kinds=(CallRequested.kind,))))
+    only_read = all(isinstance(one, CallRequested) and one.effect == "read" for one in calls)
+    return fact.changes if fact.origin == "baseline" and only_read else None

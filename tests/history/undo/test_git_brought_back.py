@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 
+import anyio
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Session
@@ -303,3 +304,69 @@ def test_the_old_one_is_had_beside_another(
     assert "evil" not in (made / "config").read_text()
     with pytest.raises(NotFound):
         write_kept_git(workspace, 1, "", tmp_path / "none")
+
+
+def with_a_persons_settings(root: Path) -> None:
+    git(root, "config", "user.nickname", "a person")
+    hook = root / ".git" / "hooks" / "pre-push"
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
+
+
+def test_settings_come_back_over_another_repository_that_came_and_went(
+    store: AuditStore, root: Path
+) -> None:
+    with_a_persons_settings(root)
+    workspace = store.attach(root)
+    with workspace.session("tester") as session:
+        act(session, "true")
+        point = workspace.log.head()
+        act(session, "rm -rf .git")
+        act(session, "git init -q -b other --object-format=sha256; git config core.pager evil")
+        act(session, "rm -rf .git")
+        workspace.carry_out(workspace.plan_rollback(point))
+    assert git(root, "config", "user.nickname").strip() == "a person"
+    assert (root / ".git" / "hooks" / "pre-push").exists()
+    assert "evil" not in (root / ".git" / "config").read_text()
+    assert git(root, "log", "-1", "--format=%s").strip() == "c2"
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_settings_come_back_where_calls_before_the_first_look_only_read(
+    store: AuditStore, root: Path, reads: bool
+) -> None:
+    with_a_persons_settings(root)
+    workspace = store.attach(root)
+    with workspace.session("tester") as session:
+        tool, more = ("read_file", {}) if reads else ("write_file", {"content": "1"})
+        assert anyio.run(lambda: session.call(tool, {"path": "f0", **more})).success
+        act(session, "rm -rf .git")
+        plan = workspace.plan_undo()
+        workspace.carry_out(plan)
+    said = [one for one in plan.irreversible if "before any call is not on record" in one.reason]
+    assert bool(said) != reads
+    assert (root / ".git" / "hooks" / "pre-push").exists() == reads
+
+
+def test_an_alias_called_worktree_is_no_other_place(store: AuditStore, root: Path) -> None:
+    git(root, "config", "alias.worktree", "log -1")
+    workspace = store.attach(root)
+    with workspace.session("tester") as session:
+        act(session, "rm -rf .git")
+        workspace.carry_out(workspace.plan_undo())
+    assert git(root, "config", "alias.worktree").strip() == "log -1"
+
+
+def test_one_without_a_commit_comes_back_with_its_length_of_ids(
+    store: AuditStore, tmp_path: Path
+) -> None:
+    root = tmp_path / "new"
+    root.mkdir()
+    git(root, "init", "-q", "--object-format=sha256")
+    workspace = store.attach(root)
+    with workspace.session("tester") as session:
+        act(session, "rm -rf .git")
+        workspace.carry_out(workspace.plan_undo())
+    assert git(root, "rev-parse", "--show-object-format").strip() == "sha256"
+    made, _ = write_kept_git(workspace, workspace.log.head(), "", tmp_path / "beside")
+    assert git(made.parent, "rev-parse", "--show-object-format").strip() == "sha256"

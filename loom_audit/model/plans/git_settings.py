@@ -1,0 +1,36 @@
+"""What the `config` of a repository says of where it is and of its ids, read without git."""
+
+import re
+from collections.abc import Iterator
+
+_HEADER = re.compile(rb"\s*\[([^\]\"]*)(\"(?:[^\"\\]|\\.)*\")?\s*\]")
+_KEY = re.compile(rb"\s*([a-z][-a-z0-9]*)\s*(?:=\s*(.*))?", re.IGNORECASE)
+_ANYWHERE = re.compile(rb"(?:worktree|refstorage)\s*=", re.IGNORECASE)
+
+
+def is_elsewhere(config: bytes) -> bool:
+    """Whether the work tree is said to lie elsewhere, or refs are not files.
+
+    True also where it could be so: a value that goes on in the next line is not read.
+    """
+    if b"\\\n" in config or b"\\\r\n" in config:
+        return bool(_ANYWHERE.search(config))
+    found = {key for key, _ in _settings(config)}
+    return not found.isdisjoint({b"core.worktree", b"extensions.refstorage"})
+
+
+def is_of_long_ids(config: bytes) -> bool:
+    """Whether its ids are said to be by SHA-256."""
+    return (b"extensions.objectformat", b"sha256") in _settings(config)
+
+
+def _settings(config: bytes) -> Iterator[tuple[bytes, bytes]]:
+    section = b""
+    for line in config.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        rest = line
+        while header := _HEADER.match(rest):  # a key can stand behind it, and another header
+            section = b"" if header[2] else header[1].strip().lower()
+            rest = rest[header.end() :]
+        if key := _KEY.match(rest):
+            value = (key[2] or b"").strip().strip(b'"').lower()
+            yield b"%s.%s" % (section, key[1].lower()), value
