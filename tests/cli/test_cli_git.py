@@ -114,7 +114,7 @@ def test_an_undo_of_a_removed_repository_says_how_what_is_kept_of_it_is_read(
         git(folder, "commit", "-q", "--allow-empty", "-m", f"of {folder.name}")
     shell("init")
     shell("run", "--", "rm", "-rf", ".git", "my lib/.git")
-    said = shell("undo", "--dry-run", code=7).errors
+    said = shell("undo", "--no-git", "--dry-run", code=7).errors
     for name in (".", "my lib"):
         [point] = re.findall(rf"`loom-audit git --at (\d+) '?{name}'? -- log --all`", said)
         log = shell("git", "--at", point, name, "--", "log", "--all").text

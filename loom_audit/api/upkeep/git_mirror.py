@@ -91,7 +91,7 @@ def write_kept_git(
     config = plain_settings(long_ids=whole.long_ids).encode()
     files = {path: file for path, file in whole.files.items() if not is_run_by_git(path)}
     whole = replace(whole, files={**files, "config": GitFile("file", 0o644, config)})
-    pack = packed_objects(attachment, whole, entries_of(attachment.stored, state.files))
+    pack, _ = packed_objects(attachment, whole, entries_of(attachment.stored, state.files))
     target = Path(workspace.adapters.empty_workspace(to).root)
     builder = workspace.adapters.git_builder_at(str(target), str(workspace.root))
     with builder.begin("") as building:

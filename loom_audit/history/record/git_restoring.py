@@ -30,9 +30,9 @@ from loom_audit.model.git import (
 from loom_audit.model.git_index import without_caches
 from loom_audit.model.git_points import git_path
 from loom_audit.model.plans.git_settings import is_of_long_ids
-from loom_audit.model.plans.git_things import REPOSITORY, GitThing, is_of_index
+from loom_audit.model.plans.git_things import REPOSITORY, GitThing, is_led_out, is_of_index
 from loom_audit.model.records import Call
-from loom_audit.model.text.display import visible
+from loom_audit.model.text.display import count_text, visible
 from loom_audit.ports import (
     EventFilter,
     GitFile,
@@ -43,6 +43,9 @@ from loom_audit.ports import (
     IndexBytes,
 )
 from loom_audit.ports.git_objects import LONG_ID
+
+MOST_ASKED = 500
+"""How often git is asked which of the objects that only logs name are whole."""
 
 
 def restore_git(record: CallRecord, things: Sequence[GitThing], note: str) -> None:
@@ -198,7 +201,7 @@ def _building(record: CallRecord, thing: GitThing) -> Iterator[Callable[[], None
         raise ExecutionFailed("of an imported log no repository can be brought back")
     whole = whole_of(stored, thing)
     files = {one.path: one.after for one in thing.files if one.after is not None}
-    pack = packed_objects(attachment, whole, entries_of(stored, files))
+    pack, left = packed_objects(attachment, whole, entries_of(stored, files))
     with builder.begin(thing.folder) as building:
         intended = GitIntended(
             call_id=record.call_id,
@@ -216,6 +219,7 @@ def _building(record: CallRecord, thing: GitThing) -> Iterator[Callable[[], None
             try:
                 building.finish()
             finally:
+                record.lower_coverage(*filter(None, [left]))
                 collect_restored(record, [intended])
                 record.commit_and_index()
 
@@ -228,6 +232,7 @@ def whole_of(stored: StoredLog, thing: GitThing) -> GitWhole:
         one.path: GitFile(one.after.kind, one.after.mode or 0o644, content_of(stored, one.after))
         for one in thing.files
         if one.after is not None and one.path not in (INDEX_ENTRIES, "index")
+        if not is_led_out(one)
     }
     names = {one.name: one.after for one in thing.names if one.after is not None}
     index = index_of(stored, thing.names, thing.files, apart=True)
@@ -252,14 +257,14 @@ def entries_of(stored: StoredLog, files: Mapping[str, FileState]) -> bytes:
     return content_of(stored, files[INDEX_ENTRIES]) if INDEX_ENTRIES in files else b""
 
 
-def packed_objects(attachment: Attachment, whole: GitWhole, entries: bytes) -> bytes:
+def packed_objects(attachment: Attachment, whole: GitWhole, entries: bytes) -> tuple[bytes, str]:
     """A pack of all that a repository names, from the mirror; what only a log or the file of
     something in progress names comes along where it is kept. ExecutionFailed.
     """
     mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
     needed = [*dict.fromkeys(wanted_objects(GitSeen(whole.names, {}, entries)))]
     if not needed:
-        return b""
+        return b"", ""
     if mirror is None or git is None:
         raise ExecutionFailed("of an imported log no objects are kept")
     place = mirror.folder(long_ids=whole.long_ids)
@@ -269,12 +274,38 @@ def packed_objects(attachment: Attachment, whole: GitWhole, entries: bytes) -> b
             f"git: {len(missing)} objects that would come back are not kept: {missing[0]}",
             hint="`loom-audit doctor` says what of the mirror is missing; --no-git leaves git.",
         )
-    more = [*dict.fromkeys((*wanted_objects(GitSeen({}, whole.files)), *_logged(whole)))]
-    more = [id for id in more if id not in needed]
-    lacking = {*git.missing(place, more, needed, shallow)} if more else set()
-    if not lacking <= {*more}:  # one leads to what is not kept
-        more = []
-    return git.pack(place, [*needed, *(id for id in more if id not in lacking)], shallow)
+    more = {*wanted_objects(GitSeen({}, whole.files)), *_logged(whole)} - {*needed}
+    taken = whole_ids(lambda ids: git.missing(place, ids, needed, shallow), sorted(more))
+    left = len(more) - len(taken)
+    said = (
+        f"git: {count_text(left, 'object')} that only logs name, with what they lead to, not kept"
+    )
+    return git.pack(place, [*needed, *taken], shallow), said if left else ""
+
+
+def whole_ids(missing: Callable[[Sequence[str]], Sequence[str]], ids: Sequence[str]) -> list[str]:
+    """Those ids of which all is kept that they lead to, found by halves; some of them where too
+    many are not.
+    """
+    found: list[str] = []
+    left = [ids] if ids else []
+    for _ in range(MOST_ASKED):
+        if not left:
+            break
+        some = left.pop()
+        try:
+            lacking = {*missing(some)}
+        except ExecutionFailed:  # one of them leads to a commit that is not there
+            lacking = {*some}
+        rest = [id for id in some if id not in lacking]
+        if not lacking:
+            found += some
+        elif rest and len(rest) < len(some):
+            left.append(rest)
+        elif len(some) > 1:
+            middle = len(some) // 2
+            left += [some[middle:], some[:middle]]
+    return found
 
 
 def _logged(whole: GitWhole) -> Iterable[str]:

@@ -17,7 +17,7 @@ from loom_audit.model.events import CallRequested
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.git import GitChanged, is_run_by_git
 from loom_audit.model.plans.git_settings import is_elsewhere, is_of_long_ids
-from loom_audit.model.plans.git_things import GitThing, GitVerdicts, where_of
+from loom_audit.model.plans.git_things import GitThing, GitVerdicts, is_led_out, where_of
 from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.text.display import first_few, visible
 from loom_audit.ports import EventFilter
@@ -28,6 +28,7 @@ NOT_FIRST_SEEN = (
     "what hooks and settings it had before any call is not on record, so that it comes back "
     "without them"
 )
+NO_LINK = "a symbolic link does not come back, as git would write where it leads"
 NO_WORKTREE = "a linked worktree does not come back with it, `git worktree add` makes it anew"
 ELSEWHERE = "its work tree or its refs lie elsewhere, so that it is not brought back"
 
@@ -53,7 +54,11 @@ def with_settings(attachment: Attachment, verdicts: GitVerdicts) -> WithSettings
             notes.append(Note("", f"{where}: {ELSEWHERE}"))
             continue
         trusted = _first_seen(attachment, one)
-        files = [file for file in one.files if not is_run_by_git(file.path)]
+        links = [visible(file.path) for file in one.files if is_led_out(file)]
+        if links:
+            notes.append(Note("", f"{where}: {NO_LINK}: {first_few(links, 5)}"))
+        own = (file for file in one.files if not is_run_by_git(file.path))
+        files = [file for file in own if not is_led_out(file)]
         kept = {file.path: file.after for file in trusted or () if is_run_by_git(file.path)}
         long_ids = has_long_ids(attachment.stored, one)
         if _has_long_settings(attachment, kept.get("config")) != long_ids:

@@ -225,6 +225,11 @@ def whole_thing(folder: str, state: GitState) -> GitThing:
     )
 
 
+def is_led_out(file: FileChange) -> bool:
+    """Whether it is a symbolic link, through which git would write, or delete, somewhere else."""
+    return file.after is not None and file.after.kind == "symlink" and not is_run_by_git(file.path)
+
+
 _NOT_BUILT = frozenset({"commondir", "gitdir"})
 """Files that send git to another folder."""
 

@@ -27,6 +27,9 @@ from loom_audit.sandbox.git.writing import PUT_SECONDS, add_pack, path_of, put_f
 CHECK_SECONDS = 600.0
 GIT = ".git"
 
+PRIVATE = 0o700
+"""The mode of a git folder that is built: what it had is not on record, and it may be private."""
+
 RenameToAbsent = Callable[[int, bytes, bytes], None]
 """Renames in an open folder; FileExistsError where something has the new name. OSError."""
 
@@ -60,7 +63,7 @@ class ProgramGitBuilder:
                 opened.callback(os.close, above)
                 if _is_there(above, GIT):
                     raise _taken()
-                os.mkdir(name, 0o777, dir_fd=above)
+                os.mkdir(name, PRIVATE, dir_fd=above)
                 git = os.open(name, FOLDER, dir_fd=above)
                 opened.callback(os.close, git)
                 is_empty = not os.listdir(git)

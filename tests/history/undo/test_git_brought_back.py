@@ -1,6 +1,7 @@
 """A `.git` that a call removed comes back whole, only onto an absent name, and arms nothing."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -11,6 +12,7 @@ from loom_audit.api.upkeep.git_mirror import write_kept_git
 from loom_audit.disk.access.identity import identity_at
 from loom_audit.disk.writing.rename import rename_to_absent
 from loom_audit.errors import AuditError, Conflict, ExecutionFailed, NotFound
+from loom_audit.history.record.git_restoring import whole_ids
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.sandbox.git.builder import ProgramGitBuilder
 from tests.history.undo.test_git_taken_back import act, as_git_says, broken, differences, root
@@ -370,3 +372,96 @@ def test_one_without_a_commit_comes_back_with_its_length_of_ids(
     assert git(root, "rev-parse", "--show-object-format").strip() == "sha256"
     made, _ = write_kept_git(workspace, workspace.log.head(), "", tmp_path / "beside")
     assert git(made.parent, "rev-parse", "--show-object-format").strip() == "sha256"
+
+
+def commit_of(root: Path, text: str) -> str:
+    """A commit with a text of its own, which git is not let check."""
+    made = ["git", "hash-object", "-t", "commit", "-w", "--stdin", "--literally"]
+    done = subprocess.run(made, cwd=root, input=text.encode(), capture_output=True, check=True)
+    return done.stdout.decode().strip()
+
+
+BY = "author a <a@x> 1 +0000\ncommitter a <a@x> 1 +0000\n\nx\n"
+
+
+@pytest.mark.parametrize("lost", ["tree", "parent"])
+def test_what_only_a_log_names_comes_back_beside_what_is_not_whole(
+    store: AuditStore, root: Path, lost: str
+) -> None:
+    git(root, "commit", "-q", "--allow-empty", "-m", "only in logs")
+    logged = git(root, "rev-parse", "HEAD").strip()
+    git(root, "reset", "-q", "--hard", "HEAD~1")
+    workspace = store.attach(root)
+    gone, tree = "1" * 40, git(root, "rev-parse", "HEAD^{tree}").strip()
+    lines = f"tree {gone}\n" if lost == "tree" else f"tree {tree}\nparent {gone}\n"
+    with workspace.session("tester") as session:
+        made = commit_of(root, lines + BY)
+        act(session, f"echo '{logged} {made} a <a@x> 1 +0000\tx' >> .git/logs/HEAD")
+        act(session, "rm -rf .git")
+        done = workspace.carry_out(workspace.plan_undo())
+    assert git(root, "cat-file", "-t", logged).strip() == "commit"
+    assert any("1 object that only logs name" in one for one in done.call.coverage.reasons)
+
+
+@pytest.mark.parametrize("bad", [set(), {3}, {0, 1, 9}, set(range(10))])
+def test_ids_that_are_whole_are_found_by_halves(bad: set[int]) -> None:
+    asked = [0]
+
+    def missing(ids: Sequence[str]) -> Sequence[str]:
+        asked[0] += 1
+        if {str(one) for one in bad} & {*ids}:
+            raise ExecutionFailed("a parent is not there")
+        return ()
+
+    ids = [str(n) for n in range(10)]
+    assert sorted(whole_ids(missing, ids)) == [one for one in ids if int(one) not in bad]
+    assert whole_ids(lambda ids: [one for one in ids if one > "4"], ids) == ids[:5]
+
+
+def test_old_faults_of_form_do_not_keep_it_from_coming_back(store: AuditStore, root: Path) -> None:
+    head, tree = git(root, "rev-parse", "HEAD", "HEAD^{tree}").split()
+    by = BY.replace("1 +0000", "1313584730 +051800")
+    made = commit_of(root, f"tree {tree}\nparent {head}\n{by}")
+    git(root, "update-ref", "refs/heads/main", made)
+    workspace = store.attach(root)
+    before = as_git_says(root)
+    with workspace.session("tester") as session:
+        act(session, "rm -rf .git")
+        workspace.carry_out(workspace.plan_undo())
+    assert not differences(before, as_git_says(root))
+
+
+def test_faults_that_lead_elsewhere_do(store: AuditStore, root: Path) -> None:
+    (root / ".gitmodules").write_text('[submodule "x"]\n\tpath = x\n\turl = -u./x\n')
+    git(root, "add", ".gitmodules")
+    git(root, "commit", "-q", "-m", "modules")
+    workspace = store.attach(root)
+    with workspace.session("tester") as session:
+        act(session, "rm -rf .git")
+        with pytest.raises(ExecutionFailed, match="gitmodules"):
+            workspace.carry_out(workspace.plan_undo())
+    assert not (root / ".git").exists()
+
+
+def test_a_state_file_that_is_a_link_does_not_come_back(
+    store: AuditStore, root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "persons").mkdir()
+    workspace = store.attach(root)
+    with workspace.session("tester") as session:
+        act(session, f"ln -s {tmp_path}/persons .git/sequencer; ln -s {tmp_path}/x .git/MERGE_MSG")
+        point = workspace.log.head()
+        act(session, "rm -rf .git")
+        plan = workspace.plan_undo()
+        assert any("MERGE_MSG, sequencer" in one.reason for one in plan.irreversible)
+        workspace.carry_out(plan)
+    made, _ = write_kept_git(workspace, point, "", tmp_path / "beside")
+    for folder in (root / ".git", made):
+        assert not [one for one in folder.rglob("*") if one.is_symlink()]
+
+
+def test_it_comes_back_private(workspace: AuditedWorkspace, root: Path, session: Session) -> None:
+    (root / ".git").chmod(0o700)
+    act(session, "rm -rf .git")
+    workspace.carry_out(workspace.plan_undo())
+    assert (root / ".git").stat().st_mode & 0o777 == 0o700
