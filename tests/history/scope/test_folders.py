@@ -232,7 +232,10 @@ def test_the_repository_of_a_worktree_which_is_a_file_counts_too(
     _, [of_git] = coverage(workspace)
     assert of_git.startswith("git: tree: .git is a file that names a folder elsewhere")
     run("rm tree/.git")
-    assert coverage(workspace) == ("partial", ("not on record: tree/.git",))
+    level, reasons = coverage(workspace)  # before the call git was not read
+    assert (level, {*reasons}) == ("partial", {"not on record: tree/.git", of_git})
+    run("true")
+    assert coverage(workspace) == ("full", ())
     run("echo 'gitdir: here' > tree/.git")
     level, reasons = coverage(workspace)
     assert (level, {*reasons}) == ("partial", {"not on record: tree/.git", of_git})
