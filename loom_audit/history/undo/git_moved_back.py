@@ -67,7 +67,7 @@ def renamed_back_notes(
         and change.after.kind == "opaque"
         and change.path.rpartition("/")[2] == _GIT
         and change.path in sources
-        and change.path not in plan.request.choices
+        and plan.request.choices.get(change.path) != "old"
     ]
     if not back:
         return

@@ -50,6 +50,8 @@ def test_it_comes_as_it_is_where_that_was_chosen(
     workspace: AuditedWorkspace, root: Path, session: Session
 ) -> None:
     act(session, "mkdir old; mv .git old/.git; git -C old commit -q --allow-empty -m agent")
+    plan = workspace.plan(PlanRequest("undo", choices={".git": "merge"}))
+    assert [one.path for one in plan.blocked] == [".git"]  # nothing of git is merged
     workspace.carry_out(workspace.plan(PlanRequest("undo", choices={".git": "old"})))
     assert git(root, "log", "-1", "--format=%s").strip() == "agent"
     assert not (root / "old").exists()
