@@ -97,7 +97,8 @@ def test_names_of_250_bytes_are_on_record_and_shown_cut(
     folders = {fact.folder for fact in facts(workspace)}
     assert folders == {"", LIB, "r" * 250, "w" * 250}
     told = newest_words(workspace)
-    assert any(f"branch {long} created at" in one for one in told)
+    cut = f"{'ü' * 30}…{'ü' * 30}"
+    assert any(f"branch {cut} created at" in one for one in told)
     assert any(f'stash made: "On main: {"s" * 250}"' in one for one in told)
     assert any(one.startswith("…rrr") and "HEAD" in one for one in told)
     check_against_git(workspace, "r" * 250)
