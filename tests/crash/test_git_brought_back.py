@@ -4,12 +4,11 @@ The git that is first on PATH counts how often it is asked, and kills who asked 
 """
 
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.crash.test_git_restores import KILLING, root, run, undo_until
+from tests.crash.test_git_restores import killing_git, root, run, undo_until
 from tests.history.undo.test_git_taken_back import as_git_says, broken, differences
 
 __all__ = ["root"]
@@ -32,14 +31,7 @@ def test_a_killed_undo_of_a_removed_repository_is_continued_or_abandoned(
     assert run(root, "init").returncode == 0
     before, was_broken = as_git_says(root), broken(root)
     ran = run(root, "run", "--", "sh", "-c", "rm -rf .git; echo more > more").stderr
-    killing = tmp_path / "bin"
-    killing.mkdir()
-    real = subprocess.run(["sh", "-c", "command -v git"], capture_output=True, text=True)
-    program = real.stdout.strip()
-    first = f'{program} "$@"' if is_made else ":"
-    text = KILLING.format(counter=tmp_path / "counter", at=at, git=program, first=first)
-    (killing / "git").write_text(text)
-    (killing / "git").chmod(0o755)
+    killing = killing_git(tmp_path, at, is_made=is_made)
     done = run(root, "undo", "--yes", path=killing)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     if (root / ".git").exists():

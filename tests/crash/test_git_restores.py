@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests.history.undo.test_git_taken_back import as_git_says, broken, differences
-from tests.places.git_person import as_ann, git
+from tests.places.git_person import as_ann, git, planted_git
 
 KILLING = """#!/bin/sh
 PATH=/usr/bin:/bin  # that of git has git alone
 count=$(cat {counter} 2>/dev/null || echo 0)
 echo $((count + 1)) > {counter}
 if [ "$count" = {at} ]; then
-  {first}
+  if {is_made}; then {git} "$@"; fi
   kill -9 $PPID
   exit 1
 fi
@@ -50,6 +50,14 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "f0").write_text("work\n")
     git(root, "stash", "-q")
     return root
+
+
+def killing_git(tmp_path: Path, at: int, *, is_made: bool) -> Path:
+    """A folder with a `git` that kills who starts it at a time of being asked, before or after it
+    has done what it was asked.
+    """
+    made, counter = str(is_made).lower(), tmp_path / "counter"
+    return planted_git(tmp_path / "bin", KILLING, counter=counter, at=at, is_made=made)
 
 
 def run(root: Path, *words: str, path: Path | None = None) -> subprocess.CompletedProcess[bytes]:
@@ -88,14 +96,7 @@ def test_an_undo_killed_when_it_asks_git_is_continued_or_abandoned(
     ran = run(root, "run", "--", "sh", "-c", DONE).stderr
     after = as_git_says(root)
     assert differences(before, after)
-    killing = tmp_path / "bin"
-    killing.mkdir()
-    real = subprocess.run(["sh", "-c", "command -v git"], capture_output=True, text=True)
-    program = real.stdout.strip()
-    first = f'{program} "$@"' if is_made else ":"
-    text = KILLING.format(counter=tmp_path / "counter", at=at, git=program, first=first)
-    (killing / "git").write_text(text)
-    (killing / "git").chmod(0o755)
+    killing = killing_git(tmp_path, at, is_made=is_made)
     done = run(root, "undo", "--yes", path=killing)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     recovered = run(root, "recover", way)

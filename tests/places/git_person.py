@@ -19,3 +19,12 @@ def git(root: Path, *words: str) -> str:
     """What git says in a folder; CalledProcessError where it fails."""
     done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
     return done.stdout
+
+
+def planted_git(folder: Path, script: str, **values: object) -> Path:
+    """A folder with a program `git` that is this script, in which `{git}` is the real one."""
+    real = subprocess.run(["sh", "-c", "command -v git"], capture_output=True, text=True)
+    folder.mkdir()
+    (folder / "git").write_text(script.format(git=real.stdout.strip(), **values))
+    (folder / "git").chmod(0o755)
+    return folder

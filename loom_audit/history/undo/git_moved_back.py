@@ -21,6 +21,7 @@ from loom_audit.model.git import (
     git_words,
     is_run_by_git,
 )
+from loom_audit.model.git_points import git_folder
 from loom_audit.model.plans.git_things import GitThing, is_derived
 from loom_audit.model.plans.planning import Plan
 from loom_audit.model.plans.verdicts import Note
@@ -28,8 +29,6 @@ from loom_audit.model.text.display import first_few, visible
 from loom_audit.ports import EventFilter
 
 NOT_KNOWN = "what git has in it now is not on record"
-
-_GIT = ".git"
 
 
 class _Seen(Struct):
@@ -65,7 +64,7 @@ def renamed_back_notes(
         for change in plan.changes
         if change.after is not None
         and change.after.kind == "opaque"
-        and change.path.rpartition("/")[2] == _GIT
+        and git_folder(change.path) is not None
         and change.path in sources
         and plan.request.choices.get(change.path) != "old"
     ]
@@ -75,7 +74,7 @@ def renamed_back_notes(
     requested = [call.requested for call in selection.calls]
     first = selection.since if selection.rollback else min(requested, default=0)
     for path in back:
-        folder, source = path.removesuffix(_GIT).rstrip("/"), sources[path]
+        folder, source = git_folder(path) or "", sources[path]
         whole = next((one for one in things if one.folder == folder and one.is_whole), None)
         if said := _what_differs(attachment, plan, seen, (folder, source), (first, whole)):
             asked = f"--choose {visible(path)}=old"
@@ -90,14 +89,14 @@ def _what_differs(
     expected: tuple[int, GitThing | None],
 ) -> str:
     (folder, source), (first, whole) = way, expected
-    above, _, name = source.rpartition("/")
-    now = seen.now.get(above, GitState()) if name == _GIT else GitState()
+    above = git_folder(source)
+    now = GitState() if above is None else seen.now.get(above, GitState())
     was = seen.before_it_went(folder, now.identity, first)
     if whole is not None:
         was = GitState().after(whole.as_change)
     if not (was.names or now.names):
         return ""
-    if name != _GIT:
+    if above is None:
         return _differing_files(plan, source, was)
     known = attachment.process.last_seen.git.repositories.get(above)
     if not now.names or (known is not None and known.answer == "failed"):

@@ -9,6 +9,7 @@ import pytest
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.errors import AuditError
 from tests.history.undo.test_git_taken_back import act, root
+from tests.places.git_person import planted_git
 
 __all__ = ["root"]
 
@@ -53,17 +54,11 @@ def test_nothing_is_written_into_a_repository_that_took_its_place(
     subprocess.run(["cp", "-a", str(root / ".git"), str(other)], check=True)
     was = told(other)
     plan = workspace.plan_undo()
-    real = subprocess.run(["sh", "-c", "command -v git"], capture_output=True, text=True)
-    program = real.stdout.strip()
     then = f"ln -s {other} {root}/.git" if way == "link" else f"cp -a {other} {root}/.git"
-    swapping = tmp_path / "bin"
-    swapping.mkdir()
-    (swapping / "git").write_text(
-        SWAPPING.format(
-            counter=tmp_path / "counter", at=at, root=root, away=away, then=then, git=program
-        )
+    counter = tmp_path / "counter"
+    swapping = planted_git(
+        tmp_path / "bin", SWAPPING, counter=counter, at=at, root=root, away=away, then=then
     )
-    (swapping / "git").chmod(0o755)
     with monkeypatch.context() as patched:
         patched.setenv("PATH", f"{swapping}:{os.environ['PATH']}")
         try:
