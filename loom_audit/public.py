@@ -1,6 +1,7 @@
 """The public names: a line here is what makes `from loom_audit import NAME` work."""
 
 from loom_audit.api.foreign import ForeignSession as ForeignSession
+from loom_audit.api.ground.status import Status as Status
 from loom_audit.api.lines import lines_of as lines_of
 from loom_audit.api.registry import ToolRegistry as ToolRegistry
 from loom_audit.api.registry import builtin_registry as builtin_registry
@@ -8,7 +9,6 @@ from loom_audit.api.session import Session as Session
 from loom_audit.api.store import AuditStore as AuditStore
 from loom_audit.api.store import open_store as open_store
 from loom_audit.api.workspace import AuditedWorkspace as AuditedWorkspace
-from loom_audit.api.workspace import Status as Status
 from loom_audit.errors import ApprovalDenied as ApprovalDenied
 from loom_audit.errors import AuditError as AuditError
 from loom_audit.errors import AuditUnavailable as AuditUnavailable

@@ -4,9 +4,10 @@ Who imports this loads all of it.
 """
 
 from loom_audit.api.foreign import ForeignSession
+from loom_audit.api.ground.status import Status
 from loom_audit.api.session import CommandRun, Session
 from loom_audit.api.store import AuditStore, check_root, lost_store_hint, open_store, person
-from loom_audit.api.workspace import AuditedWorkspace, Status
+from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.history.check.log_check import Finding
 from loom_audit.history.check.verification import Verification
 from loom_audit.history.ground.questions import ApprovalRequest

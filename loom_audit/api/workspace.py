@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from loom_audit.api.ground.status import Status, status
 from loom_audit.api.ground.timelines import checked, timeline_of, undo_of
 from loom_audit.errors import AuditError, InvalidArguments, TooLarge
 from loom_audit.history.ground.attachment import Attachment
@@ -23,11 +23,8 @@ from loom_audit.model.events import (
     ScopeAccepted,
     SessionStarted,
     TreeHead,
-    Untracked,
 )
-from loom_audit.model.files import FileChange, Move
 from loom_audit.model.plans.request import Choice, PlanRequest
-from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.records import Call, Checkpoint
 from loom_audit.model.scope import IGNORE_FILE, Scope, check_rules
 from loom_audit.model.text.display import visible
@@ -50,26 +47,6 @@ if TYPE_CHECKING:
 
 MAX_NAME = 256
 """Bytes of a checkpoint's name."""
-
-
-class Status(Struct, frozen=True):
-    """Disk against log: `drift` leads from the log's tree to what is on disk.
-
-    What interrupted calls made of what they intended is not in `drift`, but in `begun`; moves that
-    were interrupted between both ends are `halves`. `kept` are the changes that an interrupted undo
-    will not make when it is finished, since somebody changed their paths. `watched` is whether
-    `loom-audit watch` runs in the workspace, None where that cannot be seen.
-    """
-
-    head: int
-    drift: tuple[FileChange, ...]
-    untracked: tuple[Untracked, ...]
-    open_calls: tuple[Call, ...]
-    interrupted: tuple[Call, ...]
-    begun: tuple[FileChange, ...] = ()
-    halves: tuple[Move, ...] = ()
-    kept: tuple[Note, ...] = ()
-    watched: bool | None = None
 
 
 class AuditedWorkspace:
@@ -265,33 +242,7 @@ class AuditedWorkspace:
 
         With `rehash` every file is read, and the change index is not asked.
         """
-        from loom_audit.history.look.capture import look_once
-        from loom_audit.history.record.interrupted import half_moves, without_interrupted
-        from loom_audit.history.record.recovery import interrupted_calls
-        from loom_audit.history.undo.kept_when_finished import would_be_kept
-
-        with self.attachment.exclusive_if_possible():
-            found = look_once(self._checked, anew=rehash)
-            drift, begun = without_interrupted(self.attachment, found.changes)
-            interrupted = tuple(interrupted_calls(self.attachment))
-            halves = [one for call in interrupted for one in half_moves(self.attachment, call)]
-            kept = [
-                note
-                for call in interrupted
-                if self.attachment.waits_for_decision(call)
-                for note in would_be_kept(self.attachment, call)
-            ]
-        return Status(
-            self.log.head(),
-            tuple(drift),
-            tuple(found.untracked),
-            tuple(self.timeline.open_calls()),
-            interrupted,
-            tuple(begun),
-            tuple(halves),
-            tuple(kept),
-            self.attachment.is_watched,
-        )
+        return status(self.attachment, self.timeline, rehash)
 
     def leftovers(self) -> Sequence[str]:
         """Temporary files of ours that a crash left in the workspace; they may be deleted."""
