@@ -256,7 +256,7 @@ def _words(fact: GitChanged) -> Iterator[str]:
     after = _lines(stashes.after) if stashes else []
     yield from _stash_words("dropped", (one for one in before if one not in after))
     for one in sorted(fact.names, key=lambda one: one.after is not None):
-        if one.name not in _TOLD_OTHERWISE:
+        if one.name not in _TOLD_OTHERWISE or (one.name == "refs/stash" and not stashes):
             yield _moved(one, is_head=fact.head == f"ref: {one.name}")
     yield from _reflogs(fact, names)
     yield from _stash_words("made", (one for one in after if one not in before))
@@ -317,6 +317,13 @@ def in_progress(changes: Iterable[FileChange]) -> Iterator[str]:
             yield f"{what} in progress"
         else:
             yield f"{what} {'goes on' if any(change.after for change in of_it) else 'ended'}"
+
+
+def is_untold(name: str, untold: Iterable[str]) -> bool:
+    """Whether something of a repository, or a file in its git folder, is among what is not told:
+    it, all that its words begin with, or a folder of it.
+    """
+    return any(name == one or name.startswith((f"{one}/", f"{one} ")) for one in untold)
 
 
 def runs_code(text: str) -> bool:

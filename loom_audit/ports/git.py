@@ -66,8 +66,9 @@ class GitSeen(Struct, frozen=True):
     first digits; "" where that is not known. In a linked worktree `refs shared` names the common
     folder; where that is in the `.git` of a folder of the workspace, the refs are told there, and
     `HEAD commit` is what HEAD leads to here. `holds_objects` is the path in the workspace of the
-    git folder that has the objects, "" where that is elsewhere. `untold` are paths of files, or of
-    folders with them, that may be as they were though they are not among `files`.
+    git folder that has the objects, "" where that is elsewhere. `untold` is what may be as it was
+    though it is not among these: names and files, folders of them, and words that names begin with,
+    each with the reason, "" where that of another, or `unseen`, says it.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -76,7 +77,7 @@ class GitSeen(Struct, frozen=True):
     unseen: tuple[str, ...] = ()
     identity: str = ""
     holds_objects: str = ""
-    untold: tuple[str, ...] = ()
+    untold: Mapping[str, str] = field(default_factory=dict)
 
 
 class Git(Protocol):
@@ -99,7 +100,8 @@ class Git(Protocol):
 
     def seen(self, *, anyway: bool = False) -> GitSeen:
         """The state now, without any name where the folder is not a repository. ExecutionFailed
-        where git cannot tell it, or it is not all of the same one; its message is the reason.
+        where it is not looked at, or is not all of the same one; its message is the reason. What
+        git cannot tell alone is `untold`.
 
         Refs whose stamps are those of last time are told as then, but `anyway`.
         """

@@ -246,12 +246,13 @@ def check_links(git: int) -> None:
 
 
 def state_files(
-    git: int, unseen: list[str], *, shared: bool = False
+    git: int, unseen: list[str], untold: MutableMapping[str, str], *, shared: bool = False
 ) -> Iterator[tuple[str, GitFile]]:
-    """The files that hold the state, and in `unseen` why others are not among them.
+    """The files that hold the state; in `untold` the paths of others, each with the reason.
 
-    Of a common folder only those that linked worktrees have `shared`. ExecutionFailed where git
-    would follow a link to what lies outside of the folder.
+    Where there are too many files in a folder, `unseen` has the reason. Of a common folder only
+    those that linked worktrees have `shared`. ExecutionFailed where git would follow a link to what
+    lies outside of the folder.
     """
     check_links(git)
     names = sorted(n for n in os.listdir(git) if _STATE.fullmatch(n) and n not in _ASKED)
@@ -259,11 +260,12 @@ def state_files(
     whole = [one for one in _WHOLE if one in SHARED_FILES or not shared]
     inside = {folder: [path for path, _ in _below(git, folder)] for folder in whole}
     logs = "logs/refs" if shared else "logs"
-    inside[logs] = [*_without_links(git, logs)]
+    inside[logs] = sorted(_without_links(git, logs), key=lambda one: one not in _TOLD_BY)
     for folder, found in inside.items():
         most = MAX_LOGS if folder == logs else MAX_FILES
         if len(found) > most:
             unseen.append(f"too many files in .git/{folder}")
+            untold[folder] = ""
         paths += found[:most]
     for path in paths:
         try:
@@ -271,10 +273,10 @@ def state_files(
         except FileNotFoundError:
             continue
         except OSError as error:
-            unseen.append(f".git/{path}: {error.strerror}")
+            untold[path] = f".git/{path}: {error.strerror}"
             continue
         if file is None:
-            unseen.append(f".git/{path} is not a file, or too large")
+            untold[path] = f".git/{path} is not a file, or too large"
         else:
             yield path, file
 

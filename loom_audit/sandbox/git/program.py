@@ -147,11 +147,17 @@ def _whole(file: int) -> bytes:
 
 def check_answer(done: GitAnswer) -> None:
     """ExecutionFailed for a command that failed, with the reason."""
+    if why := why_failed(done):
+        raise ExecutionFailed(why)
+
+
+def why_failed(done: GitAnswer) -> str:
+    """Why a command failed; "" for one that did not."""
     if done.code == 0:
-        return
+        return ""
     if done.code == -signal.SIGXFSZ:
-        raise ExecutionFailed("git says more of the repository than is read")
+        return "git says more of the repository than is read"
     if any(text in done.errors for text in _TOO_OLD):
-        raise ExecutionFailed("git is too old for this repository")
+        return "git is too old for this repository"
     # what git says of it can be what stands in a file
-    raise ExecutionFailed(f"git cannot read the repository (exit {done.code})")
+    return f"git cannot read the repository (exit {done.code})"

@@ -6,18 +6,36 @@ that read refs, the index and commits: none of them converts, compares or checks
 """
 
 import os
-import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from loom_audit.errors import ExecutionFailed
-from loom_audit.model.git import HEAD_COMMIT, INDEX_MTIME, OF_WORKTREE, SHARED_REFS
+from loom_audit.model.git import (
+    HEAD_COMMIT,
+    INDEX_MTIME,
+    OBJECT_ID,
+    OF_WORKTREE,
+    SHARED_REFS,
+    STASH_LOG,
+    is_untold,
+)
 from loom_audit.model.text.display import count_text
 from loom_audit.ports import GitAnswer, GitFile, GitSeen, GitStamps, Moved
+from loom_audit.sandbox.git.answers import (
+    index_entries,
+    linked_worktrees,
+    marked_branch,
+    stash_lines,
+    text_of,
+    told_logs,
+    told_refs,
+    untold_logs,
+)
 from loom_audit.sandbox.git.files import (
     FOLDER,
     KnownFolders,
@@ -31,42 +49,23 @@ from loom_audit.sandbox.git.files import (
 )
 from loom_audit.sandbox.git.loose import loose_object
 from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place, path_below
-from loom_audit.sandbox.git.program import ask_git, check_answer, find_git
+from loom_audit.sandbox.git.program import ask_git, find_git, why_failed
 from loom_audit.sandbox.git.told_refs import TakenStamps, ToldRefs
 
 SECONDS = 5.0
 MAX_DISTANCES = 20
+_UNKNOWN_OPTION = 129
 
 _REFS = ("for-each-ref", "--format=%(HEAD)%(objectname) %(refname) %(symref)")
-_HEAD = ("symbolic-ref", "-q", "HEAD")
+_HEAD = ("symbolic-ref", "-q", "--no-recurse", "HEAD")
+_LED_TO = ("symbolic-ref", "-q", "HEAD")
 _DETACHED = ("rev-parse", "-q", "--verify", "HEAD")
 _ENTRIES = ("ls-files", "-s", "-v", "-z", "--debug")
-_STASHES = (
-    "log",
-    "-g",
-    "-z",
-    "--no-decorate",
-    "--no-notes",
-    "--no-patch",
-    "--date=unix",
-    "--encoding=UTF-8",
-    "--format=%H%x09%gd%x09%gs",
-    "refs/stash",
-    "--",
-)
 _LOGS = (
     *("log", "-g", "--all", "-z", "--no-decorate", "--no-notes", "--no-patch"),
     *("--date=raw", "--encoding=UTF-8", "--format=%H%x09%gD%x09%gn <%ge>%x09%gs", "--"),
 )
 _WORKTREES = ("worktree", "list", "--porcelain", "-z")
-_BROKEN = re.compile(
-    r"^warning: ignoring (?:broken ref|ref with broken name|dangling symref) (.+)$"
-)
-_LISTED = re.compile(
-    rb"(?P<entry>[^\0]*)\0  ctime: \d+:\d+\n  mtime: \d+:\d+\n  dev: \d+\tino: \d+\n"
-    rb"  uid: \d+\tgid: \d+\n  size: \d+\tflags: (?P<flags>[0-9a-f]+)\n"
-)
-_INTENT_TO_ADD = 1 << 29
 
 
 class ProgramGit:
@@ -123,8 +122,8 @@ class ProgramGit:
     # --- state ----------------------------------------------------------------------------
 
     def seen(self, *, anyway: bool = False) -> GitSeen:
-        """The state now; none where it is no repository. ExecutionFailed with the reason why git
-        cannot tell it.
+        """The state now; none where it is no repository. What git cannot tell of it is named, and
+        ExecutionFailed says why it is not looked at at all.
         """
         stamped, self._stamped = self._stamped, TakenStamps()  # those of a later state are others
         with opened_place(self._root, self._below) as place:
@@ -143,52 +142,71 @@ class ProgramGit:
         # without one of these git takes a folder for no repository
         if "HEAD" not in inside or not {"objects", "refs"}.issubset(common):
             return GitSeen()
-        names: dict[str, str] = {}
-        unseen: list[str] = []
-        files = dict(state_files(place.git, unseen))
-        if place.is_shared_inside:
-            check_links(place.common)
-        elif place.is_linked:
-            files.update(state_files(place.common, unseen, shared=True))
-        with suppress(FileNotFoundError):
-            index = os.stat("index", dir_fd=place.git, follow_symlinks=False)
-            names[INDEX_MTIME] = str(index.st_mtime_ns)
+        found = _Gathered()
+        _read_files(place, found)
         self._folders = _folders(place.top, place.path, place.common_path)
-        linked = "worktrees" in common and not place.is_linked
         in_tables = "reftable" in common
         folders = None if in_tables else self._told.folders_to_ask(stamped, place.git)
-        asked = [
-            (*_REFS, *(folders or ())),
-            _ENTRIES,
-            *([_WORKTREES] * linked),
-            *([_LOGS] * in_tables),
-        ]
-        refs, listed, *told = self._ask(*asked)
-        for done in (refs, listed):
-            check_answer(done)
-        self._told = self._told.with_answer(_refs(refs), folders, stamped)
-        names.update(self._told.refs)
-        names["HEAD"] = _branch(refs) or _head(*self._ask(_HEAD, _DETACHED))
-        if place.is_linked:
-            names = _of_linked(names, place)
-        untold: list[str] = []
+        asked: dict[str, Sequence[str]] = {"refs": (*_REFS, *(folders or ())), "index": _ENTRIES}
+        if "worktrees" in common and not place.is_linked:
+            asked["worktree"] = _WORKTREES
         if in_tables:
-            logs = told.pop()
-            files.update(_logs(logs.output, place))
-            untold += _untold(logs, names)
-            unseen += [f"git does not tell .git/{one}" for one in untold]
-        for done in told:
-            if done.code:
-                unseen.append("git cannot list the linked worktrees")
-            names.update(_worktrees(done.output))
-        entries = _entries(listed.output)
-        names["index"] = sha256(entries).hexdigest()
-        if "refs/stash" in names:
-            [stashes] = self._ask(_STASHES)
-            check_answer(stashes)
-            if lines := [*_stashes(stashes.output)]:  # the ref stays when its log was expired
-                names["stashes"] = "\n".join(lines)
-        return GitSeen(names, files, entries, tuple(unseen), untold=tuple(untold))
+            asked["logs"] = _LOGS
+        done, why = self._answers(asked)
+        if "refs" in done:
+            self._told = self._told.with_answer(told_refs(done["refs"]), folders, stamped)
+            found.names.update(self._told.refs)
+        try:
+            found.names["HEAD"] = self._head(done.get("refs"), why.get("refs", ""))
+        except ExecutionFailed as error:
+            why["HEAD"] = error.message
+        if place.is_linked:
+            found.names = _of_linked(found.names, place)
+        if in_tables:
+            _take_logs(done, why, place, found)
+        if "worktree" in done:
+            found.names.update(linked_worktrees(done["worktree"].output))
+        if "index" in done:
+            try:
+                found.entries = index_entries(done["index"].output)
+                found.names["index"] = sha256(found.entries).hexdigest()
+            except ExecutionFailed as error:
+                why["index"] = error.message
+        found.leave_untold(why)
+        return found.as_seen()
+
+    def _answers(
+        self, asked: Mapping[str, Sequence[str]]
+    ) -> tuple[Mapping[str, GitAnswer], dict[str, str]]:
+        """What git answers, by what it is asked for, and why it has no answer for others."""
+        try:
+            done = dict(zip(asked, self._ask(*asked.values()), strict=True))
+        except ExecutionFailed as error:
+            return {}, dict.fromkeys(asked, error.message)
+        why = {name: said for name, one in done.items() if (said := why_failed(one))}
+        return {name: one for name, one in done.items() if name not in why}, why
+
+    def _head(self, refs: GitAnswer | None, why: str) -> str:
+        """What HEAD names itself, which can be one that leads to the branch that git marks.
+
+        `why` there is no answer about refs. ExecutionFailed where it cannot be told.
+        """
+        led_to = marked_branch(refs) if refs else ""
+        leading = [one for one in self._told.refs.values() if not OBJECT_ID.fullmatch(one)]
+        if led_to and not any(one.startswith(f"ref: {led_to} ") for one in leading):
+            return f"ref: {led_to}"
+        named, detached = self._ask(_HEAD, _DETACHED)
+        if named.code == _UNKNOWN_OPTION:  # of git before 2.38
+            if leading:
+                raise ExecutionFailed("git is too old to tell which ref HEAD itself names")
+            [named] = self._ask(_LED_TO)
+        if named.code == 0:
+            return f"ref: {text_of(named.output).rstrip()}"
+        if detached.code == 0:
+            return text_of(detached.output).rstrip()
+        if refs is None:
+            raise ExecutionFailed(why)
+        return "broken"
 
     def distances(self, moved: Sequence[Moved]) -> Sequence[str]:
         """How far names moved, in words; "" where git cannot tell."""
@@ -232,24 +250,82 @@ class ProgramGit:
         return ask_git(program, at, self._folders, *commands, seconds=SECONDS)
 
 
-# --- what git says ------------------------------------------------------------------------
+# --- what is gathered ---------------------------------------------------------------------
+
+_WORDS = {
+    "refs": "the refs",
+    "HEAD": "HEAD",
+    "index": "the index",
+    "worktree": "the linked worktrees",
+}
+"""What git may not tell, as it is said."""
+
+
+class _Gathered(Struct):
+    """What is known of a repository until now, as `GitSeen` has it."""
+
+    names: dict[str, str] = field(default_factory=dict)
+    files: dict[str, GitFile] = field(default_factory=dict)
+    entries: bytes = b""
+    unseen: list[str] = field(default_factory=list)
+    untold: dict[str, str] = field(default_factory=dict)
+
+    def leave_untold(self, why: Mapping[str, str]) -> None:
+        """Note what git does not tell, and leave out what is understood only with that."""
+        is_all = {"refs", "HEAD", "index"} <= why.keys() and len({*why.values()}) == 1
+        for name, reason in why.items():
+            if name in _WORDS:
+                said = reason if is_all else f"{_WORDS[name]} cannot be told: {reason}"
+                self.untold[name] = said
+        without = {"refs": ("logs", "stashes", HEAD_COMMIT), "HEAD": ("logs/HEAD", HEAD_COMMIT)}
+        for name, others in without.items():
+            if name in why:
+                self.untold.update(dict.fromkeys(others, ""))
+        self.files = {
+            path: file for path, file in self.files.items() if not is_untold(path, self.untold)
+        }
+        if "refs/stash" in self.names:
+            if STASH_LOG in self.files:
+                if lines := [*stash_lines(self.files[STASH_LOG].content)]:
+                    self.names["stashes"] = "\n".join(lines)
+            elif is_untold(STASH_LOG, self.untold):
+                self.untold["stashes"] = ""
+
+    def as_seen(self) -> GitSeen:
+        """All of it, of a repository whose identity is not said."""
+        seen = GitSeen(self.names, self.files, self.entries, tuple(self.unseen))
+        return replace(seen, untold=self.untold)
+
+
+def _read_files(place: GitPlace, gathered: _Gathered) -> None:
+    """Read what lies in the git folder, as `state_files`."""
+    gathered.files.update(state_files(place.git, gathered.unseen, gathered.untold))
+    if place.is_shared_inside:
+        check_links(place.common)
+    elif place.is_linked:
+        gathered.files.update(
+            state_files(place.common, gathered.unseen, gathered.untold, shared=True)
+        )
+    with suppress(FileNotFoundError):
+        index = os.stat("index", dir_fd=place.git, follow_symlinks=False)
+        gathered.names[INDEX_MTIME] = str(index.st_mtime_ns)
+
+
+def _take_logs(
+    done: Mapping[str, GitAnswer], why: Mapping[str, str], place: GitPlace, gathered: _Gathered
+) -> None:
+    """Take the reflogs that are in tables, and note those that git does not tell."""
+    if "logs" in done:
+        gathered.files.update(told_logs(done["logs"].output, place))
+    untold = ["logs"] if "logs" in why else []
+    for one in [*untold, *untold_logs(gathered.names)]:
+        gathered.untold[one] = ""
+        gathered.unseen.append(f"git does not tell .git/{one}")
 
 
 def _folders(top: str, git: str, common: str) -> Mapping[str, str]:
     """The variables that tell git its folders, so that it looks for none."""
     return {"GIT_DIR": git, "GIT_COMMON_DIR": common, "GIT_WORK_TREE": top}
-
-
-def _head(symbolic: GitAnswer, detached: GitAnswer) -> str:
-    if symbolic.code == 0:
-        return f"ref: {_text(symbolic.output).strip()}"
-    return _text(detached.output).strip() if detached.code == 0 else "broken"
-
-
-def _branch(done: GitAnswer) -> str:
-    """What HEAD names, which is marked among the refs; "" where it is none of them."""
-    lines = _text(done.output).split("\n")
-    return next((f"ref: {line.split(' ')[1]}" for line in lines if line.startswith("*")), "")
 
 
 def _of_linked(names: Mapping[str, str], place: GitPlace) -> dict[str, str]:
@@ -258,81 +334,10 @@ def _of_linked(names: Mapping[str, str], place: GitPlace) -> dict[str, str]:
     for name, value in names.items():
         if name[:5] != "refs/" or not place.is_shared_inside or name.startswith(OF_WORKTREE):
             found[name] = value
-    branch = names["HEAD"].removeprefix("ref: ")
+    branch = names.get("HEAD", "").removeprefix("ref: ")
     if place.is_shared_inside and branch in names:
         found[HEAD_COMMIT] = names[branch]
     return found
-
-
-def _refs(done: GitAnswer) -> Mapping[str, str]:
-    broken = filter(None, map(_BROKEN.fullmatch, done.errors.splitlines()))
-    names = {one[1]: "broken" for one in broken}
-    for line in filter(None, _text(done.output).split("\n")):
-        found, name, target = line[1:].split(" ", 2)
-        names[name] = f"ref: {target} {found}" if target else found
-    return names
-
-
-def _worktrees(output: bytes) -> Iterator[tuple[str, str]]:
-    """The linked worktrees by their folders: what HEAD is there; the first is the repository's."""
-    for record in _text(output).split("\0\0")[1:]:
-        said = dict(line.partition(" ")[::2] for line in record.split("\0"))
-        if path := said.get("worktree"):
-            head = f"ref: {said['branch']} {said['HEAD']}" if "branch" in said else said.get("HEAD")
-            yield f"worktree {path}", f"{head or 'broken'}{' locked' if 'locked' in said else ''}"
-
-
-def _logs(output: bytes, place: GitPlace) -> Iterator[tuple[str, GitFile]]:
-    """The reflogs that are in tables, as files: their entries as git tells them, the oldest first.
-
-    git does not tell what a name was before an entry.
-    """
-    lines: dict[str, list[str]] = {}
-    for record in _text(output).split("\0"):
-        found, _, rest = record.strip("\n").partition("\t")
-        at, _, rest = rest.partition("\t")
-        who, _, message = rest.partition("\t")
-        name, _, moment = at.rpartition("@{")
-        own = name == "HEAD" or name.startswith(OF_WORKTREE)
-        # those of other worktrees are told there
-        if own or (name.startswith("refs/") and not place.is_shared_inside):
-            said = f"{found} {who} {moment.rstrip('}')}\t{message}\n"
-            lines.setdefault(f"logs/{name}", []).append(said)
-    for path, told in lines.items():
-        content = "".join(reversed(told)).encode("utf-8", "surrogateescape")
-        yield path, GitFile("file", 0o644, content)
-
-
-def _untold(logs: GitAnswer, names: Mapping[str, str]) -> Iterator[str]:
-    """The reflogs in tables that git does not tell now, though they may be there."""
-    if logs.code:
-        yield "logs"
-    for name, value in names.items():
-        target = value.removeprefix("ref: ").partition(" ")[0]
-        if value == "broken" or (target != value and target not in names):
-            yield f"logs/{name}"
-
-
-def _stashes(output: bytes) -> Iterator[str]:
-    for record in _text(output).split("\0"):
-        found, _, rest = record.strip("\n").partition("\t")
-        at, _, message = rest.partition("\t")
-        if found:
-            yield f"{found} {at.rpartition('{')[2].rstrip('}')} {message}"
-
-
-def _entries(output: bytes) -> bytes:
-    """The entries of the index, each ended by NUL, without their stamps."""
-    lines, end = [], 0
-    for found in _LISTED.finditer(output):
-        if found.start() != end:
-            break
-        end = found.end()
-        intended = int(found["flags"], 16) & _INTENT_TO_ADD
-        lines.append((b"intended " if intended else b"") + found["entry"] + b"\0")
-    if end != len(output):
-        raise ExecutionFailed("git lists the index in a form that is not known here")
-    return b"".join(lines)
 
 
 def _step(objects: int, old: str | None, new: str | None) -> str:
@@ -350,7 +355,7 @@ def _distance(old: str | None, new: str | None) -> Sequence[str]:
 
 
 def _in_words(done: GitAnswer, new: str | None) -> str:
-    counts = _text(done.output).split()
+    counts = text_of(done.output).split()
     if done.code != 0 or not all(one.isdecimal() for one in counts):
         return ""
     if len(counts) == 2:
@@ -360,7 +365,3 @@ def _in_words(done: GitAnswer, new: str | None) -> str:
     if new is not None or counts in ([], ["0"]):
         return ""
     return f"{count_text(int(counts[0]), 'commit')} on no other ref"
-
-
-def _text(output: bytes) -> str:
-    return output.decode("utf-8", "surrogateescape")

@@ -1,9 +1,10 @@
 """What changed of the workspace's git repositories since they were last on record."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.history.look.git.kept_objects import keep_objects
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import Draft
-from loom_audit.model.files import EPOCH_DIGITS, FileState, is_within, parents
+from loom_audit.model.files import EPOCH_DIGITS, FileState, parents
 from loom_audit.model.git import (
     HEAD_COMMIT,
     INDEX_ENTRIES,
@@ -27,6 +28,7 @@ from loom_audit.model.git import (
     GitState,
     changed_files,
     changed_names,
+    is_untold,
 )
 from loom_audit.model.text.display import count_text, visible
 from loom_audit.ports import SETTLED, EventFilter, Git, GitSeen
@@ -40,6 +42,9 @@ MOST_NESTED = 64
 
 LONGEST = 20.0
 """Seconds after which no more of them is looked at: others wait for the lock at most a minute."""
+
+
+Thing = TypeVar("Thing", str, FileState)
 
 
 class GitLook(Struct, frozen=True):
@@ -177,36 +182,49 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
         found = git.seen(anyway=anyway)
     except (ExecutionFailed, OSError) as error:
         return _failed(seen, stamps.text, f"{where}{getattr(error, 'message', error)}")
+    why = tuple(f"{where}{one}" for one in _why_not(seen.state, found))
+    if why or not (found.names or found.untold):
+        return _failed(seen, stamps.text, *why)
+    untold = tuple(f"{where}{one}" for one in dict.fromkeys(found.untold.values()) if one)
     is_new = not seen.state.names
-    if not found.names:
-        why = "" if is_new else f"{where}.git is not a repository any more"
-        return _failed(seen, stamps.text, why)
-    if not found.identity:
-        why = f"{where}the filesystem does not tell which folder .git is"
-        return _failed(seen, stamps.text, why)
     unkept: tuple[str, ...] = ()
     change = _difference(attachment, seen, found)
     if change is not None:
         change = replace(change, folder=folder)
         # before the record names the objects
         unkept = keep_objects(attachment, folder, found)
+    elif untold:
+        return _failed(seen, stamps.text, *untold)
     else:
         seen.why_failed = ()
-    if change is None and stamps.newest + SETTLED < asked:
+    if untold:
+        seen.answer, seen.why_failed = "", untold
+    elif change is None and stamps.newest + SETTLED < asked:
         _keep(folder, attachment, stamps.text)
     elif stamps.contents is not None:
         said = change or GitChanged(seen.state.identity, (), (), "outside")
         seen.expected = ExpectedGit(stamps, seen.state.after(said), since)
     shared = found.names.get(SHARED_REFS, "").startswith("/")
-    unseen = (*found.unseen, *unkept) if change else ()
-    return GitLook(change, unseen, is_new, shared, is_overdue=is_overdue)
+    unseen = (*untold, *found.unseen, *unkept) if change else ()
+    return GitLook(change, unseen, is_new, shared, bool(untold), is_overdue)
 
 
-def _failed(seen: LastRepository, stamps: str, why: str) -> GitLook:
-    """A look that could not read git, which is noted; what every call since was told is not told
-    again.
+def _why_not(known: GitState, seen: GitSeen) -> Iterable[str]:
+    """Why what git tells now is not compared with what is on record; nothing where it is."""
+    if not (seen.names or seen.untold):
+        return [".git is not a repository any more"] if known.names else []
+    if not seen.identity:
+        return ["the filesystem does not tell which folder .git is"]
+    if "HEAD" in seen.untold and not (known.names and known.is_of(seen.identity)):
+        return dict.fromkeys(filter(None, seen.untold.values()))
+    return []
+
+
+def _failed(seen: LastRepository, stamps: str, *why: str) -> GitLook:
+    """A look that could not read git, or not all of it, which is noted; what every call since was
+    told is not told again.
     """
-    told, seen.why_failed = seen.why_failed, (why,) if why else ()
+    told, seen.why_failed = seen.why_failed, why
     is_told = (seen.answer, seen.stamps, told) == ("failed", stamps, seen.why_failed)
     seen.answer, seen.stamps = "failed", stamps
     return GitLook(None, () if is_told else seen.why_failed, unasked=bool(why))
@@ -262,9 +280,10 @@ def _difference(attachment: Attachment, last: LastRepository, seen: GitSeen) -> 
     """What git says and the log does not; everything where the log has another repository."""
     before = last.state if last.state.is_of(seen.identity) else GitState()
     # git writes an index anew, with other stamps in it, when it is only read
-    as_before = seen.names.get("index") == before.names.get("index")
+    told, known = seen.names.get("index"), before.names.get("index")
+    as_before = told == known or "index" in seen.untold
     kept = {path for path in before.files if as_before and _is_index(path)}
-    now = dict(seen.names)
+    now = {**_untold(before.names, seen), **seen.names}
     if as_before and INDEX_MTIME in before.names:
         now[INDEX_MTIME] = before.names[INDEX_MTIME]
     names = changed_names(before.names, now)
@@ -274,17 +293,22 @@ def _difference(attachment: Attachment, last: LastRepository, seen: GitSeen) -> 
         else _stored(attachment, one.kind, one.mode, one.content, before.files.get(path))
         for path, one in seen.files.items()
     }
-    untold = (path for path in before.files if is_within(path, seen.untold))
-    files = {**{path: before.files[path] for path in untold}, **files}
     listed = before.files.get(INDEX_ENTRIES)
-    files[INDEX_ENTRIES] = _stored(attachment, "file", 0, seen.entries, listed)
+    if "index" not in seen.untold:
+        files[INDEX_ENTRIES] = _stored(attachment, "file", 0, seen.entries, listed)
+    files = {**_untold(before.files, seen), **files}
     changes = changed_files(before.files, files)
     if not names and not changes:
         return None
     if before.names and last.git is not None:
         names = _with_distances(last.git, names)
         names = _with_entries(attachment, names, listed, seen.entries)
-    return GitChanged(seen.identity, names, changes, "outside", seen.names.get("HEAD", ""))
+    return GitChanged(seen.identity, names, changes, "outside", now.get("HEAD", ""))
+
+
+def _untold(before: Mapping[str, Thing], seen: GitSeen) -> Mapping[str, Thing]:
+    """What was on record and is not told now, so that it stays as it is on record."""
+    return {name: one for name, one in before.items() if is_untold(name, seen.untold)}
 
 
 def _is_index(path: str) -> bool:
