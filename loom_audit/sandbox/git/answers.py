@@ -8,6 +8,14 @@ from loom_audit.model.git import OF_WORKTREE
 from loom_audit.ports import GitAnswer, GitFile
 from loom_audit.sandbox.git.place import GitPlace
 
+NAMED_BY_HEAD = ("symbolic-ref", "-q", "--no-recurse", "HEAD")
+LED_TO_BY_HEAD = ("symbolic-ref", "-q", "HEAD")
+"""How git is asked which ref HEAD names; before 2.38 it knows only the last one that this leads to,
+and calls the first of these an option that it does not know.
+"""
+
+UNKNOWN_OPTION = 129
+
 _BROKEN = re.compile(
     r"^warning: ignoring (?:broken ref|ref with broken name|dangling symref) (.+)$"
 )

@@ -7,6 +7,7 @@ that read refs, the index and commits: none of them converts, compares or checks
 
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -27,6 +28,9 @@ from loom_audit.model.git import (
 from loom_audit.model.text.display import count_text
 from loom_audit.ports import GitAnswer, GitFile, GitSeen, GitStamps, Moved
 from loom_audit.sandbox.git.answers import (
+    LED_TO_BY_HEAD,
+    NAMED_BY_HEAD,
+    UNKNOWN_OPTION,
     index_entries,
     linked_worktrees,
     marked_branch,
@@ -54,11 +58,11 @@ from loom_audit.sandbox.git.told_refs import TakenStamps, ToldRefs
 
 SECONDS = 5.0
 MAX_DISTANCES = 20
-_UNKNOWN_OPTION = 129
+MOST_LEADING = 20
+"""The number of refs that lead to one other of which git is asked what each itself names."""
+
 
 _REFS = ("for-each-ref", "--format=%(HEAD)%(objectname) %(refname) %(symref)")
-_HEAD = ("symbolic-ref", "-q", "--no-recurse", "HEAD")
-_LED_TO = ("symbolic-ref", "-q", "HEAD")
 _DETACHED = ("rev-parse", "-q", "--verify", "HEAD")
 _ENTRIES = ("ls-files", "-s", "-v", "-z", "--debug")
 _LOGS = (
@@ -154,7 +158,8 @@ class ProgramGit:
             asked["logs"] = _LOGS
         done, why = self._answers(asked)
         if "refs" in done:
-            self._told = self._told.with_answer(told_refs(done["refs"]), folders, stamped)
+            refs = self._with_next(told_refs(done["refs"]))
+            self._told = self._told.with_answer(refs, folders, stamped)
             found.names.update(self._told.refs)
         try:
             found.names["HEAD"] = self._head(done.get("refs"), why.get("refs", ""))
@@ -186,6 +191,24 @@ class ProgramGit:
         why = {name: said for name, one in done.items() if (said := why_failed(one))}
         return {name: one for name, one in done.items() if name not in why}, why
 
+    def _with_next(self, refs: Mapping[str, str]) -> Mapping[str, str]:
+        """The refs, each that leads to another with the one that it itself names: git tells of all
+        the last one, which differs only where several lead to the same.
+        """
+        led = {name: one for name, one in refs.items() if one.startswith("ref: ")}
+        lasts = Counter(one.split(" ")[1] for one in led.values())
+        through = [name for name, one in led.items() if lasts[one.split(" ")[1]] > 1]
+        if not through:
+            return refs
+        asked = [(*NAMED_BY_HEAD[:-1], name) for name in through[:MOST_LEADING]]
+        named = zip(through, self._ask(*asked), strict=False)
+        found = {
+            name: f"ref: {text_of(done.output).rstrip()} {refs[name].split(' ')[2]}"
+            for name, done in named
+            if done.code == 0
+        }
+        return {**refs, **found}
+
     def _head(self, refs: GitAnswer | None, why: str) -> str:
         """What HEAD names itself, which can be one that leads to the branch that git marks.
 
@@ -195,11 +218,11 @@ class ProgramGit:
         leading = [one for one in self._told.refs.values() if not OBJECT_ID.fullmatch(one)]
         if led_to and not any(one.startswith(f"ref: {led_to} ") for one in leading):
             return f"ref: {led_to}"
-        named, detached = self._ask(_HEAD, _DETACHED)
-        if named.code == _UNKNOWN_OPTION:  # of git before 2.38
+        named, detached = self._ask(NAMED_BY_HEAD, _DETACHED)
+        if named.code == UNKNOWN_OPTION:
             if leading:
                 raise ExecutionFailed("git is too old to tell which ref HEAD itself names")
-            [named] = self._ask(_LED_TO)
+            [named] = self._ask(LED_TO_BY_HEAD)
         if named.code == 0:
             return f"ref: {text_of(named.output).rstrip()}"
         if detached.code == 0:

@@ -17,6 +17,7 @@ from loom_audit.model.files import is_same_identity
 from loom_audit.model.git import OBJECT_ID, STASH_LOG, GitName
 from loom_audit.model.text.display import duration_text
 from loom_audit.ports import GitAnswer, GitFile, GitSteps, IndexBytes
+from loom_audit.sandbox.git.answers import LED_TO_BY_HEAD, NAMED_BY_HEAD, UNKNOWN_OPTION
 from loom_audit.sandbox.git.files import check_links
 from loom_audit.sandbox.git.mirrored import SECONDS
 from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place
@@ -239,7 +240,9 @@ class ProgramGitRestore:
 
     def _check_head(self, value: str) -> None:
         """Conflict where HEAD is not so; between this and a step after it others could move it."""
-        symbolic, detached = self._ask(("symbolic-ref", "-q", "HEAD"), b"", ("rev-parse", "HEAD"))
+        symbolic, detached = self._ask(NAMED_BY_HEAD, b"", ("rev-parse", "HEAD"))
+        if symbolic.code == UNKNOWN_OPTION:
+            [symbolic] = self._ask(LED_TO_BY_HEAD, b"")
         now = f"ref: {_line(symbolic)}" if symbolic.code == 0 else _line(detached)
         if now != value:
             raise _moved("HEAD")

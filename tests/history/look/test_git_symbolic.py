@@ -1,0 +1,59 @@
+"""A HEAD, or a branch, that names one which leads on is on record as what it itself names."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loom_audit import AuditedWorkspace, ToolResult
+from loom_audit.model.git import git_words
+from tests.history.look.test_git_nested import facts, repository
+from tests.places.git_person import as_ann, git
+
+Call = Callable[..., ToolResult]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace that is a repository in which `alias` leads to `main`."""
+    as_ann(monkeypatch)
+    root = tmp_path / "workspace"
+    repository(root)
+    git(root, "symbolic-ref", "refs/heads/alias", "refs/heads/main")
+    return root
+
+
+@pytest.mark.parametrize("to", ["refs/heads/alias", "refs/heads/gone", "refs/heads/nothing"])
+def test_head_is_on_record_as_the_branch_that_it_names(
+    workspace: AuditedWorkspace, root: Path, call: Call, to: str
+) -> None:
+    git(root, "symbolic-ref", "refs/heads/gone", "refs/heads/nowhere")
+    call("shell_execute", command="true")
+    call("shell_execute", command=f"echo 'ref: {to}' > .git/HEAD")
+    [_, found] = facts(workspace)
+    [head] = (one for one in found.names if one.name == "HEAD")
+    assert (head.before, head.after, found.head) == ("ref: refs/heads/main", *2 * (f"ref: {to}",))
+    assert next(git_words(found)) == f"HEAD main → {to.removeprefix('refs/heads/')}"
+
+
+def test_a_branch_is_on_record_as_the_one_that_it_names(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("shell_execute", command="true")
+    head = git(root, "rev-parse", "HEAD").strip()
+    call("shell_execute", command="git symbolic-ref refs/heads/second refs/heads/alias")
+    [made] = facts(workspace)[-1].names
+    assert (made.name, made.after) == ("refs/heads/second", f"ref: refs/heads/alias {head}")
+    call("shell_execute", command="git symbolic-ref refs/heads/second refs/heads/main")
+    [led] = facts(workspace)[-1].names
+    assert (led.before, led.after) == (made.after, f"ref: refs/heads/main {head}")
+
+
+def test_a_head_that_leads_through_others_comes_back_with_an_undo(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("shell_execute", command="true")
+    call("shell_execute", command="echo 'ref: refs/heads/alias' > .git/HEAD")
+    workspace.carry_out(workspace.plan_undo())
+    assert (root / ".git/HEAD").read_text() == "ref: refs/heads/main\n"
+    assert workspace.verify().findings == ()
