@@ -240,3 +240,22 @@ def test_of_a_worktree_of_a_repository_elsewhere_it_is_said_that_no_object_is_ke
     call("shell_execute", command="true")
     said = {one for call in workspace.timeline.calls() for one in call.coverage.reasons}
     assert "git: the objects of the linked worktree in tree are elsewhere, and not kept" in said
+
+
+@pytest.mark.parametrize(
+    ("file", "is_named"),
+    [
+        ("MERGE_HEAD", True),
+        ("rebase-merge/onto", True),
+        ("MERGE_MSG", False),
+        ("SQUASH_MSG", False),
+        ("rebase-merge/message", False),
+    ],
+)
+def test_an_id_is_of_an_object_where_a_file_holds_ids_and_not_in_a_message(
+    workspace: AuditedWorkspace, root: Path, call: Call, file: str, is_named: bool
+) -> None:
+    call("shell_execute", command="true")
+    call("shell_execute", command=f"mkdir -p .git/rebase-merge; echo {'1' * 40} > .git/{file}")
+    said = ["git: 1 object that git names not in it"]
+    assert [*reasons(workspace)] == (said if is_named else [])

@@ -13,8 +13,12 @@ from loom_audit.ports.git_objects import LONG_ID, SHORT_ID
 STAGED = re.compile(rb"(?:\A|(?<=\0))\S (?!160000)[0-7]{6} ([0-9a-f]{40,64}) ")
 """An entry of an index that names an object; the path of another may read like one."""
 
-_NAMING = re.compile(r"[A-Z_]+|rebase-merge/.*|rebase-apply/.*|sequencer/.*")
-"""The files of a git folder whose lines may begin with an object's id."""
+_NAMING = re.compile(
+    r"[A-Z_]+_HEAD|AUTO_MERGE|MERGE_AUTOSTASH|BISECT_EXPECTED_REV"
+    r"|(?:rebase-merge|rebase-apply|sequencer)/(?:onto|orig-head|head|stopped-sha|squash-onto"
+    r"|autostash|amend|abort-safety|original-commit|rewritten|rewritten-list|rewritten-pending)"
+)
+"""The files of a git folder whose lines begin with an object's id: a message can begin so, too."""
 
 MOST_NAMED = 1_000
 """The number of missing objects that are named to the mirror; the others are counted."""
