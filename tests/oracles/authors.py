@@ -110,14 +110,15 @@ class RandomFile:
     def _revert(self, now: Step) -> Step:
         """Take back one earlier step and keep what came after it, where that touches none of it.
 
-        A line that the step removed comes back before the line that stood below it.
+        A line that the step removed comes back before the line that stood below it; one that
+        stands again already, since another step brought it back, does not come twice.
         """
         number = len(self.steps)
         one = self.random.randint(1, number)
         before, after = self.steps[one - 1].lines, self.steps[min(one, number - 1)].lines
         if before is None or after is None or now.lines is None or one >= number:
             return self._edit(now)
-        removed = [pair for pair in before if pair not in after]
+        removed = [pair for pair in before if pair not in after and pair not in now.lines]
         written = [pair for pair in after if pair not in before]
         unique = len({*before}) == len(before) and len({*now.lines}) == len(now.lines)
         if not unique or any(pair[1] != one for pair in written) or not removed + written:
