@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure, and print a table and JSON.
+"""`python -m benchmarks`: measure, and print a table as it comes, and JSON.
 
 Each benchmark runs in a process of its own, in a temporary folder that is deleted afterwards.
 """
@@ -63,13 +63,13 @@ def main() -> int:
     print(f"{'':44}{'ours':>12}{'theirs':>12}{'ratio':>8}{'at most':>9}")
     for name, place in product(chosen.only or BENCHMARKS, chosen.dir or [None]):
         started = time.monotonic()
-        done = _in_child(name, place)
-        failed += done.returncode != 0
-        lines = done.stdout.splitlines()
-        figures += [json.loads(line) for line in lines]
-        print(f"{name} ({time.monotonic() - started:.0f} s)" + " failed" * bool(done.returncode))
-        for line in lines:
-            print(_row(json.loads(line)), flush=True)
+        print(name, flush=True)
+        with _in_child(name, place) as child:
+            for line in child.stdout or ():
+                figures.append(json.loads(line))
+                print(_row(figures[-1]), flush=True)
+        failed += child.returncode != 0
+        print(f"  in {time.monotonic() - started:.0f} s" + ", failed" * bool(child.returncode))
     report = {
         "python": platform.python_version(),
         "system": platform.platform(),
@@ -83,11 +83,11 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _in_child(name: str, place: Path | None) -> subprocess.CompletedProcess[str]:
+def _in_child(name: str, place: Path | None) -> subprocess.Popen[str]:
     flags = [flag for flag in sys.argv[1:] if flag in ("--quick", "--huge")]
     if place is not None:
         flags += ["--dir", str(place)]
-    return subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-m", "benchmarks", "--inner", "--only", name, *flags],
         stdout=subprocess.PIPE,
         text=True,
