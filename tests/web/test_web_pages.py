@@ -420,6 +420,16 @@ def test_a_number_beyond_any_event_is_not_found(
     assert answer.status_code in (400, 404) and "Traceback" not in answer.text
 
 
+def test_a_page_that_shows_times_says_in_which_zone(standing: Recorded, reader: TestClient) -> None:
+    shown = 0
+    for name, path in pages(standing).items():
+        text = reader.get(path).text
+        if re.search(r'<time datetime="[^"]+T', text):
+            shown += 1
+            assert 'class="zone">UTC<' in text, name
+    assert shown > 12
+
+
 def test_reads_that_follow_each_other_are_one_row(recorded: Recorded, client: TestClient) -> None:
     def rows(query: str = "") -> tuple[int, int]:
         text = client.get(f"{recorded.url}/calls{query}").text
@@ -445,7 +455,7 @@ def test_reads_that_follow_each_other_are_one_row(recorded: Recorded, client: Te
     assert rows("?tool=read_file")[0] == 0
     text = client.get(f"{recorded.url}/calls").text
     reads = text[text.index('class="reads"') :].partition("</tr>")[0]
-    assert "14 reads" in reads and len(set(re.findall(r"/c/(\d+)", reads))) == 14
+    assert ">14 reads " in reads and len(set(re.findall(r"/c/(\d+)", reads))) == 14
 
 
 def test_no_page_waits_for_a_template_once_all_are_compiled(

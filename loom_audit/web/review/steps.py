@@ -19,7 +19,7 @@ from loom_audit.web.review.said import Quote, quote
 from loom_audit.web.review.scope import fields_in
 from loom_audit.web.shared.budget import NODE, weight
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
-from loom_audit.web.shared.listing import GIT_LINES, git_on_page
+from loom_audit.web.shared.listing import GIT_LINES, git_on_page, reads_title
 from loom_audit.web.shared.ticks import calls_ticked
 from loom_audit.web.shared.urls import address, unquoted
 
@@ -50,11 +50,8 @@ class Reads(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """How often was looked, and at how many files where each call read one."""
-        files = {call.summary for call in self.calls}
-        if all(call.tool.lower() in ("read_file", "read") for call in self.calls):
-            return f"read {len(files)} file{'s' * (len(files) != 1)}"
-        return f"looked {len(self.calls)} times"
+        """What the row says of them all."""
+        return reads_title(self.calls)
 
 
 class Part(Struct, frozen=True):

@@ -14,7 +14,7 @@ from loom_audit.api.face import AuditedWorkspace, Timeline
 from loom_audit.model.coverage import FAILED
 from loom_audit.model.git import GitChanged, words_of
 from loom_audit.model.records import Call, OutsideChange
-from loom_audit.model.text.display import one_line
+from loom_audit.model.text.display import count_text, one_line
 from loom_audit.ports import CallFilter
 from loom_audit.web.shared.budget import LINKED, NODE
 from loom_audit.web.shared.dependencies import number
@@ -43,6 +43,11 @@ class ReadsRow(Struct, frozen=True):
     """Calls of one session, one after the other, that only looked, newest first."""
 
     calls: tuple[Call, ...]
+
+    @property
+    def title(self) -> str:
+        """What the row says of them all."""
+        return reads_title(self.calls)
 
     @property
     def at(self) -> datetime:
@@ -266,6 +271,13 @@ def _weight(row: Call | OutsideChange) -> int:
     nodes = 11 + bool(row.changed) * (2 + undoing) + bool(row.error) + back
     nodes += 2 * GIT_LINES * row.changed_git
     return nodes * NODE + len(row.tool) + len(row.summary[:140]) + len(row.error[:100]) + titled
+
+
+def reads_title(calls: Sequence[Call]) -> str:
+    """What a row says of reads: how many files, where each read another; else how many reads."""
+    files = {call.summary for call in calls if call.tool.lower() in ("read_file", "read")}
+    each_another = len(files) == len(calls)
+    return f"read {count_text(len(files), 'file')}" if each_another else f"{len(calls)} reads"
 
 
 def _folded(rows: Iterable[Call | OutsideChange]) -> Iterator[Row]:
