@@ -247,8 +247,10 @@ class Reading(Protocol):
 class Projections(Reading, Protocol):
     """Tables derived from the log, written in the same transaction as the event. Read only."""
 
-    def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
-        """The sessions that began before a seq, newest first."""
+    def sessions(
+        self, *, before: int | None = None, limit: int = 100, outermost: bool = False
+    ) -> Sequence[Session]:
+        """The sessions that began before a seq, newest first; `outermost`: those in no other."""
         ...
 
     def open_sessions(self) -> Sequence[Session]:

@@ -54,8 +54,13 @@ class MemoryProjections:
     def __init__(self, log: EventLog) -> None:
         self._log = log
 
-    def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
-        found = sorted(self._sessions().values(), key=lambda s: s.started, reverse=True)
+    def sessions(
+        self, *, before: int | None = None, limit: int = 100, outermost: bool = False
+    ) -> Sequence[Session]:
+        known = self._sessions()
+        found = sorted(known.values(), key=lambda s: s.started, reverse=True)
+        if outermost:
+            found = [s for s in found if not s.parent or s.parent not in known]
         return [s for s in found if before is None or s.started < before][:limit]
 
     def session(self, id: str) -> Session:

@@ -54,6 +54,22 @@ def test_what_connect_wrote_is_named_as_such_and_not_counted_as_from_outside(
     assert "settings.local.json" not in lately and f"{listed.seq}" not in lately
 
 
+def test_a_session_with_many_subagents_is_one_row(recorded: Recorded, client: TestClient) -> None:
+    workspace = recorded.workspace
+    with workspace.session("lead", title="Split it") as lead:
+        for n in range(20):
+            with workspace.session(f"part{n}", parent=lead.id) as part:
+                write = part.call("write_file", {"path": f"part/{n}.txt", "content": "one\n"})
+                in_thread(partial(asyncio.run, write))
+    page = client.get(f"{recorded.url}/").text
+    rows = re.findall(r"<li>\s*<p class=\"line\">.*?</li>", page, re.S)
+    [row] = [one for one in rows if f"/s/{lead.id}" in one]
+    assert "0 calls, with" in row and ">20 subagents</a>" in row and "Take back" in row
+    assert not [one for one in rows if "part1" in one]
+    started = workspace.timeline.session(lead.id).started
+    assert "+20" in client.get(f"{recorded.url}/session-lines?of={started}").text
+
+
 def test_the_week_in_numbers_each_a_link_to_what_it_counts(
     recorded: Recorded, client: TestClient
 ) -> None:

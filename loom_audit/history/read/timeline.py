@@ -125,9 +125,13 @@ class Timeline(Struct, frozen=True):
 
     # --- lists ----------------------------------------------------------------------------
 
-    def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
-        """The sessions that started before an event, newest first, at most `limit`."""
-        return self.projections.sessions(before=before, limit=limit)
+    def sessions(
+        self, *, before: int | None = None, limit: int = 100, outermost: bool = False
+    ) -> Sequence[Session]:
+        """The sessions that started before an event, newest first, at most `limit`; `outermost`:
+        those alone that are in no other session on record.
+        """
+        return self.projections.sessions(before=before, limit=limit, outermost=outermost)
 
     def session(self, id: str) -> Session:
         """One session, as lists have it. NotFound."""

@@ -110,9 +110,11 @@ class SqlProjections:
 
     # --- sessions and calls ---------------------------------------------------------------
 
-    def sessions(self, *, before: int | None = None, limit: int = 100) -> Sequence[Session]:
-        """The sessions, newest first, by the seq of their start."""
-        return self._ask(sessions.newest, before, limit)
+    def sessions(
+        self, *, before: int | None = None, limit: int = 100, outermost: bool = False
+    ) -> Sequence[Session]:
+        """The sessions, newest first, by the seq of their start; `outermost`: in no other one."""
+        return self._ask(sessions.newest, before, limit, outermost=outermost)
 
     def session(self, id: str) -> Session:
         """The session of this id. NotFound when there is none."""

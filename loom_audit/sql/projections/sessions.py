@@ -45,6 +45,12 @@ _NEWEST_FIRST = prepare(
     f"SELECT {_READ.columns} FROM session WHERE log = :log AND started < :before "
     "ORDER BY started DESC LIMIT :limit"
 )
+_OUTERMOST = prepare(
+    f"SELECT {_READ.columns} FROM session WHERE log = :log AND started < :before "
+    "AND NOT EXISTS (SELECT 1 FROM session AS around WHERE around.log = :log "
+    "AND around.id = session.parent AND around.started < session.started) "
+    "ORDER BY started DESC LIMIT :limit"
+)
 _ONE = prepare(f"SELECT {_READ.columns} FROM session WHERE log = :log AND id = :id")
 _OPEN = prepare(
     f"SELECT {_READ.columns} FROM session WHERE log = :log AND ended IS NULL ORDER BY started"
@@ -93,10 +99,16 @@ def apply(event: FollowedEvent, rows: Rows) -> None:
             rows.add(_STARTED_OR_ENDED, id=id, agent=None, title=None, parent=None, **end)
 
 
-def newest(connection: Connection, log: int, before: int | None, limit: int) -> Sequence[Session]:
-    """The sessions that began before a seq, newest first, at most `limit`."""
+def newest(
+    connection: Connection, log: int, before: int | None, limit: int, *, outermost: bool
+) -> Sequence[Session]:
+    """The sessions that began before a seq, newest first, at most `limit`; with `outermost` those
+    alone that are in no other session on record.
+    """
     before = LARGEST if before is None else before
-    rows = _NEWEST_FIRST.rows(connection, log=log, before=before, limit=limit)
+    rows = (_OUTERMOST if outermost else _NEWEST_FIRST).rows(
+        connection, log=log, before=before, limit=limit
+    )
     return _to_sessions(rows)
 
 

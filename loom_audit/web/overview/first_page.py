@@ -62,7 +62,7 @@ def overview(
     before = number(query, "before")
     head = workspace.log.head()
     last = Listing((), None, None) if before else last_calls(workspace)
-    sessions = workspace.timeline.sessions(before=before, limit=SESSIONS + 1)
+    sessions = workspace.timeline.sessions(before=before, limit=SESSIONS + 1, outermost=True)
     memo: OverviewMemo = request.app.state.overview
     needed = {} if before else shown_needs(workspace, visitor)
     may_be_held = not needed or bool(needed["needs"].held)
@@ -73,13 +73,15 @@ def overview(
         section="overview",
         head=head,
         sessions=sessions[:SESSIONS],
-        words=memo.words(workspace, sessions[:SESSIONS]),
+        words=(words := memo.words(workspace, sessions[:SESSIONS])),
         week=Week() if before else memo.strip(workspace, head, all="count" in query),
         lines=(lines := memo.known_lines(workspace, sessions, head)),
         uncounted=[
             ("of", one.started)
             for one in sessions[:SESSIONS]
-            if one.files and one.calls <= MOST_CALLS and one.started not in lines
+            if (one.files or words[one.id].subagents)
+            and one.calls <= MOST_CALLS
+            and one.started not in lines
         ],
         held={one for one in still_open if workspace.timeline.hold(one)},
         older=sessions[SESSIONS - 1].started if len(sessions) > SESSIONS else None,

@@ -31,10 +31,14 @@ MOST_CALLS = 5_000
 
 
 class Words(Struct, frozen=True):
-    """What a session was told first, and what was said in it last; "" where nothing is found."""
+    """What a session was told first, and what was said in it last; "" where nothing is found.
+
+    `subagents` is the number of sessions within it.
+    """
 
     prompt: str = ""
     last: str = ""
+    subagents: int = 0
 
 
 class Week(Struct, frozen=True):
@@ -147,4 +151,5 @@ def _words(workspace: AuditedWorkspace, session: Session) -> Words:
     prompt = conversation.first_asked(session.id)
     before = None if session.ended is None else session.ended + 1
     last = conversation.last_words(session.id, before=before)
-    return Words(prompt.text if prompt else "", last.text if last else "")
+    within = workspace.timeline.projections.sessions_within(session.id)
+    return Words(prompt.text if prompt else "", last.text if last else "", len(within))
