@@ -145,7 +145,8 @@ class GitIntended(Struct, frozen=True):
 
     `names` and `changes` are as of `git.changed`, from what is to what will be. `lock` is the
     identity of the file that will be git's `index.lock` meanwhile. Of a repository that is gone and
-    is built anew it is that of the new folder, which is `beside` its place under that name.
+    is built anew it is that of the new folder, which is `beside` its place under that name, and
+    comes in place of the empty folder of the identity `over`, "" for none.
     """
 
     kind: ClassVar[str] = "git.intended"
@@ -156,6 +157,7 @@ class GitIntended(Struct, frozen=True):
     lock: str
     folder: str = ""
     beside: str = ""
+    over: str = ""
 
     @property
     def as_change(self) -> GitChanged:

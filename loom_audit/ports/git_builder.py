@@ -25,8 +25,9 @@ class GitWhole(Struct, frozen=True):
 class GitBuilder(Protocol):
     """Begins to build the git folder of one folder, and tidies up after who was killed."""
 
-    def begin(self, folder: str) -> "GitBuilding":
-        """Make an empty folder under a temporary name, beside a `.git` that is not there.
+    def begin(self, folder: str, over: str = "") -> "GitBuilding":
+        """Make an empty folder under a temporary name, beside a `.git` that is not there, or that
+        is an empty folder of the identity `over`, in whose place it will come.
 
         Conflict where something is there; ExecutionFailed.
         """
@@ -66,5 +67,8 @@ class GitBuilding(Protocol):
         ...
 
     def finish(self) -> None:
-        """Rename it to `.git`. Conflict where something is there by now, or it was replaced."""
+        """Rename it to `.git`. Conflict where something is there by now, or it was replaced.
+
+        In place of an empty folder it comes in place of any: nothing in one can be lost.
+        """
         ...

@@ -11,6 +11,7 @@ from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.look.git.changes import look_at_git
 from loom_audit.history.look.git.kept_objects import STAGED, wanted_objects
 from loom_audit.history.look.observation import observe
+from loom_audit.history.look.opaque import opaque_change
 from loom_audit.history.read.call_detail import git_now
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.interrupted import writer_of
@@ -201,8 +202,8 @@ def _building(record: CallRecord, thing: GitThing) -> Iterator[Callable[[], None
         raise ExecutionFailed("of an imported log no repository can be brought back")
     whole = whole_of(stored, thing)
     files = {one.path: one.after for one in thing.files if one.after is not None}
-    pack, left = packed_objects(attachment, whole, entries_of(stored, files))
-    with builder.begin(thing.folder) as building:
+    pack, not_kept = packed_objects(attachment, whole, entries_of(stored, files))
+    with builder.begin(thing.folder, thing.over) as building:
         intended = GitIntended(
             call_id=record.call_id,
             identity=building.identity,
@@ -211,6 +212,7 @@ def _building(record: CallRecord, thing: GitThing) -> Iterator[Callable[[], None
             lock=building.identity,
             folder=thing.folder,
             beside=building.name,
+            over=thing.over,
         )
         record.commit(intended)
         building.fill(whole, pack)
@@ -219,7 +221,7 @@ def _building(record: CallRecord, thing: GitThing) -> Iterator[Callable[[], None
             try:
                 building.finish()
             finally:
-                record.lower_coverage(*filter(None, [left]))
+                record.lower_coverage(*filter(None, [not_kept]))
                 collect_restored(record, [intended])
                 record.commit_and_index()
 
@@ -322,12 +324,12 @@ def note_built(record: CallRecord, intended: GitIntended) -> None:
     """Collect that a git folder is there again, where it is the one that was built."""
     path = git_path(intended.folder)
     attachment = record.attachment
-    if attachment.stored.reading.state(path) is not None:
-        return
     state, entry = observe(attachment, path, None)
-    if state is not None and is_same_identity(state.identity, intended.lock):
-        fact = FilesChanged((FileChange(path, None, state),), "undo", record.call_id)
-        record.add_changes(fact)
+    if state is None or not is_same_identity(state.identity, intended.lock):
+        return
+    before = attachment.stored.reading.state(path)
+    if change := opaque_change(attachment.on_disk, path, before, state):
+        record.add_changes(FilesChanged((change,), "undo", record.call_id))
         record.entries[path] = entry
 
 
@@ -460,7 +462,9 @@ def continue_restores(attachment: Attachment, call: Call) -> None:
         state = points.states.get(one.folder, GitState())
         if one.beside:
             if not state.names:
-                gone = GitThing(one.folder, one.identity, REPOSITORY, one.names, one.changes)
+                gone = GitThing(
+                    one.folder, one.identity, REPOSITORY, one.names, one.changes, over=one.over
+                )
                 restore_git(record, [gone], "")
             elif not state.is_of(one.lock):
                 raise Conflict(

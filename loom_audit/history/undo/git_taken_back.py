@@ -25,7 +25,7 @@ from loom_audit.model.plans.git_things import (
 from loom_audit.model.plans.placement import KEPT_BY_CHOICE
 from loom_audit.model.plans.planning import Note, Plan
 from loom_audit.model.plans.request import PlanRequest
-from loom_audit.model.records import Call
+from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.text.display import one_line
 from loom_audit.ports import EventFilter, GitPoint
 from loom_audit.ports.git_objects import LONG_ID
@@ -49,7 +49,34 @@ def git_of_plan(attachment: Attachment, request: PlanRequest, selection: Selecti
     steps = [*_steps(attachment, request, selection, before)]
     if any(one.taken for one in steps):
         steps += _unrecorded_steps(attachment, request)
-    return git_verdicts(steps, before)
+    return git_verdicts(steps, before, lambda folder: _place_of(attachment, folder, selection))
+
+
+def _place_of(attachment: Attachment, folder: str, selection: Selection) -> str | None:
+    """What is at a `.git`: "" for nothing, its identity where it is the empty folder that one of
+    the calls that are taken back left there, None for anything else.
+    """
+    path = git_path(folder)
+    workspace = attachment.on_disk.workspace
+    if workspace.stamp(path) is None:
+        return ""
+    *_, last = [None, *attachment.stored.reading.changes(paths=[path])]
+    if last is None or last.change.after is None or not _is_taken(selection, last):
+        return None
+    try:
+        is_empty = not workspace.list(path)
+    except AuditError:  # it is no folder, or cannot be read
+        return None
+    left = last.change.after.identity
+    return left if is_empty and left and left == workspace.identity(path) else None
+
+
+def _is_taken(selection: Selection, change: RecordedChange) -> bool:
+    """Whether a change was surely made by calls that are taken back."""
+    if selection.rollback:
+        return change.requested is not None and change.seq > selection.since
+    calls = {call.requested for call in selection.calls}
+    return change.requested is not None and {change.requested, *change.causes} <= calls
 
 
 def _without_refs_elsewhere(verdicts: GitVerdicts, points: GitPoints) -> GitVerdicts:

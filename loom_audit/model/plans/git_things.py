@@ -6,7 +6,7 @@ an index that came back beside a commit that stays would let the next commit rev
 Nothing of git is merged.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Literal
 
@@ -48,6 +48,7 @@ REMOTE = "a remote is never touched"
 NOT_PLAIN = f"names another ref, or is broken, which is not taken back; {LEAVE}"
 REPLACED = "the repository itself came or went"
 OTHER_THERE = f"another repository is there now, and stays; {LEAVE}"
+SOMETHING_THERE = f"something else is at its place now, and stays; {LEAVE}"
 
 
 class GitStep(Struct, frozen=True):
@@ -78,6 +79,8 @@ class GitThing(Struct, frozen=True):
     files: tuple[FileChange, ...] = ()
     head: str = ""
     """What HEAD is now, in a worktree."""
+    over: str = ""
+    """The identity of the empty folder in whose place a repository comes that is gone."""
 
     @property
     def is_whole(self) -> bool:
@@ -136,12 +139,15 @@ class _Way(Struct):
 
 
 def git_verdicts(
-    steps: Sequence[GitStep], before: Mapping[str, GitState] | None = None
+    steps: Sequence[GitStep],
+    before: Mapping[str, GitState] | None = None,
+    place_of: Callable[[str], str | None] = lambda _: "",
 ) -> GitVerdicts:
     """What taking back the taken steps does to repositories; the steps are in the log's order.
 
     They are all changes of git from the first taken one on. `before` are the states by folder
-    before them.
+    before them. `place_of` tells of a folder what is at its `.git`: "" for nothing, the identity of
+    an empty folder in whose place one may come back, None for what stays.
     """
     things: list[GitThing] = []
     blocked: list[Note] = []
@@ -153,7 +159,7 @@ def git_verdicts(
         identities = {one.fact.identity for one in own}
         was = (before or {}).get(folder, GitState())
         if (whole or len(identities) > 1) and not _is_brought_back(own, was):
-            found = _of_repository(folder, own, whole, was)
+            found = _of_repository(folder, own, whole, was, place_of)
         else:
             found = _verdicts(folder, own)
             there += [folder] if whole else []
@@ -185,7 +191,11 @@ def _is_brought_back(steps: Iterable[GitStep], state: GitState) -> bool:
 
 
 def _of_repository(
-    folder: str, steps: Sequence[GitStep], whole: Sequence[GitStep], was: GitState
+    folder: str,
+    steps: Sequence[GitStep],
+    whole: Sequence[GitStep],
+    was: GitState,
+    place_of: Callable[[str], str | None],
 ) -> Iterator[GitThing | tuple[bool, Note]]:
     """What becomes of a repository that came, went or was replaced, and notes as `_verdicts` has.
 
@@ -200,8 +210,10 @@ def _of_repository(
         by = tuple(one.number for one in whole[:1])
         yield True, Note("", f"{where}: {REPLACED}", by)
         return
-    if _after(was, steps).names:
-        yield False, Note("", f"{where}: {OTHER_THERE}{_beside(folder, first)}", (first.number,))
+    is_other, over = bool(_after(was, steps).names), place_of(folder)
+    if is_other or over is None:
+        there = OTHER_THERE if is_other else SOMETHING_THERE
+        yield False, Note("", f"{where}: {there}{_beside(folder, first)}", (first.number,))
         return
     for one in _verdicts(folder, earlier) if earlier else ():
         if isinstance(one, GitThing):
@@ -209,11 +221,11 @@ def _of_repository(
         elif not one[0]:
             yield one
             return
-    yield whole_thing(folder, state)
+    yield whole_thing(folder, state, over)
 
 
-def whole_thing(folder: str, state: GitState) -> GitThing:
-    """All of a repository, from nothing to a state."""
+def whole_thing(folder: str, state: GitState, over: str = "") -> GitThing:
+    """All of a repository, from nothing, or from an empty folder, to a state."""
     files = {path: file for path, file in state.files.items() if path not in _NOT_BUILT}
     return GitThing(
         folder,
@@ -222,6 +234,7 @@ def whole_thing(folder: str, state: GitState) -> GitThing:
         changed_names({}, state.names),
         changed_files({}, files),
         state.names.get("HEAD", ""),
+        over,
     )
 
 

@@ -5,6 +5,7 @@ has those of a bare repository. git is given the open folder, so that one that w
 has nothing written into it.
 """
 
+import errno
 import os
 import shutil
 import stat
@@ -51,9 +52,9 @@ class ProgramGitBuilder:
         self._rename = rename
         self._safe_from = safe_from or root
 
-    def begin(self, folder: str) -> "ProgramGitBuilding":
-        """Make an empty folder under a temporary name beside a `.git` that is not there; Conflict
-        where something is there, ExecutionFailed.
+    def begin(self, folder: str, over: str = "") -> "ProgramGitBuilding":
+        """Make an empty folder under a temporary name beside a `.git` that is not there, or is an
+        empty folder of the identity `over`; Conflict where something is there, ExecutionFailed.
         """
         name = f"{TEMPORARY}git-{token_hex(8)}"
         with ExitStack() as opened:
@@ -61,7 +62,7 @@ class ProgramGitBuilder:
             try:
                 above = open_below(self._root, folder)
                 opened.callback(os.close, above)
-                if _is_there(above, GIT):
+                if _is_there(above, GIT) and not self._is_empty(above, over):
                     raise _taken()
                 os.mkdir(name, PRIVATE, dir_fd=above)
                 git = os.open(name, FOLDER, dir_fd=above)
@@ -76,12 +77,36 @@ class ProgramGitBuilder:
                 os.rmdir(name, dir_fd=above)
                 raise ExecutionFailed("the filesystem does not tell which folder is which")
             top = os.path.join(self._root, folder) if folder else self._root
+            rename = self._rename_over if over else self._rename
             building = ProgramGitBuilding(
-                top, above, git, name, identity, self._identity_of, self._rename, program
+                top, above, git, name, identity, self._identity_of, rename, program
             )
             opened.callback(building.give_up)
             building.closing = opened.pop_all()
         return building
+
+    def _is_empty(self, above: int, over: str) -> bool:
+        """Whether the `.git` in an open folder is the empty folder of an identity. OSError."""
+        if not over or self._identity_of(above, GIT.encode()) != over:
+            return False
+        with suppress(NotADirectoryError):
+            git = os.open(GIT, FOLDER, dir_fd=above)
+            try:
+                return not os.listdir(git)
+            finally:
+                os.close(git)
+        return False
+
+    def _rename_over(self, folder: int, source: bytes, target: bytes) -> None:
+        """Rename in an open folder onto a name that nothing has, or a folder in which nothing is:
+        FileExistsError for any other. OSError.
+        """
+        try:
+            os.rename(source, target, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise FileExistsError(error.errno, os.strerror(error.errno)) from error
+            raise
 
     def release(self, folder: str, name: str, identity: str) -> bool:
         """Remove what was built under a temporary name by who was killed; whether it was there."""

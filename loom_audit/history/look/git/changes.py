@@ -1,5 +1,6 @@
 """What changed of the workspace's git repositories since they were last on record."""
 
+import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +31,7 @@ from loom_audit.model.git import (
     changed_names,
     is_untold,
 )
+from loom_audit.model.plans.git_settings import is_elsewhere
 from loom_audit.model.text.display import count_text, visible
 from loom_audit.ports import SETTLED, EventFilter, Git, GitSeen
 
@@ -181,10 +183,11 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
     try:
         found = git.seen(anyway=anyway)
     except (ExecutionFailed, OSError) as error:
-        return _failed(seen, stamps.text, f"{where}{getattr(error, 'message', error)}")
+        why_not = f"{where}{getattr(error, 'message', error)}"
+        return _failed_or_gone(folder, attachment, seen, stamps.text, why_not)
     why = tuple(f"{where}{one}" for one in _why_not(seen.state, found))
     if why or not (found.names or found.untold):
-        return _failed(seen, stamps.text, *why)
+        return _failed_or_gone(folder, attachment, seen, stamps.text, *why)
     untold = tuple(f"{where}{one}" for one in dict.fromkeys(found.untold.values()) if one)
     is_new = not seen.state.names
     unkept: tuple[str, ...] = ()
@@ -228,6 +231,47 @@ def _failed(seen: LastRepository, stamps: str, *why: str) -> GitLook:
     is_told = (seen.answer, seen.stamps, told) == ("failed", stamps, seen.why_failed)
     seen.answer, seen.stamps = "failed", stamps
     return GitLook(None, () if is_told else seen.why_failed, unasked=bool(why))
+
+
+def _failed_or_gone(
+    folder: str, attachment: Attachment, seen: LastRepository, stamps: str, *why: str
+) -> GitLook:
+    """A look that could not read git; where it is surely not the repository on record that is there
+    now, that one is gone.
+    """
+    if not _is_replaced(folder, attachment, seen.state):
+        return _failed(seen, stamps, *why)
+    is_overdue = bool(seen.why_failed)
+    seen.answer, seen.why_failed = "", ()
+    return GitLook(_gone(folder, seen.state), why, is_overdue=is_overdue)
+
+
+def _is_replaced(folder: str, attachment: Attachment, known: GitState) -> bool:
+    """Whether what is at a `.git` is surely not the repository on record."""
+    if not known.names:
+        return False
+    path = f"{folder}/{FOLDER}" if folder else FOLDER
+    try:
+        found = attachment.on_disk.workspace.stamp(path)
+        identity = attachment.on_disk.workspace.identity(path)
+    except AuditError:
+        return False
+    if found is None:
+        return False
+    if stat.S_ISREG(found.mode):
+        return not _may_be_file(attachment, known)
+    return not stat.S_ISDIR(found.mode) or bool(identity and not known.is_of(identity))
+
+
+def _may_be_file(attachment: Attachment, known: GitState) -> bool:
+    """Whether the `.git` of a repository on record may have been a file that names its folder."""
+    config = known.files.get("config")
+    if SHARED_REFS in known.names or config is None or config.blob is None:
+        return True
+    try:
+        return is_elsewhere(attachment.stored.blobs.get(config.blob))
+    except AuditError:  # it was erased
+        return True
 
 
 def _gone(folder: str, known: GitState) -> GitChanged | None:
