@@ -41,6 +41,12 @@ class GitRestorer(Protocol):
         """
         ...
 
+    def missing(self, folder: str, identity: str, wanted: Sequence[str]) -> Sequence[str]:
+        """The wanted ids that are not in the repository in a folder, or do not lead to all they
+        need there; it must be of that identity. ExecutionFailed; nothing is written.
+        """
+        ...
+
     def release(self, folder: str, identity: str, lock: str) -> bool:
         """Remove the `index.lock` of a restore that was killed; whether that was there.
 

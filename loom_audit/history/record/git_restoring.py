@@ -389,7 +389,7 @@ def _bring_objects(
     files: Iterable[FileChange],
 ) -> None:
     """Let all objects that the names and the index need be in the repository, from the mirror."""
-    wanted = [*_wanted(attachment.stored, names, files)]
+    wanted = [*wanted_ids(attachment.stored, names, files)]
     if not (missing := restore.missing(wanted)):
         return
     mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
@@ -405,9 +405,10 @@ def _bring_objects(
         )
 
 
-def _wanted(
+def wanted_ids(
     stored: StoredLog, names: Iterable[GitName], files: Iterable[FileChange]
 ) -> Iterable[str]:
+    """The objects that names and an index need. ExecutionFailed where its entries are erased."""
     for one in names:
         if one.name == "stashes":
             yield from (line.partition(" ")[0] for line in (one.after or "").split("\n") if line)

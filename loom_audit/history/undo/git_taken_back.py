@@ -11,6 +11,7 @@ from loom_audit.history.look.git.changes import look_at_git
 from loom_audit.history.read.call_detail import git_now
 from loom_audit.history.undo.git_brought_back import with_settings
 from loom_audit.history.undo.git_moved_back import renamed_back_notes
+from loom_audit.history.undo.git_not_kept import not_kept_notes
 from loom_audit.history.undo.notes import uncaptured_notes
 from loom_audit.history.undo.selection import Selection
 from loom_audit.model.git import OBJECT_ID, GitChanged, GitState
@@ -110,6 +111,7 @@ def with_git(
     plan = _without_gone(plan, {*back, *map(git_path, verdicts.there)}, calls)
     points = git_now(attachment.stored.log) if verdicts.things else GitPoints()
     verdicts = _without_refs_elsewhere(verdicts, points)
+    not_kept = not_kept_notes(attachment, verdicts.things)
     alone = {
         call.seq
         for call in calls
@@ -124,7 +126,7 @@ def with_git(
         plan,
         git=verdicts.things,
         reverts=tuple(sorted(counted)),
-        blocked=(*plan.blocked, *verdicts.blocked),
+        blocked=(*plan.blocked, *verdicts.blocked, *not_kept),
         irreversible=(*plan.irreversible, *verdicts.stays),
         contents={**plan.contents, **found.contents},
         lost_commits=tuple(lost_commits(attachment, verdicts.things, points)),

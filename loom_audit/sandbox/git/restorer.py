@@ -8,8 +8,8 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 
 from loom_audit.errors import Conflict, ExecutionFailed
@@ -54,11 +54,7 @@ class ProgramGitRestorer:
     def begin(self, folder: str, identity: str, index: IndexBytes | None) -> "ProgramGitRestore":
         """Open the repository in a folder of the workspace; ExecutionFailed with the reason."""
         with ExitStack() as opened:
-            place = opened.enter_context(opened_place(self._root, folder))
-            if place is None or not is_same_identity(place.identity(self._identity_of), identity):
-                raise ExecutionFailed("the git folder is another one than is on record")
-            check_links(place.git)
-            check_links(place.common)
+            place = opened.enter_context(self._opened(folder, identity))
             lock = _unnamed_file(place.git, index)
             opened.callback(os.close, lock)
             restore = ProgramGitRestore(
@@ -72,6 +68,29 @@ class ProgramGitRestorer:
             opened.callback(restore.give_up)
             restore.closing = opened.pop_all()
         return restore
+
+    @contextmanager
+    def _opened(self, folder: str, identity: str) -> Iterator[GitPlace]:
+        """The repository of that identity in a folder. ExecutionFailed."""
+        with opened_place(self._root, folder) as place:
+            if place is None or not is_same_identity(place.identity(self._identity_of), identity):
+                raise ExecutionFailed("the git folder is another one than is on record")
+            check_links(place.git)
+            check_links(place.common)
+            yield place
+
+    def missing(self, folder: str, identity: str, wanted: Sequence[str]) -> Sequence[str]:
+        """The wanted ids that are not in the repository in a folder, or do not lead to all they
+        need there. ExecutionFailed.
+        """
+        program = find_git(self._root)
+        with self._opened(folder, identity) as place:
+
+            def ask(words: Sequence[str], given: bytes, seconds: float, limit: int) -> GitAnswer:
+                [done] = _ask_at(place, program, {}, (words,), given, seconds=seconds, limit=limit)
+                return done
+
+            return missing_objects(ask, wanted)
 
     def _is_there(self, folder: str, identity: str) -> bool:
         """Whether the repository of that identity is at its path now."""
@@ -114,12 +133,6 @@ class ProgramGitRestore:
         self._program = program
         self._is_there = is_there
         self._is_taken = False
-        self._folders = {
-            "GIT_DIR": path_of(place.git),
-            "GIT_COMMON_DIR": path_of(place.common),
-            "GIT_WORK_TREE": place.top,
-            **_OWN_NAME,
-        }
 
     def __enter__(self) -> "ProgramGitRestore":
         return self
@@ -301,18 +314,9 @@ class ProgramGitRestore:
         seconds: float = SECONDS,
         limit: int = 64 << 20,
     ) -> Sequence[GitAnswer]:
-        folders = {**self._folders, **(who or {})}
-        at = self._place.top
         commands = (words, *more)
-        return ask_git(
-            self._program,
-            at,
-            folders,
-            *commands,
-            seconds=seconds,
-            limit=limit,
-            given=given,
-            opened=(self._place.git, self._place.common),
+        return _ask_at(
+            self._place, self._program, who or {}, commands, given, seconds=seconds, limit=limit
         )
 
     def _ask_one(self, words: Sequence[str], given: bytes, seconds: float, limit: int) -> GitAnswer:
@@ -326,6 +330,36 @@ class ProgramGitRestore:
 
 
 _STASH = "refs/stash"
+
+
+def _ask_at(
+    place: GitPlace,
+    program: str,
+    who: Mapping[str, str],
+    commands: Sequence[Sequence[str]],
+    given: bytes,
+    *,
+    seconds: float,
+    limit: int,
+) -> Sequence[GitAnswer]:
+    """Run git commands in a repository, whose folders they are given open."""
+    folders = {
+        "GIT_DIR": path_of(place.git),
+        "GIT_COMMON_DIR": path_of(place.common),
+        "GIT_WORK_TREE": place.top,
+        **_OWN_NAME,
+        **who,
+    }
+    return ask_git(
+        program,
+        place.top,
+        folders,
+        *commands,
+        seconds=seconds,
+        limit=limit,
+        given=given,
+        opened=(place.git, place.common),
+    )
 
 
 def _unnamed_file(git: int, index: IndexBytes | None) -> int:

@@ -1,0 +1,128 @@
+"""What of git a plan cannot bring back, as objects of it are not kept or git would not take it.
+
+It is told before anything begins: carrying out refuses for the same reasons.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from loom_audit.errors import AuditError
+from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.look.git.kept_objects import STAGED, wanted_objects
+from loom_audit.history.record.git_restoring import (
+    content_of,
+    entries_of,
+    index_of,
+    wanted_ids,
+    whole_ids,
+)
+from loom_audit.model.git import OBJECT_ID
+from loom_audit.model.plans.git_things import LEAVE, GitThing, where_of
+from loom_audit.model.plans.verdicts import Note
+from loom_audit.model.text.display import count_text, first_few, visible
+from loom_audit.ports import GitPoint, GitSeen
+from loom_audit.ports.git_objects import LONG_ID
+
+_KINDS = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
+
+
+def not_kept_notes(attachment: Attachment, things: Sequence[GitThing]) -> Iterator[Note]:
+    """What keeps things of repositories from coming back: objects, the index, or what refs name."""
+    for folder, own in groupby(sorted(things, key=lambda one: one.folder), lambda one: one.folder):
+        where = f"git{where_of(folder)}"
+        try:
+            said = [*_what_lacks(attachment, [*own])]
+        except AuditError as error:
+            said = [f"whether all that would come back is kept cannot be told: {error.message}"]
+        for one in said:
+            yield Note("", f"{where}: {one}; {LEAVE}")
+
+
+def _what_lacks(attachment: Attachment, things: Sequence[GitThing]) -> Iterator[str]:
+    """In words what is not there; the things are of one repository. AuditError."""
+    first, stored = things[0], attachment.stored
+    names = {n.name: n.after for one in things for n in one.names if n.after is not None}
+    changes = [file for one in things for file in one.files]
+    files = {one.path: one.after for one in changes if one.after is not None}
+    every = [name for one in things for name in one.names]
+    index_of(stored, every, changes, apart=first.is_whole)  # it can be read
+    entries = entries_of(stored, files)
+    if first.is_whole:
+        needed = [*dict.fromkeys(wanted_objects(GitSeen(names, {}, entries)))]
+    else:
+        needed = [*dict.fromkeys(wanted_ids(stored, every, changes))]
+    if not needed:
+        return
+    shallow = content_of(stored, files["shallow"]) if "shallow" in files else b""
+    if missing := _missing(attachment, first, needed, shallow):
+        named = _naming(names, entries)
+        shown = first_few([f"{id}{named.get(id, '')}" for id in missing], 3)
+        yield f"{count_text(len(missing), 'object')} that would come back not kept whole: {shown}"
+    else:
+        yield from _no_commits(attachment, names)
+
+
+def _missing(
+    attachment: Attachment, thing: GitThing, needed: Sequence[str], shallow: bytes
+) -> Sequence[str]:
+    """The ids that are neither in the mirror nor, where it is there, in the repository."""
+    mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
+    restorer = attachment.on_disk.git_restorer
+    if mirror is None or git is None or restorer is None:
+        return needed
+    place = mirror.folder(long_ids=len(needed[0]) == LONG_ID)
+    under = shallow if thing.is_whole else mirror.shallows()[-1]
+    # what is whole may lead to what is missing
+    ends = () if mirror.missing(under).count else mirror.whole(under)
+
+    def missing(ids: Sequence[str]) -> Sequence[str]:
+        return git.missing(place, ids, ends, under)
+
+    try:
+        found = missing(needed)
+    except AuditError:  # one of them leads to a commit that is not there
+        kept = {*whole_ids(missing, needed)}
+        found = [id for id in needed if id not in kept]
+    if found and not thing.is_whole and not restorer.missing(thing.folder, thing.identity, needed):
+        return ()
+    return found
+
+
+def _naming(names: Mapping[str, str], entries: bytes) -> Mapping[str, str]:
+    """What names each id: a ref, or a path in the index."""
+    found = {
+        id: f" ({visible(name)})"
+        for name, value in names.items()
+        if OBJECT_ID.fullmatch(id := value.rpartition(" ")[2])
+    }
+    for entry in entries.split(b"\0"):
+        if staged := STAGED.match(entry):
+            path = entry.partition(b"\t")[2].decode("utf-8", "surrogateescape")
+            found.setdefault(staged[1].decode(), f" ({visible(path)} in the index)")
+    return found
+
+
+def _no_commits(attachment: Attachment, names: Mapping[str, str]) -> Iterator[str]:
+    """The branches that name what is no commit: git makes none of these (git-update-ref(1))."""
+    mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
+    branches = {
+        name: value
+        for name, value in names.items()
+        if (name == "HEAD" or name.startswith("refs/heads/")) and OBJECT_ID.fullmatch(value)
+    }
+    if not branches or mirror is None or git is None:
+        return
+    long_ids = len(next(iter(branches.values()))) == LONG_ID
+    given = "".join(f"{id}\n" for id in dict.fromkeys(branches.values())).encode()
+    place = mirror.folder(long_ids=long_ids)
+    done = git.ask(place, GitPoint(long_ids=long_ids), _KINDS, given)
+    kinds = dict(_pairs(done.output.decode("ascii", "replace").splitlines()))
+    for name, id in branches.items():
+        if kinds.get(id, "missing") not in ("commit", "missing"):
+            yield f"{visible(name)} names a {kinds[id]}, and git makes no such branch"
+
+
+def _pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        id, _, kind = line.partition(" ")
+        yield id, kind
