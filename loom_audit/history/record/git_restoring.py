@@ -30,7 +30,7 @@ from loom_audit.model.git import (
 )
 from loom_audit.model.git_index import without_caches
 from loom_audit.model.git_points import git_path
-from loom_audit.model.plans.git_settings import is_of_long_ids
+from loom_audit.model.plans.git_settings import is_of_long_ids, run_lines
 from loom_audit.model.plans.git_things import REPOSITORY, GitThing, is_led_out, is_of_index
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import count_text, visible
@@ -236,6 +236,7 @@ def whole_of(stored: StoredLog, thing: GitThing) -> GitWhole:
         if one.after is not None and one.path not in (INDEX_ENTRIES, "index")
         if not is_led_out(one)
     }
+    files = {path: one for path, one in files.items() if not run_lines(path, one.content)}
     names = {one.name: one.after for one in thing.names if one.after is not None}
     index = index_of(stored, thing.names, thing.files, apart=True)
     return GitWhole(names, files, index, has_long_ids(stored, thing))

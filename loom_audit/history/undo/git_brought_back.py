@@ -1,7 +1,8 @@
-"""With which hooks and settings a repository comes back that is gone, and what of it does not.
+"""What of git comes back without what runs code as the person, or leads somewhere else.
 
-Both can run code as the person, and a call may have planted them. So they are those of the first
-look, before any call, or none: never what a call left.
+A call may have planted it. So hooks and settings of a repository that is gone are those of the
+first look, before any call, or none: never what a call left. What a rebase is still to do does not
+come back where it would run programs, and no symbolic link does.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,12 @@ from loom_audit.history.record.git_restoring import has_long_ids
 from loom_audit.model.events import CallRequested
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.git import GitChanged, is_run_by_git
-from loom_audit.model.plans.git_settings import is_elsewhere, is_of_long_ids
+from loom_audit.model.plans.git_settings import (
+    is_elsewhere,
+    is_of_long_ids,
+    may_run,
+    run_lines,
+)
 from loom_audit.model.plans.git_things import GitThing, GitVerdicts, is_led_out, where_of
 from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.text.display import first_few, visible
@@ -27,6 +33,10 @@ AS_FIRST_SEEN = "hooks and settings come back as they were before the first call
 NOT_FIRST_SEEN = (
     "what hooks and settings it had before any call is not on record, so that it comes back "
     "without them"
+)
+RUNS = (
+    "does not come back, as it has a rebase run programs as you when that goes on "
+    "(`git rebase --abort` ends it)"
 )
 NO_LINK = "a symbolic link does not come back, as git would write where it leads"
 NO_WORKTREE = "a linked worktree does not come back with it, `git worktree add` makes it anew"
@@ -45,20 +55,18 @@ def with_settings(attachment: Attachment, verdicts: GitVerdicts) -> WithSettings
     things: list[GitThing] = []
     notes: list[Note] = []
     contents: dict[BlobId, bytes] = {}
-    for one in verdicts.things:
+    for found in verdicts.things:
+        where = f"git{where_of(found.folder)}"
+        one, said = _without_programs(attachment, found)
+        notes += (Note("", f"{where}: {each}") for each in said)
         if not one.is_whole:
             things.append(one)
             continue
-        where = f"git{where_of(one.folder)}"
         if _is_elsewhere(attachment, one):
             notes.append(Note("", f"{where}: {ELSEWHERE}"))
             continue
         trusted = _first_seen(attachment, one)
-        links = [visible(file.path) for file in one.files if is_led_out(file)]
-        if links:
-            notes.append(Note("", f"{where}: {NO_LINK}: {first_few(links, 5)}"))
-        own = (file for file in one.files if not is_run_by_git(file.path))
-        files = [file for file in own if not is_led_out(file)]
+        files = [file for file in one.files if not is_run_by_git(file.path)]
         kept = {file.path: file.after for file in trusted or () if is_run_by_git(file.path)}
         long_ids = has_long_ids(attachment.stored, one)
         if _has_long_settings(attachment, kept.get("config")) != long_ids:
@@ -68,9 +76,40 @@ def with_settings(attachment: Attachment, verdicts: GitVerdicts) -> WithSettings
             kept["config"] = FileState("file", blob, 0o644, len(text))
         files += [FileChange(path, None, state) for path, state in kept.items() if state]
         things.append(replace(one, files=tuple(sorted(files, key=lambda file: file.path))))
-        notes += (Note("", f"{where}: {said}") for said in _said(one, kept, trusted is not None))
+        differing = _said(one, kept, trusted is not None)
+        notes += (Note("", f"{where}: {each}") for each in differing)
     stays = (*verdicts.stays, *notes)
     return WithSettings(replace(verdicts, things=tuple(things), stays=stays), contents)
+
+
+def _without_programs(attachment: Attachment, thing: GitThing) -> tuple[GitThing, Sequence[str]]:
+    """A thing in which state files do not come back that are links or would run programs, and what
+    is said of them. What is in the place of one goes: what is left would go on from elsewhere.
+    """
+    files: list[FileChange] = []
+    said: list[str] = []
+    links: list[str] = []
+    for file in thing.files:
+        lines = _run_lines(attachment, file)
+        if lines:
+            said.append(f"{visible(file.path)} {RUNS}: {first_few(lines, 3, visible)}")
+        elif is_led_out(file):
+            links.append(visible(file.path))
+        else:
+            files.append(file)
+            continue
+        if file.before is not None:
+            files.append(replace(file, after=None))
+    if links:
+        said.append(f"{NO_LINK}: {first_few(links, 5)}")
+    return (replace(thing, files=tuple(files)) if said else thing), said
+
+
+def _run_lines(attachment: Attachment, file: FileChange) -> Sequence[str]:
+    if not may_run(file.path) or file.after is None or is_led_out(file):
+        return ()
+    content = _content(attachment, file.after) or b""  # what was erased is not written either
+    return [one.decode("utf-8", "replace") for one in run_lines(file.path, content)]
 
 
 def _said(thing: GitThing, kept: Mapping[str, FileState | None], was_there: bool) -> Iterator[str]:

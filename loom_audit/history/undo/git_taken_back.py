@@ -15,8 +15,9 @@ from loom_audit.history.undo.git_not_kept import not_kept_notes
 from loom_audit.history.undo.notes import uncaptured_notes
 from loom_audit.history.undo.selection import Selection
 from loom_audit.model.git import OBJECT_ID, GitChanged, GitState
-from loom_audit.model.git_points import GitPoints, git_path
+from loom_audit.model.git_points import GitPoints, git_folder, git_path
 from loom_audit.model.plans.git_things import (
+    BROUGHT_BACK,
     GitStep,
     GitThing,
     GitVerdicts,
@@ -109,6 +110,7 @@ def with_git(
     plan, verdicts = _unless_kept(plan, _unless_renamed(plan, found.verdicts))
     back = {git_path(one.folder) for one in verdicts.things if one.is_whole}
     plan = _without_gone(plan, {*back, *map(git_path, verdicts.there)}, calls)
+    plan = _without_idle_choices(plan, verdicts)
     points = git_now(attachment.stored.log) if verdicts.things else GitPoints()
     verdicts = _without_refs_elsewhere(verdicts, points)
     not_kept = not_kept_notes(attachment, verdicts.things)
@@ -158,6 +160,18 @@ def _without_gone(plan: Plan, paths: Collection[str], calls: Sequence[Call]) -> 
     said = uncaptured_notes(calls)
     rest = (note for note in plan.irreversible if note.path not in paths and note not in said)
     return replace(plan, irreversible=(*rest, *uncaptured_notes(calls, paths)))
+
+
+def _without_idle_choices(plan: Plan, verdicts: GitVerdicts) -> Plan:
+    """The plan that offers no choice about a repository which an undo brought back: it stays."""
+    said = {note.reason for note in verdicts.stays}
+    kept = [
+        note
+        for note in plan.kept
+        if (folder := git_folder(note.path)) is None
+        or f"git{where_of(folder)}: {BROUGHT_BACK}" not in said
+    ]
+    return replace(plan, kept=tuple(kept))
 
 
 def leaves_git(request: PlanRequest) -> bool:

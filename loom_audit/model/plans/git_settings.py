@@ -1,10 +1,16 @@
-"""What the `config` of a repository says of where it is and of its ids, read without git."""
+"""What files of a repository say, read without git: where it is, its ids, and what it would run."""
 
 import re
 from collections.abc import Iterator
 
 _HEADER = re.compile(rb"\s*\[([^\]\"]*)(\"(?:[^\"\\]|\\.)*\")?\s*\]")
 _KEY = re.compile(rb"\s*([a-z][-a-z0-9]*)\s*(?:=\s*(.*))?", re.IGNORECASE)
+_TODO = frozenset({"rebase-merge/git-rebase-todo", "sequencer/todo"})
+_RUNS = re.compile(rb"^\s*(?:exec|x(?=[\s\0]|\Z)).*", re.MULTILINE)
+"""A line of what a rebase is still to do that runs a program (git-rebase(1)). What follows `exec`
+need not be apart: git 2.39 takes `execfoo`, too.
+"""
+
 _ANYWHERE = re.compile(rb"(?:worktree|refstorage)\s*=", re.IGNORECASE)
 
 
@@ -22,6 +28,16 @@ def is_elsewhere(config: bytes) -> bool:
 def is_of_long_ids(config: bytes) -> bool:
     """Whether its ids are said to be by SHA-256."""
     return (b"extensions.objectformat", b"sha256") in _settings(config)
+
+
+def may_run(path: str) -> bool:
+    """Whether a file of the git folder may hold lines that run programs when a rebase goes on."""
+    return path in _TODO
+
+
+def run_lines(path: str, content: bytes) -> list[bytes]:
+    """The lines of a file of the git folder that run programs when a rebase goes on."""
+    return [one.strip() for one in _RUNS.findall(content)] if may_run(path) else []
 
 
 def _settings(config: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -47,6 +47,7 @@ NOT_WRITTEN = "hooks and settings can run code as you, so that they stay as they
 REMOTE = "a remote is never touched"
 NOT_PLAIN = f"names another ref, or is broken, which is not taken back; {LEAVE}"
 REPLACED = "the repository itself came or went"
+BROUGHT_BACK = "the repository that an undo brought back is not removed again"
 OTHER_THERE = f"another repository is there now, and stays; {LEAVE}"
 SOMETHING_THERE = f"something else is at its place now, and stays; {LEAVE}"
 
@@ -208,7 +209,8 @@ def _of_repository(
     state = _after(was, earlier)
     if not (state.names and first.taken):
         by = tuple(one.number for one in whole[:1])
-        yield True, Note("", f"{where}: {REPLACED}", by)
+        said = BROUGHT_BACK if first.taken and first.fact.origin == "undo" else REPLACED
+        yield True, Note("", f"{where}: {said}", by)
         return
     is_other, over = bool(_after(was, steps).names), place_of(folder)
     if is_other or over is None:
@@ -359,7 +361,8 @@ def _why_blocked(folder: str, name: str, ways: dict[Key, _Way]) -> Note | None:
     for (what, one), way in sorted(ways.items()):
         along = f", which goes with {name}," if one != name else ""
         said = f"git{where}: {visible(one)}{along}"
-        if way.is_moved:
+        # a file that is as it was already: an undo that brought no link, or no program, left it so
+        if way.is_moved and not (what == "file" and way.now == way.first):
             reason = DOUBTFUL if way.doubtful else MOVED_SINCE
             return Note("", f"{said} {reason}", (way.doubtful or way.moved_by,))
         plain = way.first, way.now
