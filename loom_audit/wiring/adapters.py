@@ -42,7 +42,7 @@ from loom_audit.history.ground.roots import accepted_scope, is_attached_to, not_
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import BaselineFinished, Draft, Event, TreeHead, WorkspaceAttached
 from loom_audit.model.imported import is_imported, only_read
-from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, check_rules
+from loom_audit.model.scope import IGNORE_FILE, MAX_FILE_BYTES, TEMPORARY, check_rules
 from loom_audit.ports import (
     BlobStore,
     EventFilter,
@@ -388,7 +388,8 @@ class Adapters(Struct, frozen=True):
         roots = _folders(self.workspaces())
         check_target(target, store_dir=self.settings.home, others=roots)
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise Conflict(f"{target} is not an empty directory", hint="Name a new folder.")
+            hint = f"Name a new folder. Delete {TEMPORARY}… there: a killed writing left it."
+            raise Conflict(f"{target} is not an empty directory", hint=hint)
         target.mkdir(parents=True, exist_ok=True)
         return DiskWorkspace(str(target))
 

@@ -203,6 +203,8 @@ def _building(record: CallRecord, thing: GitThing) -> Iterator[Callable[[], None
     whole = whole_of(stored, thing)
     files = {one.path: one.after for one in thing.files if one.after is not None}
     pack, not_kept = packed_objects(attachment, whole, entries_of(stored, files))
+    if record.has_facts:  # a call on record is why recovery looks for what none names yet
+        record.commit()
     with builder.begin(thing.folder, thing.over) as building:
         intended = GitIntended(
             call_id=record.call_id,

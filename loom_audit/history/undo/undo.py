@@ -23,11 +23,14 @@ from loom_audit.history.undo.finishing import finish
 from loom_audit.history.undo.kept_when_finished import would_be_kept
 from loom_audit.history.undo.planner import Planner
 from loom_audit.model.calls import IN_PART
-from loom_audit.model.files import moves_among
+from loom_audit.model.files import FileChange, is_directory, is_within, moves_among
 from loom_audit.model.plans.planning import Note, Plan, is_equivalent
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import first_few
 from loom_audit.ports import OnProgress
+
+_WRITABLE = 0o300
+"""The bits of the mode of a folder with which its owner writes into it."""
 
 
 class UndoResult(Struct, frozen=True):
@@ -168,9 +171,9 @@ class Undo:
         if plan.partly or plan.rest:
             call.result[IN_PART] = _in_part(plan)
         *before, last = plan.stages or (plan.changes,)
-        # a repository whose folder comes with the files is built once that is there
-        made = {c.path for stage in (*before, last) for c in stage if c.before is None}
-        late = tuple(one for one in plan.git if one.is_whole and one.folder in made)
+        # one whose folder comes with the files, or can be written only then, is built after them
+        made = {c.path for stage in (*before, last) for c in stage if _is_opened(c)}
+        late = tuple(one for one in plan.git if one.is_whole and is_within(one.folder, made))
         git = tuple(one for one in plan.git if one not in late)
         for stage in before:  # only the last stage takes calls back, all as a whole
             call.apply(stage, moves=moves_among(stage, plan.moves), progress=progress, git=git)
@@ -282,6 +285,14 @@ def _all_kept_error(plan: Plan) -> Conflict:
         "then goes on to the call before.",
         details={"kept": [note.path for note in plan.kept]},
     )
+
+
+def _is_opened(change: FileChange) -> bool:
+    """Whether a folder can be written into only once it is made, or has its mode."""
+    before, after = change.before, change.after
+    if before is None or after is None or not is_directory(after):
+        return before is None
+    return before.mode & _WRITABLE != _WRITABLE == after.mode & _WRITABLE
 
 
 def _said(note: Note) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 _HEADER = re.compile(rb"\s*\[([^\]\"]*)(\"(?:[^\"\\]|\\.)*\")?\s*\]")
 _KEY = re.compile(rb"\s*([a-z][-a-z0-9]*)\s*(?:=\s*(.*))?", re.IGNORECASE)
-_TODO = frozenset({"rebase-merge/git-rebase-todo", "sequencer/todo"})
+_STEPS = frozenset({"rebase-merge/git-rebase-todo", "sequencer/todo"})
 _RUNS = re.compile(rb"^\s*(?:exec|x(?=[\s\0]|\Z)).*", re.MULTILINE)
 """A line of what a rebase is still to do that runs a program (git-rebase(1)). What follows `exec`
 need not be apart: git 2.39 takes `execfoo`, too.
@@ -32,7 +32,7 @@ def is_of_long_ids(config: bytes) -> bool:
 
 def may_run(path: str) -> bool:
     """Whether a file of the git folder may hold lines that run programs when a rebase goes on."""
-    return path in _TODO
+    return path in _STEPS
 
 
 def run_lines(path: str, content: bytes) -> list[bytes]:

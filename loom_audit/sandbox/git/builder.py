@@ -23,7 +23,7 @@ from loom_audit.ports.git_objects import bare_settings
 from loom_audit.sandbox.git.files import FOLDER, open_below
 from loom_audit.sandbox.git.place import IdentityOf
 from loom_audit.sandbox.git.program import ask_git, find_git, write_whole
-from loom_audit.sandbox.git.writing import PUT_SECONDS, add_pack, path_of, put_file
+from loom_audit.sandbox.git.writing import PUT_SECONDS, add_pack, path_of, put_file, unwritable
 
 CHECK_SECONDS = 600.0
 GIT = ".git"
@@ -69,7 +69,7 @@ class ProgramGitBuilder:
                 opened.callback(os.close, git)
                 is_empty = not os.listdir(git)
             except OSError as error:
-                raise ExecutionFailed(f"no git folder can be made: {error.strerror}") from error
+                raise unwritable("no git folder can be made", error) from error
             if not is_empty:
                 raise ExecutionFailed("no git folder can be made: somebody else writes there")
             identity = self._identity_of(git, b"")
@@ -171,7 +171,7 @@ class ProgramGitBuilding:
             self._fill(whole, pack)
             _sync(self._git)
         except OSError as error:
-            raise ExecutionFailed(f"a git folder cannot be written: {error.strerror}") from error
+            raise unwritable("a git folder cannot be written", error) from error
 
     def _fill(self, whole: GitWhole, pack: bytes) -> None:
         for one in _FOLDERS:
@@ -280,7 +280,7 @@ class ProgramGitBuilding:
         except FileExistsError as error:
             raise _taken() from error
         except OSError as error:
-            raise ExecutionFailed(f"the git folder cannot be renamed: {error.strerror}") from error
+            raise unwritable("the git folder cannot be renamed", error) from error
         self._is_in_place = True
         os.fsync(self._above)
 

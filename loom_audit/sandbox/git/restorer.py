@@ -4,6 +4,7 @@ git is asked as on hostile ground. Files in the git folder are written below ope
 link is followed.
 """
 
+import errno
 import os
 import re
 import stat
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 
-from loom_audit.errors import Conflict, ExecutionFailed
+from loom_audit.errors import Conflict, ExecutionFailed, PermissionDenied
 from loom_audit.model.files import is_same_identity
 from loom_audit.model.git import OBJECT_ID, STASH_LOG, GitName
 from loom_audit.model.text.display import duration_text
@@ -23,11 +24,13 @@ from loom_audit.sandbox.git.mirrored import SECONDS
 from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place
 from loom_audit.sandbox.git.program import ask_git, check_answer, find_git, write_whole
 from loom_audit.sandbox.git.writing import (
+    REFUSED,
     UNFINISHED,
     add_pack,
     missing_objects,
     path_of,
     put_file,
+    unwritable,
 )
 
 WAIT = 1.0
@@ -302,8 +305,11 @@ class ProgramGitRestore:
         [done] = self._ask(words, given, who=who)
         if done.code < 0:
             check_answer(done)
+        said = done.errors.strip() if done.code else ""
+        if os.strerror(errno.EACCES) in said or os.strerror(errno.EROFS) in said:
+            raise PermissionDenied(f"git: {what} cannot be written: {said:.200}", hint=REFUSED)
         if done.code:
-            raise _moved(what, done.errors.strip())
+            raise _moved(what, said)
 
     def _ask(
         self,
@@ -367,7 +373,7 @@ def _unnamed_file(git: int, index: IndexBytes | None) -> int:
     try:
         file = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666, dir_fd=git)
     except OSError as error:
-        raise ExecutionFailed(f"git's lock cannot be made: {error.strerror}") from error
+        raise unwritable("git's lock cannot be made", error) from error
     try:
         with suppress(FileNotFoundError):
             before = os.stat(INDEX, dir_fd=git, follow_symlinks=False)
@@ -378,7 +384,7 @@ def _unnamed_file(git: int, index: IndexBytes | None) -> int:
         os.fsync(file)
     except OSError as error:
         os.close(file)
-        raise ExecutionFailed(f"git's lock cannot be written: {error.strerror}") from error
+        raise unwritable("git's lock cannot be written", error) from error
     return file
 
 

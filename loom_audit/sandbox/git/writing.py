@@ -4,11 +4,12 @@ The folder is open, and git is told its descriptor: whoever puts another one at 
 has nothing written into that.
 """
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 
-from loom_audit.errors import ExecutionFailed
+from loom_audit.errors import AuditError, ExecutionFailed, PermissionDenied
 from loom_audit.ports import GitAnswer, GitFile
 from loom_audit.sandbox.git.files import FOLDER
 from loom_audit.sandbox.git.program import check_answer
@@ -38,6 +39,18 @@ _MADE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Ask = Callable[[Sequence[str], bytes, float, int], GitAnswer]
 """Runs a git command, which reads so many bytes, for at most so many seconds and bytes."""
+
+
+REFUSED = "Let yourself write there (`chmod u+w`), and plan again; --no-git leaves git."
+"""What to do where the system refuses to write."""
+
+
+def unwritable(what: str, error: OSError) -> AuditError:
+    """The error for what the system did not let be written: PermissionDenied, ExecutionFailed."""
+    message = f"{what}: {error.strerror}"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return PermissionDenied(message, hint=REFUSED)
+    return ExecutionFailed(message)
 
 
 def path_of(folder: int) -> str:

@@ -14,7 +14,7 @@ from tests.places.git_person import git
 
 __all__ = ["root"]
 
-TODO = "rebase-merge/git-rebase-todo"
+LEFT = "rebase-merge/git-rebase-todo"
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ TODO = "rebase-merge/git-rebase-todo"
     ],
 )
 def test_lines_that_run_programs_are_known(text: str, found: int) -> None:
-    assert len(run_lines(TODO, text.encode())) == found
+    assert len(run_lines(LEFT, text.encode())) == found
     assert len(run_lines("sequencer/todo", text.encode())) == found
     assert not run_lines("MERGE_MSG", text.encode())
 
@@ -42,18 +42,18 @@ def test_a_rebase_that_would_run_a_program_comes_back_without(
     act(session, f"git rebase -q -x 'touch {ran}; false' HEAD~2")
     ran.unlink()
     begun, point = as_git_says(root), workspace.log.head()
-    assert str(ran) in (root / ".git" / TODO).read_text()
+    assert str(ran) in (root / ".git" / LEFT).read_text()
     act(session, "git rebase --abort" if how == "abort" else "rm -rf .git")
     git_folder = root / ".git"
     if how == "beside":
         git_folder = write_kept_git(workspace, point, "", tmp_path / "beside")[0]
     else:
         plan = workspace.plan_undo()
-        [note] = [one for one in plan.irreversible if TODO in one.reason]
+        [note] = [one for one in plan.irreversible if LEFT in one.reason]
         assert f"touch {ran}" in note.reason
         workspace.carry_out(plan)
         assert not differences(begun, as_git_says(root)), "all but that file"
-    assert not (git_folder / TODO).exists()
+    assert not (git_folder / LEFT).exists()
     assert (git_folder / "rebase-merge" / "onto").exists()
     act(session, "git rebase --continue")
     assert not ran.exists()
@@ -70,11 +70,11 @@ def test_a_rebase_that_runs_none_comes_back_and_goes_on(
         "git checkout -q -b side HEAD~1; echo s > f0; git commit -qam side;"
         "echo t > f1; git add f1; git commit -qm t; git rebase main",
     )
-    text = (root / ".git" / TODO).read_text()
+    text = (root / ".git" / LEFT).read_text()
     begun = as_git_says(root)
     act(session, "git rebase --abort")
     workspace.carry_out(workspace.plan_undo())
-    assert (root / ".git" / TODO).read_text() == text
+    assert (root / ".git" / LEFT).read_text() == text
     assert not differences(begun, as_git_says(root))
     git(root, "checkout", "-q", "--ours", "f0")
     git(root, "add", "f0")
@@ -88,9 +88,9 @@ def test_a_step_of_one_that_runs_programs_leaves_none_to_go_on_from(
     git(root, "config", "sequence.editor", "true")
     act(session, "git rebase -q -i -x false HEAD~2")
     act(session, "git rebase --continue")
-    assert (root / ".git" / TODO).exists()
+    assert (root / ".git" / LEFT).exists()
     workspace.carry_out(workspace.plan_undo())
-    assert not (root / ".git" / TODO).exists()
+    assert not (root / ".git" / LEFT).exists()
 
 
 def test_a_link_among_state_files_is_not_written(

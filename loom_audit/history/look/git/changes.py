@@ -184,10 +184,12 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
         found = git.seen(anyway=anyway)
     except (ExecutionFailed, OSError) as error:
         why_not = f"{where}{getattr(error, 'message', error)}"
-        return _failed_or_gone(folder, attachment, seen, stamps.text, why_not)
+        return _replaced(folder, attachment, seen, why_not) or _failed(seen, stamps.text, why_not)
     why = tuple(f"{where}{one}" for one in _why_not(seen.state, found))
-    if why or not (found.names or found.untold):
-        return _failed_or_gone(folder, attachment, seen, stamps.text, *why)
+    if not (found.names or found.untold):
+        return _replaced(folder, attachment, seen) or _failed(seen, stamps.text, *why)
+    if why:
+        return _replaced(folder, attachment, seen, *why) or _failed(seen, stamps.text, *why)
     untold = tuple(f"{where}{one}" for one in dict.fromkeys(found.untold.values()) if one)
     is_new = not seen.state.names
     unkept: tuple[str, ...] = ()
@@ -233,14 +235,14 @@ def _failed(seen: LastRepository, stamps: str, *why: str) -> GitLook:
     return GitLook(None, () if is_told else seen.why_failed, unasked=bool(why))
 
 
-def _failed_or_gone(
-    folder: str, attachment: Attachment, seen: LastRepository, stamps: str, *why: str
-) -> GitLook:
-    """A look that could not read git; where it is surely not the repository on record that is there
-    now, that one is gone.
+def _replaced(
+    folder: str, attachment: Attachment, seen: LastRepository, *why: str
+) -> GitLook | None:
+    """What a look found where what is there now is surely not the repository on record: that one is
+    gone. `why` says what cannot be read of the other.
     """
     if not _is_replaced(folder, attachment, seen.state):
-        return _failed(seen, stamps, *why)
+        return None
     is_overdue = bool(seen.why_failed)
     seen.answer, seen.why_failed = "", ()
     return GitLook(_gone(folder, seen.state), why, is_overdue=is_overdue)
