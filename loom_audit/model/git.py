@@ -249,10 +249,10 @@ def _words(fact: GitChanged) -> Iterator[str]:
     # lists show the first lines: what runs code and what is lost stands before the rest
     yield from (f"{_short_path(one)} changed: {RUNS_CODE}" for one in running_code(fact))
     if head := names.get("HEAD"):
-        yield f"HEAD {_value(head.before)} → {_value(head.after)}{_about(head)}"
+        yield f"HEAD {shown_value(head.before)} → {shown_value(head.after)}{_about(head)}"
     elif head := names.get(HEAD_COMMIT):
         branch = _short_name(_branch_of(fact).removeprefix("refs/heads/"))
-        yield f"HEAD {branch} {_value(head.before)} → {_value(head.after)}{_about(head)}"
+        yield f"HEAD {branch} {shown_value(head.before)} → {shown_value(head.after)}{_about(head)}"
     stashes = names.get("stashes")
     before = _lines(stashes.before) if stashes else []
     after = _lines(stashes.after) if stashes else []
@@ -281,7 +281,7 @@ def _words(fact: GitChanged) -> Iterator[str]:
 
 def _stash_words(verb: str, stashes: Iterable[str]) -> Iterator[str]:
     """What became of stashes: those of one message are counted, which is mostly git's own."""
-    for message, count in Counter(map(_message, stashes)).items():
+    for message, count in Counter(map(stash_message, stashes)).items():
         what = "stash" if count == 1 else f"{count} stashes"
         yield f'{what} {verb}: "{message}"'
 
@@ -295,13 +295,13 @@ def _reflogs(fact: GitChanged, names: Mapping[str, GitName]) -> Iterator[str]:
             continue
         before, after = change.before, change.after
         if before and (after is None or after.size < before.size):
-            yield f"reflog of {_shown(name)} {'cut short' if after else 'deleted'}"
+            yield f"reflog of {shown_name(name)} {'cut short' if after else 'deleted'}"
         elif (
             before
             and not moved
             and not (name == "HEAD" and {_branch_of(fact), HEAD_COMMIT} & names.keys())
         ):
-            yield f"{_shown(name)} moved and came back, as its reflog tells"
+            yield f"{shown_name(name)} moved and came back, as its reflog tells"
 
 
 def _branch_of(fact: GitChanged) -> str:
@@ -364,7 +364,7 @@ def _whole(fact: GitChanged, names: Mapping[str, GitName]) -> str:
     listed = names.get("stashes", GitName("stashes", None, None))
     stashes = len(_lines(listed.before if fact.is_gone else listed.after))
     counted = [
-        f"HEAD {_value(names['HEAD'].before if fact.is_gone else fact.head)}",
+        f"HEAD {shown_value(names['HEAD'].before if fact.is_gone else fact.head)}",
         f"{refs} ref{'' if refs == 1 else 's'}",
     ]
     if stashes:
@@ -380,18 +380,19 @@ def _whole(fact: GitChanged, names: Mapping[str, GitName]) -> str:
 
 
 def _moved(one: GitName, *, is_head: bool) -> str:
-    what = _shown(one.name)
+    what = shown_name(one.name)
     if one.after is None:
         about = f"; {one.about}" if one.about else ""
-        return f"{what} deleted (was {_value(one.before)}{about})"
+        return f"{what} deleted (was {shown_value(one.before)}{about})"
     if one.before is None:
-        return f"{what} created at {_value(one.after)}"
+        return f"{what} created at {shown_value(one.after)}"
     if is_head:
         what = f"HEAD {_short_name(one.name.removeprefix('refs/heads/'))}"
-    return f"{what} {_value(one.before)} → {_value(one.after)}{_about(one)}"
+    return f"{what} {shown_value(one.before)} → {shown_value(one.after)}{_about(one)}"
 
 
-def _shown(name: str) -> str:
+def shown_name(name: str) -> str:
+    """A ref in words, `branch feat`, without its middle where it is long."""
     for space, what in _SPACES.items():
         if name.startswith(space):
             return what + _short_name(name.removeprefix(space))
@@ -404,7 +405,7 @@ def _short_name(name: str) -> str:
     return name if len(name) <= LONGEST_PATH else f"{name[:half]}…{name[-half:]}"
 
 
-def _value(value: str | None) -> str:
+def shown_value(value: str | None) -> str:
     """An object id, shortened, or what a symbolic ref names."""
     if value is None:
         return "nothing"
@@ -421,5 +422,6 @@ def _lines(text: str | None) -> list[str]:
     return text.split("\n") if text else []
 
 
-def _message(stash: str) -> str:
+def stash_message(stash: str) -> str:
+    """The message in the line of a stash."""
     return stash.split(" ", 2)[-1]

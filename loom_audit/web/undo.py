@@ -19,7 +19,7 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.upkeep.drift import content_of_plan
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.model.events import FilesChanged
-from loom_audit.model.git import GitChanged, git_words
+from loom_audit.model.git import GitChanged
 from loom_audit.model.plans.lists import TOLD
 from loom_audit.model.plans.planning import Plan
 from loom_audit.model.plans.request import FLAGS, NO_GIT, WITH_GIT, Flag, PlanRequest
@@ -303,7 +303,6 @@ def _show(
         hidden=hidden_fields(fields_of(asked)),
         boxes=_boxes(workspace, plan),
         plan=plan,
-        git=[text for one in plan.git for text in git_words(one.as_change)],
         lists=lists,
         asked_lists=ASKED,
         told_lists=TOLD,

@@ -89,6 +89,25 @@ def test_a_listing_says_what_git_named_at_the_point_apart_from_files(lost: Shell
     assert "git: " not in lost("ls").errors
 
 
+def test_a_plan_says_in_words_what_comes_back_and_what_no_ref_holds_then(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_ann(monkeypatch)
+    git(shell.workspace, "init", "-q", "-b", "main")
+    for subject in ("one", "two\x1b[31m"):
+        git(shell.workspace, "commit", "-q", "--allow-empty", "-m", subject)
+    shell("init")
+    reset = "git reset -q --hard HEAD~1 && git commit -q --allow-empty -m other"
+    shell("run", "--", "sh", "-c", reset)
+    said = shell("undo", "--dry-run").text
+    both = r'brings back 1 commit "two\\x1b\[31m" by ann, takes back 1 commit "other" by ann'
+    assert re.search(rf"  HEAD main \w+ → \w+: {both}\n", said)
+    assert re.search(r"on no ref any more, .*:\n  \w+ ann: other\n", said)
+    [record] = shell("undo", "--dry-run", "--json").records
+    assert "brings back 1 commit" in record["git_words"][0]
+    assert record["lost_commits"][0].endswith(" ann: other")
+
+
 def test_a_diff_says_what_differs_of_git_apart_from_files(lost: Shell) -> None:
     point = str(lost("log", "--json").records[0]["seq"])
     said = lost("diff", "@before", point)

@@ -133,6 +133,19 @@ def test_a_plan_takes_git_along_as_its_box_says(
     assert "Carry out: change git" not in plan(client, recorded, "verb=undo&no-git=1")
 
 
+def test_a_plan_says_the_commits_that_it_brings_back_and_those_on_no_ref_then(
+    recorded: Recorded, client: TestClient, session: str
+) -> None:
+    with recorded.workspace.session("resetting") as made:
+        in_thread(partial(run, made, "git commit -q --allow-empty -m '<i>mine'"))
+    text = plan(client, recorded, "verb=undo")
+    assert re.search(r"<li>HEAD main \w+ → \w+: takes back 1 commit &#34;&lt;i&gt;mine", text)
+    assert re.search(r"<li>[0-9a-f]{7} ann: &lt;i&gt;mine</li>", text)
+    assert carry_out(client, recorded, fields(text)).status_code == 303
+    text = plan(client, recorded, "verb=redo")
+    assert re.search(r"brings back 1 commit &#34;&lt;i&gt;mine&#34; by ann</li>", text)
+
+
 def test_a_plan_of_what_left_git_alone_offers_nothing_of_git(
     recorded: Recorded, client: TestClient, session: str
 ) -> None:

@@ -186,6 +186,7 @@ def plan_record(plan: Plan) -> Record:
         "changes": plain(plan.changes),
         "moves": plain(plan.moves),
         "git": [git_record(thing.as_change) for thing in plan.git],
+        "git_words": list(plan.git_words),
         "lost_commits": list(plan.lost_commits),
         "already": list(plan.already),
         "decided": dict(plan.decided),

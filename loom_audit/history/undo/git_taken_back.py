@@ -1,4 +1,4 @@
-"""What a plan does to git: which recorded changes of it are taken back, and what that costs."""
+"""What a plan does to git: which recorded changes of it are taken back."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -12,14 +12,14 @@ from loom_audit.history.read.call_detail import git_now
 from loom_audit.history.undo.git_brought_back import with_settings
 from loom_audit.history.undo.git_moved_back import renamed_back_notes
 from loom_audit.history.undo.git_not_kept import not_kept_notes
+from loom_audit.history.undo.git_said import said_of_git
 from loom_audit.history.undo.notes import uncaptured_notes
 from loom_audit.history.undo.selection import Selection
-from loom_audit.model.git import OBJECT_ID, GitChanged, GitState
+from loom_audit.model.git import GitChanged, GitState
 from loom_audit.model.git_points import GitPoints, git_folder, git_path
 from loom_audit.model.plans.git_things import (
     BROUGHT_BACK,
     GitStep,
-    GitThing,
     GitVerdicts,
     git_verdicts,
     where_of,
@@ -28,16 +28,9 @@ from loom_audit.model.plans.placement import KEPT_BY_CHOICE
 from loom_audit.model.plans.planning import Note, Plan
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Call, RecordedChange
-from loom_audit.model.text.display import one_line
-from loom_audit.ports import EventFilter, GitPoint
-from loom_audit.ports.git_objects import LONG_ID
-
-MOST_LISTED = 100
-"""The most commits that a plan lists."""
+from loom_audit.ports import EventFilter
 
 OUTSIDE_REFS = "its refs are those of a repository outside of the workspace, so that it stays"
-
-_COMMIT = "--format=%h %an: %s"
 
 
 def git_of_plan(attachment: Attachment, request: PlanRequest, selection: Selection) -> GitVerdicts:
@@ -124,14 +117,16 @@ def with_git(
         counted |= alone
     elif verdicts.stays:
         counted -= alone
+    words, lost = said_of_git(attachment, verdicts.things, points)
     return replace(
         plan,
         git=verdicts.things,
+        git_words=words,
         reverts=tuple(sorted(counted)),
         blocked=(*plan.blocked, *verdicts.blocked, *not_kept),
         irreversible=(*plan.irreversible, *verdicts.stays),
         contents={**plan.contents, **found.contents},
-        lost_commits=tuple(lost_commits(attachment, verdicts.things, points)),
+        lost_commits=lost,
     )
 
 
@@ -231,40 +226,3 @@ def _unrecorded_steps(attachment: Attachment, request: PlanRequest) -> Iterator[
 
 def _number(call: Call | None) -> int:
     return (call.seq or call.requested) if call else 0
-
-
-def lost_commits(
-    attachment: Attachment, things: Sequence[GitThing], points: GitPoints
-) -> Iterator[str]:
-    """The commits that no ref of these repositories would hold any more, newest first."""
-    mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
-    if mirror is None or git is None or not things:
-        return
-    for folder in dict.fromkeys(one.folder for one in things):
-        if any(one.folder == folder and one.is_whole for one in things):
-            continue  # nothing is there that could be left behind
-        own = [name for one in things if one.folder == folder for name in one.names]
-        state = points.states.get(folder, GitState())
-        names = {**state.names}
-        for one in own:
-            names.pop(one.name, None)
-            if one.after is not None:
-                names[one.name] = one.after
-        leaving = [one.before for one in own if one.before and _is_commit(one.name, one.before)]
-        if not leaving:
-            continue
-        long_ids = len(leaving[0]) == LONG_ID
-        try:
-            words = ("log", _COMMIT, f"-n{MOST_LISTED}", *leaving, "--not", "--all", "--")
-            place = mirror.folder(long_ids=long_ids)
-            done = git.ask(place, GitPoint(names, long_ids=long_ids), words)
-        except AuditError as error:
-            yield f"which commits no ref would hold cannot be told: {error.message}"
-            continue
-        said = done.output.decode("utf-8", "replace")
-        yield from (one_line(line, 200) for line in said.splitlines())
-
-
-def _is_commit(name: str, value: str) -> bool:
-    plain = name == "HEAD" or name.startswith(("refs/heads/", "refs/tags/"))
-    return plain and OBJECT_ID.fullmatch(value) is not None

@@ -105,6 +105,8 @@ class Plan(Struct, frozen=True):
     """The paths at which all is taken back that is to be, and something else is kept."""
     git: tuple[GitThing, ...] = ()
     """What of git goes back, before the files."""
+    git_words: tuple[str, ...] = ()
+    """The same in words, a line each, with the commits that it brings back or takes back."""
     lost_commits: tuple[str, ...] = ()
     """The commits that no ref would hold any more: id, author and subject of each."""
     sides: Mapping[str, ThreeWay] = field(default_factory=dict)

@@ -14,7 +14,6 @@ from loom_audit.cli.shared.lines import change_lines, numbers
 from loom_audit.cli.shared.output import Line, Output, Style, progress
 from loom_audit.cli.shared.records import plan_record
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
-from loom_audit.model.git import git_words
 from loom_audit.model.git_points import git_folder
 from loom_audit.model.plans.folder_choices import idle_choices
 from loom_audit.model.plans.lists import BLOCKED, KEPT, MERGED, TOLD, PlanList
@@ -340,8 +339,7 @@ def plan_lines(
         yield from _bounded(list(change_lines(changes, plan.moves)), most)
     if plan.git:
         yield ("will change of git:",)
-        for fact in (thing.as_change for thing in plan.git):
-            yield from ((f"  {one_line(text, 300)}",) for text in git_words(fact))
+        yield from _bounded([(f"  {one_line(text, 300)}",) for text in plan.git_words], most)
     if plan.lost_commits:
         yield (("on no ref any more, and kept beside the store:", "yellow"),)
         yield from _bounded([(f"  {visible(one)}",) for one in plan.lost_commits], most)
