@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from shlex import quote
 from typing import ClassVar
 
 from msgspec import Struct, field
@@ -23,6 +24,14 @@ RUNS_CODE = "it can run code as you"
 LONGEST_PATH = 60
 """The number of characters of a path that stand before what is said of it: lists would cut off the
 latter after a longer one."""
+
+PUSHED = "pushed"
+"""The last word of what is said about a remote branch which a push of ours moved, as its log
+tells."""
+
+_PLAIN_REMOTE = re.compile(r"refs/remotes/(\w[\w.-]*)/(.+)", re.ASCII)
+_LONGEST_COMMAND = 260
+"""Characters of a command that is shown, so that no list cuts it."""
 
 _IN_GIT = re.compile(r"(?:(.+?)/)?\.git(?:/(.+))?", re.DOTALL)
 """The folder of a repository, and a path in its git folder."""
@@ -277,6 +286,34 @@ def _words(fact: GitChanged) -> Iterator[str]:
     )
     if rest:
         yield f"changed in .git: {', '.join(rest)}"
+
+
+def pushed_back(one: GitName) -> str:
+    """The command by which a person may put a branch of a remote back from where a push moved it;
+    "" where no push is known to have done that, or it cannot be typed as it is shown.
+
+    It does nothing where the remote's branch was moved since. Of a branch that is gone no log is
+    left: a push may have deleted it, or a fetch found that somebody had.
+    """
+    named = _PLAIN_REMOTE.fullmatch(one.name)
+    values = [value for value in (one.before, one.after) if value is not None]
+    by_push = one.after is None or one.about.split("; ")[-1] == PUSHED
+    if not (named and by_push and all(map(OBJECT_ID.fullmatch, values))):
+        return ""
+    remote, branch = named.groups()
+    lease = f"--force-with-lease={branch}:{one.after or ''}"
+    words = ("git", "push", lease, remote, f"{one.before or ''}:refs/heads/{branch}")
+    command = " ".join(map(quote, words))
+    return command if command == visible(command) and len(command) <= _LONGEST_COMMAND else ""
+
+
+def push_words(fact: GitChanged) -> Iterator[str]:
+    """Which commands put branches of remotes back to where pushes moved them from, a line each."""
+    where = f"in {_short_folder(fact.folder)} " if fact.folder else ""
+    for one in fact.names if not (fact.is_first or fact.is_gone) else ():
+        if command := pushed_back(one):
+            what = "if a push deleted" if one.after is None else "the push of"
+            yield f"{what} {shown_name(one.name)}: {where}`{command}` takes that back there"
 
 
 def _stash_words(verb: str, stashes: Iterable[str]) -> Iterator[str]:

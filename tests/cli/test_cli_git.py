@@ -108,6 +108,29 @@ def test_a_plan_says_in_words_what_comes_back_and_what_no_ref_holds_then(
     assert record["lost_commits"][0].endswith(" ann: other")
 
 
+def test_a_push_is_shown_with_the_command_that_takes_it_back(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_ann(monkeypatch)
+    root, remote = shell.workspace, tmp_path / "remote.git"
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", str(remote))
+    git(root, "init", "-q", "-b", "main")
+    git(root, "remote", "add", "origin", str(remote))
+    for subject in ("one", "two"):
+        git(root, "commit", "-q", "--allow-empty", "-m", subject)
+    git(root, "push", "-q", "origin", "main")
+    old, new = git(root, "rev-parse", "HEAD"), git(root, "rev-parse", "HEAD~1")
+    shell("init")
+    shell("run", "--", "git", "push", "-q", "--force", "origin", "HEAD~1:main")
+    [call] = shell.records("log", "--limit", "1")
+    command = f"git push --force-with-lease=main:{new} origin {old}:refs/heads/main"
+    said = f"the push of remote branch origin/main: `{command}` takes that back there"
+    assert f"  {said}\n" in shell("show", str(call["seq"])).text
+    assert "(1 commit back; pushed)" in shell("log").text
+    [told] = shell("show", "--json", str(call["seq"])).records[0]["git"]
+    assert told["pushed"] == [said]
+
+
 def test_a_diff_says_what_differs_of_git_apart_from_files(lost: Shell) -> None:
     point = str(lost("log", "--json").records[0]["seq"])
     said = lost("diff", "@before", point)

@@ -31,7 +31,7 @@ from loom_audit.model.events import (
     WorkspaceForgotten,
 )
 from loom_audit.model.files import FileChange, FileState, Move, is_opaque, shown_moves
-from loom_audit.model.git import GitChanged, GitIntended, git_words, runs_code, words_of
+from loom_audit.model.git import GitChanged, GitIntended, git_words, push_words, runs_code, words_of
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import (
     count_text,
@@ -304,6 +304,7 @@ def git_lines(fact: GitChanged) -> Iterator[Line]:
     """A line for each thing of git that changed; what can run code stands out."""
     for text in git_words(fact):
         yield ("  ", (one_line(text, 500), "red" if runs_code(text) else ""))
+    yield from ((f"  {text}",) for text in push_words(fact))
 
 
 def attributed_text(told: ChangesAttributed) -> str:

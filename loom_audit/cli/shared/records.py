@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import Event, FilesChanged
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.git import GitChanged, git_words, running_code
+from loom_audit.model.git import GitChanged, git_words, push_words, running_code
 from loom_audit.model.git_points import GitSummary
 from loom_audit.model.plans.lists import LISTS
 from loom_audit.model.plans.planning import Plan
@@ -134,6 +134,7 @@ def git_record(fact: GitChanged) -> Record:
         "causes": list(fact.causes),
         "runs_code": list(running_code(fact)),
         "words": list(git_words(fact)),
+        "pushed": list(push_words(fact)),
     }
 
 

@@ -11,6 +11,7 @@ from shlex import quote
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.git import (
@@ -27,6 +28,8 @@ from loom_audit.model.git import (
     changed_names,
     intended_change,
     is_run_by_git,
+    pushed_back,
+    shown_name,
 )
 from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.text.display import visible
@@ -45,6 +48,7 @@ MOVED_SINCE = f"was changed since; {LEAVE}"
 DOUBTFUL = f"was changed, and nobody saw by whom; {LEAVE}"
 NOT_WRITTEN = "hooks and settings can run code as you, so that they stay as they are"
 REMOTE = "a remote is never touched"
+_LONGEST_NOTE = 290
 NOT_PLAIN = f"names another ref, or is broken, which is not taken back; {LEAVE}"
 REPLACED = "the repository itself came or went"
 BROUGHT_BACK = "the repository that an undo brought back is not removed again"
@@ -284,12 +288,30 @@ def _verdicts(folder: str, steps: Sequence[GitStep]) -> Iterator[GitThing | tupl
             paths = ", ".join(sorted(path for _, path in own))
             yield True, Note("", f"git{where}: {NOT_WRITTEN}: {paths}", _numbers(own.values()))
         elif kind == "remote":
-            yield True, Note("", f"git{where}: {REMOTE}: {name}", _numbers(own.values()))
+            yield (
+                True,
+                Note("", f"git{where}: {_of_remote(name, own, steps)}", _numbers(own.values())),
+            )
         elif kind and (note := _why_blocked(folder, name, compared)):
             yield False, note
         elif kind:
             head = steps[-1].fact.head if name == WORKTREE else ""
             yield GitThing(folder, identity, name, *_changes(own, ways), head)
+
+
+def _of_remote(name: str, own: Mapping[Key, _Way], steps: Sequence[GitStep]) -> str:
+    """That a branch of a remote stays, and the command by which a person puts it back."""
+    way = own["name", name]
+    last = [one for step in steps for one in step.fact.names if one.name == name][-1]
+    moved = replace(last, before=_text(way.first), after=_text(way.now))
+    if command := pushed_back(moved):
+        where = where_of(steps[-1].fact.folder)
+        said = (
+            f"{REMOTE}; `{command}` puts it back{'' if moved.after else ', if a push deleted it'}"
+        )
+        if len(where) + len(said) < _LONGEST_NOTE:  # one that is cut would show another command
+            return said
+    return f"{REMOTE}: {shown_name(name)}"
 
 
 def where_of(folder: str) -> str:

@@ -14,6 +14,7 @@ from loom_audit.api.review.later_changes import Aftermath, aftermath_of
 from loom_audit.errors import NotFound
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import ApprovalRequested, FilesChanged
+from loom_audit.model.git import push_words
 from loom_audit.model.kinds import without_encoded
 from loom_audit.model.plans.request import Verb
 from loom_audit.model.records import Call
@@ -96,8 +97,7 @@ def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: 
         prompt=prompt,
         words=words,
         aftermaths=aftermaths,
-        git=git[:GIT],
-        more_git=len(git[GIT:]),
+        **_of_git(detail, git),
         question=question_about(detail),
         agent=workspace.timeline.verified.session(call.session).agent if call.session else "",
         changes=changes,
@@ -109,6 +109,14 @@ def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: 
         newer=newer,
         section="calls",
     )
+
+
+def _of_git(detail: CallDetail, words: Sequence[str]) -> dict[str, Any]:
+    return {
+        "git": words[:GIT],
+        "more_git": len(words[GIT:]),
+        "pushed": [text for fact in detail.git for text in push_words(fact)][:GIT],
+    }
 
 
 def ways_to(workspace: AuditedWorkspace, seq: int) -> tuple[tuple[str, str], ...]:
