@@ -1,6 +1,7 @@
 """What a plan does to git: which recorded changes of it are taken back."""
 
 from collections.abc import Collection, Iterator, Sequence
+from shlex import quote
 
 from msgspec.structs import replace
 
@@ -28,9 +29,11 @@ from loom_audit.model.plans.placement import KEPT_BY_CHOICE
 from loom_audit.model.plans.planning import Note, Plan
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Call, RecordedChange
+from loom_audit.model.text.display import visible
 from loom_audit.ports import EventFilter
 
 OUTSIDE_REFS = "its refs are those of a repository outside of the workspace, so that it stays"
+CHOSEN_OUTSIDE = "takes it back there"
 
 
 def git_of_plan(attachment: Attachment, request: PlanRequest, selection: Selection) -> GitVerdicts:
@@ -74,20 +77,26 @@ def _is_taken(selection: Selection, change: RecordedChange) -> bool:
     return change.requested is not None and {change.requested, *change.causes} <= calls
 
 
-def _without_refs_elsewhere(verdicts: GitVerdicts, points: GitPoints) -> GitVerdicts:
-    """The verdicts in which what a repository outside of the workspace shares stays."""
+def _without_refs_elsewhere(
+    request: PlanRequest, verdicts: GitVerdicts, points: GitPoints
+) -> GitVerdicts:
+    """The verdicts in which what a repository outside of the workspace shares stays, unless a
+    person chose it.
+    """
     elsewhere = points.with_refs_elsewhere
     outside = {
-        one.folder for one in verdicts.things if one.folder in elsewhere and not one.is_whole
+        one.folder
+        for one in verdicts.things
+        if one.folder in elsewhere and not one.is_whole
+        if request.choices.get(git_path(one.folder)) != "old"
     }
-    return replace(
-        verdicts,
-        things=tuple(one for one in verdicts.things if one.folder not in outside),
-        stays=(
-            *verdicts.stays,
-            *(Note("", f"git{where_of(one)}: {OUTSIDE_REFS}") for one in outside),
-        ),
+    notes = (
+        Note("", f"git{where_of(one)}: {OUTSIDE_REFS}; `{asked}` {CHOSEN_OUTSIDE}")
+        for one in sorted(outside)
+        for asked in [f"--choose {visible(quote(git_path(one)))}=old"]
     )
+    things = tuple(one for one in verdicts.things if one.folder not in outside)
+    return replace(verdicts, things=things, stays=(*verdicts.stays, *notes))
 
 
 def with_git(
@@ -105,7 +114,7 @@ def with_git(
     plan = _without_gone(plan, {*back, *map(git_path, verdicts.there)}, calls)
     plan = _without_idle_choices(plan, verdicts)
     points = git_now(attachment.stored.log) if verdicts.things else GitPoints()
-    verdicts = _without_refs_elsewhere(verdicts, points)
+    verdicts = _without_refs_elsewhere(plan.request, verdicts, points)
     not_kept = not_kept_notes(attachment, verdicts.things)
     alone = {
         call.seq

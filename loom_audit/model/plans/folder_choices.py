@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from loom_audit.model.files import is_within, parents
+from loom_audit.model.git_points import git_path
 from loom_audit.model.plans.planning import Plan
 from loom_audit.model.plans.request import Choice, PlanRequest
 
@@ -48,6 +49,8 @@ def idle_choices(plan: Plan) -> list[str]:
     notes = (*plan.kept, *plan.blocked, *plan.irreversible)
     known = {change.path for change in plan.changes} | {note.path for note in notes}
     known |= {*plan.already, ROOT}
+    back = {git_path(one.folder) for one in plan.git}
+    known |= {path for path in back if plan.request.choices.get(path) == "old"}
     own = {path for path in plan.request.choices if path in known}
     conflicts = {note.path for note in plan.blocked} | plan.decided.keys() | own - {ROOT}
     return [
