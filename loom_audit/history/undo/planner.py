@@ -30,7 +30,7 @@ from loom_audit.history.undo.counting import (
     with_rest,
 )
 from loom_audit.history.undo.dealt_with import changed_paths, changes_before
-from loom_audit.history.undo.git_taken_back import leaves_git, with_git
+from loom_audit.history.undo.git.taken_back import leaves_git, with_git
 from loom_audit.history.undo.limits import names_by
 from loom_audit.history.undo.notes import (
     displaced_notes,

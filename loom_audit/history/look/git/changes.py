@@ -184,16 +184,12 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
     attachment.process.last_seen.git.unasked.clear()
     asked = time.time_ns()
     where = f"git: {visible(folder)}: " if folder else "git: "
-    try:
-        found = git.seen(anyway=anyway)
-    except (ExecutionFailed, OSError) as error:
-        why_not = f"{where}{getattr(error, 'message', error)}"
-        return _replaced(folder, attachment, seen, why_not) or _failed(seen, stamps.text, why_not)
-    why = tuple(f"{where}{one}" for one in _why_not(seen.state, found))
-    if not (found.names or found.untold):
-        return _replaced(folder, attachment, seen) or _failed(seen, stamps.text, *why)
-    if why:
-        return _replaced(folder, attachment, seen, *why) or _failed(seen, stamps.text, *why)
+    found, why = _asked(git, where, seen.state, anyway)
+    if why or not (found.names or found.untold):
+        replaced = _replaced(folder, attachment, seen, *why)
+        if seen.state.names and not why:
+            why = (f"{where}.git is not a repository any more",)
+        return replaced or _failed(seen, stamps.text, *why)
     untold = tuple(f"{where}{one}" for one in dict.fromkeys(found.untold.values()) if one)
     is_new = not seen.state.names
     unkept: tuple[str, ...] = ()
@@ -218,15 +214,18 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
     return GitLook(change, unseen, is_new, shared, bool(untold), is_overdue)
 
 
-def _why_not(known: GitState, seen: GitSeen) -> Iterable[str]:
-    """Why what git tells now is not compared with what is on record; nothing where it is."""
-    if not (seen.names or seen.untold):
-        return [".git is not a repository any more"] if known.names else []
-    if not seen.identity:
-        return ["the filesystem does not tell which folder .git is"]
-    if "HEAD" in seen.untold and not (known.names and known.is_of(seen.identity)):
-        return dict.fromkeys(filter(None, seen.untold.values()))
-    return []
+def _asked(git: Git, where: str, known: GitState, anyway: bool) -> tuple[GitSeen, tuple[str, ...]]:
+    """What git tells now, and why that is not compared with what is on record."""
+    try:
+        found = git.seen(anyway=anyway)
+    except (ExecutionFailed, OSError) as error:
+        return GitSeen(), (f"{where}{getattr(error, 'message', error)}",)
+    why: Iterable[str] = ()
+    if (found.names or found.untold) and not found.identity:
+        why = ("the filesystem does not tell which folder .git is",)
+    elif "HEAD" in found.untold and not (known.names and known.is_of(found.identity)):
+        why = dict.fromkeys(filter(None, found.untold.values()))
+    return found, tuple(f"{where}{one}" for one in why)
 
 
 def _failed(seen: LastRepository, stamps: str, *why: str) -> GitLook:

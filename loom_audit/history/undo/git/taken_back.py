@@ -10,10 +10,10 @@ from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.look.git.changes import look_at_git
 from loom_audit.history.read.call_detail import git_now
-from loom_audit.history.undo.git_brought_back import with_settings
-from loom_audit.history.undo.git_moved_back import renamed_back_notes
-from loom_audit.history.undo.git_not_kept import not_kept_notes
-from loom_audit.history.undo.git_said import said_of_git
+from loom_audit.history.undo.git.brought_back import with_settings
+from loom_audit.history.undo.git.moved_back import renamed_back_notes
+from loom_audit.history.undo.git.not_kept import not_kept_notes
+from loom_audit.history.undo.git.said import said_of_git
 from loom_audit.history.undo.notes import uncaptured_notes
 from loom_audit.history.undo.selection import Selection
 from loom_audit.model.git import GitChanged, GitState

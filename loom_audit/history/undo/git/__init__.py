@@ -1,0 +1,1 @@
+"""What of git a plan takes back with the files."""
