@@ -3,6 +3,7 @@ stays, and blocks by name.
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,10 @@ from loom_audit import AuditedWorkspace, AuditStore, Session
 from loom_audit.disk.access.identity import identity_at
 from loom_audit.disk.writing.rename import rename_to_absent
 from loom_audit.errors import Conflict
+from loom_audit.model.events import Event
+from loom_audit.model.git import GitChanged
 from loom_audit.model.plans.request import PlanRequest
+from loom_audit.ports import EventFilter
 from loom_audit.sandbox.git.builder import ProgramGitBuilder
 from tests.history.undo.test_git_brought_back import left_over
 from tests.history.undo.test_git_taken_back import act, as_git_says, broken, differences, root
@@ -145,3 +149,32 @@ def test_what_comes_in_place_of_the_empty_folder_at_the_last_moment_stays(
     (tmp_path / "more").mkdir()
     with pytest.raises(Conflict, match=r"something is at \.git"):
         builder.begin("", over)
+
+
+@pytest.mark.parametrize(
+    ("done", "times"),
+    # whether a call that changed no file can be taken back at all is asked before
+    [("rm -rf .git", 1), ("git branch b", 2), ("mv .git old; echo x > x", 1)],
+)
+def test_what_the_log_has_of_git_is_read_once_for_a_plan(
+    workspace: AuditedWorkspace,
+    root: Path,
+    session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    done: str,
+    times: int,
+) -> None:
+    act(session, done)
+    workspace.plan_undo()
+    log = workspace.attachment.stored.log
+    asked: list[EventFilter] = []
+    read = log.read
+
+    def counted(filter: EventFilter = EventFilter()) -> Iterator[Event]:
+        asked.append(filter)
+        return read(filter)
+
+    monkeypatch.setattr(log, "read", counted)
+    workspace.plan_undo()
+    of_git = [one for one in asked if one.kinds == (GitChanged.kind,) and not one.after]
+    assert len(of_git) == times

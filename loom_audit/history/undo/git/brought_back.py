@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.record.git_restoring import has_long_ids
+from loom_audit.history.undo.git.moved_back import GitOnRecord
 from loom_audit.model.events import CallRequested
 from loom_audit.model.files import BlobId, FileChange, FileState
-from loom_audit.model.git import GitChanged, is_run_by_git
+from loom_audit.model.git import is_run_by_git
 from loom_audit.model.plans.git_settings import (
     is_elsewhere,
     is_of_long_ids,
@@ -50,7 +51,9 @@ class WithSettings(Struct, frozen=True):
     contents: Mapping[BlobId, bytes] = {}
 
 
-def with_settings(attachment: Attachment, verdicts: GitVerdicts) -> WithSettings:
+def with_settings(
+    attachment: Attachment, verdicts: GitVerdicts, on_record: GitOnRecord
+) -> WithSettings:
     """The verdicts in which what comes back whole has the hooks and settings that it may have."""
     things: list[GitThing] = []
     notes: list[Note] = []
@@ -65,7 +68,7 @@ def with_settings(attachment: Attachment, verdicts: GitVerdicts) -> WithSettings
         if _is_elsewhere(attachment, one):
             notes.append(Note("", f"{where}: {ELSEWHERE}"))
             continue
-        trusted = _first_seen(attachment, one)
+        trusted = _first_seen(attachment, one, on_record)
         files = [file for file in one.files if not is_run_by_git(file.path)]
         kept = {file.path: file.after for file in trusted or () if is_run_by_git(file.path)}
         long_ids = has_long_ids(attachment.stored, one)
@@ -145,24 +148,23 @@ def _content(attachment: Attachment, state: FileState | None) -> bytes | None:
         return None
 
 
-def _first_seen(attachment: Attachment, thing: GitThing) -> Sequence[FileChange] | None:
+def _first_seen(
+    attachment: Attachment, thing: GitThing, on_record: GitOnRecord
+) -> Sequence[FileChange] | None:
     """The files of the first look at this very repository; None unless an undo brought it back, or
     nobody's call came before the look but such as only read.
     """
-    log = attachment.stored.log
-    found: tuple[int, GitChanged] | None = None
-    for event in log.read(EventFilter(kinds=(GitChanged.kind,))):
-        fact = event.fact
-        if not isinstance(fact, GitChanged) or fact.folder != thing.folder:
-            continue
-        if fact.is_first and fact.is_of(thing.identity):
-            found = event.seq, fact
-            break
-    if found is None:
+    looks = (
+        (seq, fact)
+        for seq, fact in on_record.first
+        if fact.folder == thing.folder and fact.is_of(thing.identity)
+    )
+    seq, fact = next(looks, (0, None))
+    if fact is None:
         return None
-    seq, fact = found
     if fact.origin == "undo":
         return fact.changes
-    calls = (one.fact for one in log.read(EventFilter(before=seq, kinds=(CallRequested.kind,))))
+    requests = EventFilter(before=seq, kinds=(CallRequested.kind,))
+    calls = (one.fact for one in attachment.stored.log.read(requests))
     only_read = all(isinstance(one, CallRequested) and one.effect == "read" for one in calls)
     return fact.changes if fact.origin == "baseline" and only_read else None

@@ -4,7 +4,7 @@ Its hooks and settings run code as the person: what a call changed of them after
 away would be armed at its old place.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 
 from msgspec import Struct, field
@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.git.changes import look_at_git
 from loom_audit.history.undo.selection import Selection
+from loom_audit.model.events import Event
 from loom_audit.model.files import FileState
 from loom_audit.model.git import (
     GitChanged,
@@ -31,17 +32,39 @@ from loom_audit.ports import EventFilter
 NOT_KNOWN = "what git has in it now is not on record"
 
 
-class _Seen(Struct):
-    """The repositories by folder as they are now, and each as it was when it went from there."""
+class GitOnRecord(Struct):
+    """The repositories by folder as the log has them, folded from all of its changes of git.
+
+    `gone` are the states in which they went, `first` their first looks, each with its seq.
+    """
 
     now: dict[str, GitState] = field(default_factory=dict)
     gone: dict[str, list[tuple[int, GitState]]] = field(default_factory=dict)
+    first: list[tuple[int, GitChanged]] = field(default_factory=list)
 
     def follow(self, seq: int, fact: GitChanged) -> None:
-        state = self.now.get(fact.folder, GitState())
+        """Take over what a fact says."""
+        state = self.now.setdefault(fact.folder, GitState())
         if fact.is_gone:
-            self.gone.setdefault(fact.folder, []).append((seq, state))
-        self.now[fact.folder] = state.after(fact)
+            self.gone.setdefault(fact.folder, []).append((seq, _copied(state)))
+        if fact.is_first:
+            self.first.append((seq, fact))
+        state.follow(fact)
+
+    def forget(self) -> None:
+        """Take over that what a fact said was erased: nothing is compared with what was before."""
+        self.now, self.gone = {}, {}
+
+    def after(self, seq: int, facts: Iterable[GitChanged]) -> "GitOnRecord":
+        """It after facts of a seq, which this one is not changed by."""
+        made = GitOnRecord(
+            {folder: _copied(state) for folder, state in self.now.items()},
+            {folder: [*states] for folder, states in self.gone.items()},
+            [*self.first],
+        )
+        for fact in facts:
+            made.follow(seq, fact)
+        return made
 
     def before_it_went(self, folder: str, identity: str, first: int) -> GitState:
         """The state at a folder before it went there, the first time after an event if it did."""
@@ -50,8 +73,26 @@ class _Seen(Struct):
         return later[0] if later else went[-1][1] if went else GitState()
 
 
+def _copied(state: GitState) -> GitState:
+    return GitState(state.identity, {**state.names}, {**state.files})
+
+
+def git_events(attachment: Attachment, on_record: GitOnRecord) -> Iterator[Event]:
+    """All events of git of the log, each once `on_record` has followed it."""
+    for event in attachment.stored.log.read(EventFilter(kinds=(GitChanged.kind,))):
+        if isinstance(event.fact, GitChanged):
+            on_record.follow(event.seq, event.fact)
+        else:
+            on_record.forget()
+        yield event
+
+
 def renamed_back_notes(
-    attachment: Attachment, plan: Plan, selection: Selection, things: Sequence[GitThing]
+    attachment: Attachment,
+    plan: Plan,
+    selection: Selection,
+    things: Sequence[GitThing],
+    on_record: GitOnRecord,
 ) -> Iterator[Note]:
     """What keeps a plan from renaming a `.git` back: git has something else in it than it had when
     it went, but for what the plan takes back of that; none where that was chosen.
@@ -70,7 +111,11 @@ def renamed_back_notes(
     ]
     if not back:
         return
-    seen = _seen(attachment)
+    if not on_record.now:  # the plan leaves git, and did not need it yet
+        for _ in git_events(attachment, on_record):
+            pass
+    found = [look.change for look in look_at_git(attachment) if look.change is not None]
+    seen = on_record.after(attachment.stored.log.head() + 1, found)
     requested = [call.requested for call in selection.calls]
     first = selection.since if selection.rollback else min(requested, default=0)
     for path in back:
@@ -84,7 +129,7 @@ def renamed_back_notes(
 def _what_differs(
     attachment: Attachment,
     plan: Plan,
-    seen: _Seen,
+    seen: GitOnRecord,
     way: tuple[str, str],
     expected: tuple[int, GitThing | None],
 ) -> str:
@@ -146,17 +191,3 @@ def _differing_refs(files: Mapping[str, FileState], was: GitState) -> Iterator[s
         plain = " ".join(value.split(" ")[:2]) if value.startswith("ref: ") else value
         if value != "broken" and state.blob != sha256(f"{plain}\n".encode()).hexdigest():
             yield path
-
-
-def _seen(attachment: Attachment) -> _Seen:
-    seen = _Seen()
-    log = attachment.stored.log
-    for event in log.read(EventFilter(kinds=(GitChanged.kind,))):
-        if isinstance(event.fact, GitChanged):
-            seen.follow(event.seq, event.fact)
-        else:  # it was erased
-            seen = _Seen()
-    for look in look_at_git(attachment):
-        if look.change is not None:
-            seen.follow(log.head() + 1, look.change)
-    return seen

@@ -9,9 +9,12 @@ from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.look.git.changes import look_at_git
-from loom_audit.history.read.call_detail import git_now
 from loom_audit.history.undo.git.brought_back import with_settings
-from loom_audit.history.undo.git.moved_back import renamed_back_notes
+from loom_audit.history.undo.git.moved_back import (
+    GitOnRecord,
+    git_events,
+    renamed_back_notes,
+)
 from loom_audit.history.undo.git.not_kept import not_kept_notes
 from loom_audit.history.undo.git.said import said_of_git
 from loom_audit.history.undo.notes import uncaptured_notes
@@ -30,21 +33,23 @@ from loom_audit.model.plans.planning import Note, Plan
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.text.display import visible
-from loom_audit.ports import EventFilter
 
 OUTSIDE_REFS = "its refs are those of a repository outside of the workspace, so that it stays"
 CHOSEN_OUTSIDE = "takes it back there"
 
 
-def git_of_plan(attachment: Attachment, request: PlanRequest, selection: Selection) -> GitVerdicts:
+def git_of_plan(
+    attachment: Attachment, request: PlanRequest, selection: Selection, on_record: GitOnRecord
+) -> GitVerdicts:
     """The verdicts on what the selected calls did to git; none where the request leaves git.
 
-    A revert leaves it unless asked to take it along, and so does what is limited to paths.
+    A revert leaves it unless asked to take it along, and so does what is limited to paths. What the
+    log has of git is read into `on_record`.
     """
     if leaves_git(request) or attachment.on_disk.git_restorer is None:
         return GitVerdicts()
     before: dict[str, GitState] = {}
-    steps = [*_steps(attachment, request, selection, before)]
+    steps = [*_steps(attachment, request, selection, before, on_record)]
     if any(one.taken for one in steps):
         steps += _unrecorded_steps(attachment, request)
     return git_verdicts(steps, before, lambda folder: _place_of(attachment, folder, selection))
@@ -106,14 +111,16 @@ def with_git(
 
     Of the `calls` that are taken back those that changed no file count as taken back where git is.
     """
-    found = with_settings(attachment, git_of_plan(attachment, plan.request, selection))
-    moved = renamed_back_notes(attachment, plan, selection, found.verdicts.things)
+    on_record = GitOnRecord()
+    verdicts = git_of_plan(attachment, plan.request, selection, on_record)
+    found = with_settings(attachment, verdicts, on_record)
+    moved = renamed_back_notes(attachment, plan, selection, found.verdicts.things, on_record)
     plan = replace(plan, blocked=(*plan.blocked, *moved))
     plan, verdicts = _unless_kept(plan, _unless_renamed(plan, found.verdicts))
     back = {git_path(one.folder) for one in verdicts.things if one.is_whole}
     plan = _without_gone(plan, {*back, *map(git_path, verdicts.there)}, calls)
     plan = _without_idle_choices(plan, verdicts)
-    points = git_now(attachment.stored.log) if verdicts.things else GitPoints()
+    points = GitPoints(on_record.now)
     verdicts = _without_refs_elsewhere(plan.request, verdicts, points)
     not_kept = not_kept_notes(attachment, verdicts.things)
     alone = {
@@ -189,18 +196,19 @@ def _steps(
     request: PlanRequest,
     selection: Selection,
     before: dict[str, GitState],
+    on_record: GitOnRecord,
 ) -> Iterator[GitStep]:
     """The changes of git from the first taken one on; `before` gets the states before them."""
     calls = {call.requested: call for call in selection.calls}
     first = selection.since if selection.rollback else min(calls, default=0)
     begun = False
-    for event in attachment.stored.log.read(EventFilter(kinds=(GitChanged.kind,))):
+    for event in git_events(attachment, on_record):
         fact = event.fact
         if not isinstance(fact, GitChanged):
             before.clear()  # it was erased
             continue
         if event.seq <= first:
-            before[fact.folder] = before.get(fact.folder, GitState()).after(fact)
+            before.setdefault(fact.folder, GitState()).follow(fact)
             continue
         maybe = {one for one in fact.causes if isinstance(one, int)}
         if fact.call_id is None:
@@ -221,7 +229,7 @@ def _steps(
         if begun:
             yield GitStep(fact, taken, _number(own) or event.seq, doubtful, event.seq)
         else:
-            before[fact.folder] = before.get(fact.folder, GitState()).after(fact)
+            before.setdefault(fact.folder, GitState()).follow(fact)
 
 
 def _unrecorded_steps(attachment: Attachment, request: PlanRequest) -> Iterator[GitStep]:
