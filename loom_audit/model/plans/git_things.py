@@ -219,7 +219,8 @@ def _of_repository(
     is_other, over = bool(_after(was, steps).names), place_of(folder)
     if is_other or over is None:
         there = OTHER_THERE if is_other else SOMETHING_THERE
-        yield False, Note("", f"{where}: {there}{_beside(folder, first)}", (first.number,))
+        said = f"{where}: {there}; {beside_words(folder, first.seq - 1)}"
+        yield False, Note("", said, (first.number,))
         return
     for one in _verdicts(folder, earlier) if earlier else ():
         if isinstance(one, GitThing):
@@ -253,10 +254,10 @@ _NOT_BUILT = frozenset({"commondir", "gitdir"})
 """Files that send git to another folder."""
 
 
-def _beside(folder: str, first: GitStep) -> str:
-    """The command that has the old repository beside the other one."""
-    asked = f"loom-audit git --at {first.seq - 1} --to DIR {quote(folder or '.')}"
-    return f"; `{visible(asked)}` has the old one beside it"
+def beside_words(folder: str, point: int) -> str:
+    """The command that has the repository of a point beside what is there now."""
+    asked = f"loom-audit git --at {point} --to DIR {quote(folder or '.')}"
+    return f"`{visible(asked)}` has the old one beside it"
 
 
 def goes_back(fact: GitChanged) -> bool:

@@ -67,7 +67,8 @@ class GitPlace(Struct, frozen=True):
 def opened_place(root: str, below: str) -> Iterator[GitPlace | None]:
     """The repository in a folder of a workspace; None where nothing is there.
 
-    ExecutionFailed with the reason where there is a `.git` that is not read through.
+    ExecutionFailed with the reason where there is a `.git` that is not read through; its detail
+    `gone` says that it surely leads to no repository.
     """
     with ExitStack() as opened:
 
@@ -100,7 +101,8 @@ def opened_place(root: str, below: str) -> Iterator[GitPlace | None]:
             common = git if common_path == path else keep(_open(root, common_path))
         except OSError as error:
             why = f".git is a file that names a folder which cannot be read: {error.strerror}"
-            raise ExecutionFailed(why) from error
+            is_gone = isinstance(error, FileNotFoundError) and bool(path_below(root, path))
+            raise ExecutionFailed(why, details={"gone": is_gone}) from error
         shared = ""
         if common_path != path:
             _check_names_back(git, path, top)
@@ -128,7 +130,7 @@ def _named_folders(root: str, top: str, folder: int) -> tuple[str, str]:
     """
     said = read_text(folder, ".git") or ""
     if not said.startswith("gitdir: "):
-        raise ExecutionFailed(".git is a file that names no git folder")
+        raise ExecutionFailed(".git is a file that names no git folder", details={"gone": True})
     path = os.path.normpath(os.path.join(top, said.removeprefix("gitdir: ")))
     if not (inside := path_below(root, path)):
         path = os.path.realpath(path)

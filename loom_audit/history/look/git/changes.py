@@ -184,9 +184,9 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
     attachment.process.last_seen.git.unasked.clear()
     asked = time.time_ns()
     where = f"git: {visible(folder)}: " if folder else "git: "
-    found, why = _asked(git, where, seen.state, anyway)
+    found, why, is_gone = _asked(git, where, seen.state, anyway)
     if why or not (found.names or found.untold):
-        replaced = _replaced(folder, attachment, seen, *why)
+        replaced = _replaced(folder, attachment, seen, *why, is_gone=is_gone)
         if seen.state.names and not why:
             why = (f"{where}.git is not a repository any more",)
         return replaced or _failed(seen, stamps.text, *why)
@@ -214,18 +214,23 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
     return GitLook(change, unseen, is_new, shared, bool(untold), is_overdue)
 
 
-def _asked(git: Git, where: str, known: GitState, anyway: bool) -> tuple[GitSeen, tuple[str, ...]]:
-    """What git tells now, and why that is not compared with what is on record."""
+def _asked(
+    git: Git, where: str, known: GitState, anyway: bool
+) -> tuple[GitSeen, tuple[str, ...], bool]:
+    """What git tells now, why that is not compared with what is on record, and whether the
+    repository is surely gone.
+    """
     try:
         found = git.seen(anyway=anyway)
     except (ExecutionFailed, OSError) as error:
-        return GitSeen(), (f"{where}{getattr(error, 'message', error)}",)
+        is_gone = isinstance(error, ExecutionFailed) and bool(error.details.get("gone"))
+        return GitSeen(), (f"{where}{getattr(error, 'message', error)}",), is_gone
     why: Iterable[str] = ()
     if (found.names or found.untold) and not found.identity:
         why = ("the filesystem does not tell which folder .git is",)
     elif "HEAD" in found.untold and not (known.names and known.is_of(found.identity)):
         why = dict.fromkeys(filter(None, found.untold.values()))
-    return found, tuple(f"{where}{one}" for one in why)
+    return found, tuple(f"{where}{one}" for one in why), False
 
 
 def _failed(seen: LastRepository, stamps: str, *why: str) -> GitLook:
@@ -239,12 +244,13 @@ def _failed(seen: LastRepository, stamps: str, *why: str) -> GitLook:
 
 
 def _replaced(
-    folder: str, attachment: Attachment, seen: LastRepository, *why: str
+    folder: str, attachment: Attachment, seen: LastRepository, *why: str, is_gone: bool = False
 ) -> GitLook | None:
     """What a look found where what is there now is surely not the repository on record: that one is
-    gone. `why` says what cannot be read of the other.
+    gone, as `is_gone` says or what it is. `why` says what cannot be read of the other.
     """
-    if not _is_replaced(folder, attachment, seen.state):
+    known = seen.state
+    if not (known.names and (is_gone or _is_replaced(folder, attachment, known))):
         return None
     is_overdue = bool(seen.why_failed)
     seen.answer, seen.why_failed = "", ()
@@ -253,8 +259,6 @@ def _replaced(
 
 def _is_replaced(folder: str, attachment: Attachment, known: GitState) -> bool:
     """Whether what is at a `.git` is surely not the repository on record."""
-    if not known.names:
-        return False
     path = f"{folder}/{FOLDER}" if folder else FOLDER
     try:
         found = attachment.on_disk.workspace.stamp(path)

@@ -17,14 +17,20 @@ from loom_audit.history.record.git_restoring import has_long_ids
 from loom_audit.history.undo.git.moved_back import GitOnRecord
 from loom_audit.model.events import CallRequested
 from loom_audit.model.files import BlobId, FileChange, FileState
-from loom_audit.model.git import is_run_by_git
+from loom_audit.model.git import SHARED_REFS, is_run_by_git
 from loom_audit.model.plans.git_settings import (
     is_elsewhere,
     is_of_long_ids,
     may_run,
     run_lines,
 )
-from loom_audit.model.plans.git_things import GitThing, GitVerdicts, is_led_out, where_of
+from loom_audit.model.plans.git_things import (
+    GitThing,
+    GitVerdicts,
+    beside_words,
+    is_led_out,
+    where_of,
+)
 from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.text.display import first_few, visible
 from loom_audit.ports import EventFilter
@@ -45,10 +51,13 @@ ELSEWHERE = "its work tree or its refs lie elsewhere, so that it is not brought 
 
 
 class WithSettings(Struct, frozen=True):
-    """The verdicts on git, with contents that the store may not have yet."""
+    """The verdicts on git, with contents that the store may not have yet, and notes on repositories
+    that are gone and not brought back.
+    """
 
     verdicts: GitVerdicts
     contents: Mapping[BlobId, bytes] = {}
+    stay_gone: tuple[Note, ...] = ()
 
 
 def with_settings(
@@ -57,6 +66,7 @@ def with_settings(
     """The verdicts in which what comes back whole has the hooks and settings that it may have."""
     things: list[GitThing] = []
     notes: list[Note] = []
+    stay_gone: list[Note] = []
     contents: dict[BlobId, bytes] = {}
     for found in verdicts.things:
         where = f"git{where_of(found.folder)}"
@@ -66,7 +76,7 @@ def with_settings(
             things.append(one)
             continue
         if _is_elsewhere(attachment, one):
-            notes.append(Note("", f"{where}: {ELSEWHERE}"))
+            stay_gone.append(Note("", f"{where}: {ELSEWHERE}{_way(one, on_record)}"))
             continue
         trusted = _first_seen(attachment, one, on_record)
         files = [file for file in one.files if not is_run_by_git(file.path)]
@@ -82,7 +92,17 @@ def with_settings(
         differing = _said(one, kept, trusted is not None)
         notes += (Note("", f"{where}: {each}") for each in differing)
     stays = (*verdicts.stays, *notes)
-    return WithSettings(replace(verdicts, things=tuple(things), stays=stays), contents)
+    found_things = replace(verdicts, things=tuple(things), stays=stays)
+    return WithSettings(found_things, contents, tuple(stay_gone))
+
+
+def _way(thing: GitThing, on_record: GitOnRecord) -> str:
+    """How a repository can be had that is not brought back; "" where there is none."""
+    if any(one.name == SHARED_REFS for one in thing.names):
+        return f"; {NO_WORKTREE}"
+    gone = on_record.gone.get(thing.folder, ())
+    points = [seq - 1 for seq, state in gone if state.is_of(thing.identity)]
+    return f"; {beside_words(thing.folder, points[-1])}" if points else ""
 
 
 def _without_programs(attachment: Attachment, thing: GitThing) -> tuple[GitThing, Sequence[str]]:

@@ -23,6 +23,7 @@ from loom_audit.model.git import GitChanged, GitState
 from loom_audit.model.git_points import GitPoints, git_folder, git_path
 from loom_audit.model.plans.git_things import (
     BROUGHT_BACK,
+    LEAVE,
     GitStep,
     GitVerdicts,
     git_verdicts,
@@ -56,15 +57,21 @@ def git_of_plan(
 
 
 def _place_of(attachment: Attachment, folder: str, selection: Selection) -> str | None:
-    """What is at a `.git`: "" for nothing, its identity where it is the empty folder that one of
-    the calls that are taken back left there, None for anything else.
+    """What is at a `.git`: "" for nothing or what was there before the calls that are taken back,
+    its identity where it is the empty folder that one of them left there, None for anything else.
     """
     path = git_path(folder)
     workspace = attachment.on_disk.workspace
     if workspace.stamp(path) is None:
         return ""
-    *_, last = [None, *attachment.stored.reading.changes(paths=[path])]
-    if last is None or last.change.after is None or not _is_taken(selection, last):
+    first = selection.since
+    if not selection.rollback:
+        first = min((call.requested for call in selection.calls), default=0)
+    changes = [*attachment.stored.reading.changes(after=first, paths=[path])]
+    if not changes:
+        return ""  # the file that named the folder which is gone
+    last = changes[-1]
+    if last.change.after is None or not _is_taken(selection, last):
         return None
     try:
         is_empty = not workspace.list(path)
@@ -133,14 +140,17 @@ def with_git(
         counted |= alone
     elif verdicts.stays:
         counted -= alone
+    stay_gone = found.stay_gone
+    # else an undo that does nothing would count as one
+    stopped = () if plan.changes or verdicts.things else stay_gone
     words, lost = said_of_git(attachment, verdicts.things, points)
     return replace(
         plan,
         git=verdicts.things,
         git_words=words,
         reverts=tuple(sorted(counted)),
-        blocked=(*plan.blocked, *verdicts.blocked, *not_kept),
-        irreversible=(*plan.irreversible, *verdicts.stays),
+        blocked=(*plan.blocked, *verdicts.blocked, *not_kept, *(_or_left(one) for one in stopped)),
+        irreversible=(*plan.irreversible, *verdicts.stays, *(() if stopped else stay_gone)),
         contents={**plan.contents, **found.contents},
         lost_commits=lost,
     )
@@ -171,6 +181,10 @@ def _without_gone(plan: Plan, paths: Collection[str], calls: Sequence[Call]) -> 
     said = uncaptured_notes(calls)
     rest = (note for note in plan.irreversible if note.path not in paths and note not in said)
     return replace(plan, irreversible=(*rest, *uncaptured_notes(calls, paths)))
+
+
+def _or_left(note: Note) -> Note:
+    return replace(note, reason=f"{note.reason}; {LEAVE}")
 
 
 def _without_idle_choices(plan: Plan, verdicts: GitVerdicts) -> Plan:
