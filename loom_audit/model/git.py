@@ -18,6 +18,9 @@ NOT_TAKEN_BACK = "git is not taken back yet"
 STAYS = "git's hooks, settings and remotes are not taken back"
 """Why the coverage of a call that changed git is partial."""
 
+CANNOT_BE_TOLD = "git cannot be told"
+"""How the reason begins why the coverage of a call is partial after which git could not be told."""
+
 RUNS_CODE = "it can run code as you"
 """What is said of a changed hook or setting of a repository."""
 
@@ -356,6 +359,14 @@ def in_progress(changes: Iterable[FileChange]) -> Iterator[str]:
             yield f"{what} in progress"
         else:
             yield f"{what} {'goes on' if any(change.after for change in of_it) else 'ended'}"
+
+
+def untold_reason(folder: str, why: str) -> str:
+    """Why the coverage of a call is partial after which git could not be told, or not all of it.
+
+    `folder` is that of the repository, "" for the top of the workspace.
+    """
+    return f"{CANNOT_BE_TOLD} in {visible(folder)}: {why}" if folder else f"{CANNOT_BE_TOLD}: {why}"
 
 
 def is_untold(name: str, untold: Iterable[str]) -> bool:

@@ -1,5 +1,6 @@
 """Sessions, calls, changes and checkpoints as they are listed."""
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Literal
 
@@ -8,7 +9,7 @@ from msgspec import Struct
 from loom_audit.model.conversation import Role
 from loom_audit.model.coverage import Coverage, Effect, Origin
 from loom_audit.model.files import FileChange
-from loom_audit.model.git import NOT_TAKEN_BACK, STAYS
+from loom_audit.model.git import CANNOT_BE_TOLD, NOT_TAKEN_BACK, STAYS
 from loom_audit.model.text.display import one_line
 
 
@@ -99,6 +100,21 @@ class Call(Struct, frozen=True):
     def changed_git(self) -> bool:
         """Whether it changed git, or may have."""
         return not {NOT_TAKEN_BACK, STAYS}.isdisjoint(self.coverage.reasons)
+
+
+def untold_last(calls: Iterable[Call]) -> Iterator[tuple[Call, tuple[str, ...]]]:
+    """The newest calls after which git could not be told, each with the reasons, until one after
+    which it was; `calls` are the newest first.
+
+    Calls that say which files they change are passed over: git is not looked at after each.
+    """
+    for call in calls:
+        if call.seq is None or call.effect != "execute" or call.coverage.level == "none":
+            continue
+        reasons = tuple(one for one in call.coverage.reasons if one.startswith(CANNOT_BE_TOLD))
+        if not reasons:
+            return
+        yield call, reasons
 
 
 class RecordedChange(Struct, frozen=True):

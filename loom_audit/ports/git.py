@@ -107,6 +107,12 @@ class Git(Protocol):
         """
         ...
 
+    def changed_at(self, paths: Sequence[str]) -> Mapping[str, int]:
+        """When files of the git folder were changed last, in ns since 1970 by the clock of files;
+        those that are not there are left out.
+        """
+        ...
+
     def distances(self, moved: Sequence[Moved]) -> Sequence[str]:
         """How far names moved, in words, "" where git cannot tell: `1 commit back`.
 

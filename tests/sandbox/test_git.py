@@ -156,7 +156,7 @@ def test_what_is_a_link_is_named_and_not_read_through(root: Path, name: str) -> 
 def test_what_stands_in_a_file_that_git_cannot_read_is_not_repeated(root: Path) -> None:
     (root / ".git/packed-refs").write_text("machine x password secret\n")
     untold = ProgramGit(str(root), identity_at).seen().untold
-    assert untold["refs"] == "the refs cannot be told: git cannot read the repository (exit 128)"
+    assert untold["refs"] == "the refs: git cannot read the repository (exit 128)"
     assert "index" not in untold and "HEAD" not in untold
     assert "secret" not in str(untold)
 

@@ -27,6 +27,17 @@ class ExpectedGit(Struct, frozen=True):
     since: int
 
 
+class SaidGit(Struct, frozen=True):
+    """What a look that `began` then found: the state, as the log has it once that is recorded.
+
+    `asked` are the requests of the calls after which git was not asked, and is with this look.
+    """
+
+    state: GitState
+    began: int
+    asked: frozenset[int]
+
+
 class LastRepository(Struct):
     """What this process last saw of one git repository, which is asked by `git`.
 
@@ -34,29 +45,36 @@ class LastRepository(Struct):
     is on record, or that it cannot tell, or there was no repository, and none on record; "" where
     nothing is known. `expected` is what it said last and is not among that, as it was to be
     recorded, or what it is about had just changed. `why_failed` says why the looks since the last
-    good one could not read it.
+    good one could not read it, or what of it is `untold`. `looked` is when the last look began all
+    that was found by which is on record, in ns since 1970 by the clock of files, and `said` is what
+    a later one found, as long as that is not known to be on record. `unasked` are the
+    requests of the calls after which git was not asked since its stamps were the same, or not all
+    of it could be read.
     """
 
     state: GitState = field(default_factory=GitState)
     answer: Literal["", "recorded", "failed", "absent"] = ""
     stamps: str = ""
     why_failed: tuple[str, ...] = ()
+    untold: tuple[str, ...] = ()
     expected: ExpectedGit | None = None
+    looked: int = 0
+    said: SaidGit | None = None
+    unasked: set[int] = field(default_factory=set)
     git: Git | None = None
 
 
 class LastGit(Struct):
     """What this process last saw of the workspace's git repositories.
 
-    `repositories` are by folder, with their states on record after event `seq`. `unasked` are the
-    requests of the calls after which git was not asked since its stamps were the same, or was not
-    read. `seen_in` are the folders below in which scans saw a `.git`, with those of the stamps
-    `read_from`.
+    `repositories` are by folder, with their states on record after event `seq`. `seen_in` are the
+    folders below in which scans saw a `.git`, with those of the stamps `read_from`. `is_read` says
+    that calls before this process were asked whether git could be told.
     """
 
     repositories: dict[str, LastRepository] = field(default_factory=dict)
     seq: int = 0
-    unasked: set[int] = field(default_factory=set)
+    is_read: bool = False
     seen_in: set[str] = field(default_factory=set)
     read_from: Stamps | None = None
 

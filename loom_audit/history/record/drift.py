@@ -10,7 +10,8 @@ from loom_audit.history.look.attribution import candidates
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.capture import scan
 from loom_audit.history.look.change_index import update_index
-from loom_audit.history.look.git.changes import git_draft, look_at_git
+from loom_audit.history.look.git.changes import look_at_git
+from loom_audit.history.look.git.git_look import git_drafts
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.record.fitted import append_batch
 from loom_audit.history.record.interrupted import record_interrupted
@@ -43,7 +44,7 @@ def record_git_drift(attachment: Attachment) -> None:
     """Put on record what others did to git since it was last looked at; the lock is held."""
     among = candidates(attachment, attachment.stored.tables.open_calls())
     for look in look_at_git(attachment):
-        if drafts := git_draft(look, among, between=True):
+        if drafts := git_drafts(look, among, between=True):
             attachment.stored.log.append(drafts)
 
 

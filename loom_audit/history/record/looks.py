@@ -21,7 +21,8 @@ from loom_audit.history.look.attribution import (
 from loom_audit.history.look.batches import Batch, WholeLook
 from loom_audit.history.look.capture import scan
 from loom_audit.history.look.doers import Candidate, Told
-from loom_audit.history.look.git.changes import git_draft, look_at_git
+from loom_audit.history.look.git.changes import look_at_git
+from loom_audit.history.look.git.git_look import git_drafts, later_reason
 from loom_audit.history.look.survivors import LeftRunning, Running, Window
 from loom_audit.history.look.timing import look_between, look_made
 from loom_audit.history.record.call_record import LOOKED_AT_LATE, CallRecord
@@ -117,7 +118,7 @@ def look_before(record: CallRecord, *, within: int | None = None) -> list[Candid
     look = look_between(attachment, among, alive_session=here, within=within)
     record.add_drafts(attributed_drafts(attachment, batch, among, look))
     for git in look_at_git(attachment):
-        record.add_drafts(git_draft(git, among, between=True))
+        record.add_drafts(git_drafts(git, among, between=True))
         record.lower_coverage(*git.why_unseen)
     record.entries.update(batch.entries)
     record.window = window
@@ -195,13 +196,15 @@ def collect_changes(
 
 def _collect_git(record: CallRecord, among: Sequence[Candidate], *, late: bool) -> None:
     """Collect what changed of git; coverage says that it is not taken back, or what was unseen."""
-    looks = look_at_git(record.attachment)
-    if any(found.unasked for found in looks):
-        unasked = record.attachment.process.last_seen.git.unasked
-        unasked.update(one.requested for one in among if not (one.ended or one.is_survivor))
-    for found in looks:
+    repositories = record.attachment.process.last_seen.git.repositories
+    acting = [one.requested for one in among if not (one.ended or one.is_survivor)]
+    for found in look_at_git(record.attachment):
+        if found.unasked and found.folder in repositories:
+            repositories[found.folder].unasked.update(acting)
         record.lower_coverage(*found.why_unseen)
-        for draft in git_draft(found, _own_first(record, among), late=late):
+        if found.is_missed_before and found.change:
+            record.lower_coverage(later_reason(found.change))
+        for draft in git_drafts(found, _own_first(record, among), late=late):
             record.add_drafts([draft])
             if isinstance(draft.fact, GitChanged):
                 own = (draft.session, draft.fact.call_id) == record.key

@@ -11,19 +11,17 @@ from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.process_state import ProcessState
 from loom_audit.history.look.attribution import (
     candidates,
-    ended_candidate,
     lowered_draft,
     unchecked,
 )
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.capture import scan
 from loom_audit.history.look.change_index import update_index
-from loom_audit.history.look.git.changes import git_draft, look_at_git
+from loom_audit.history.look.git.changes import look_at_git
+from loom_audit.history.look.git.git_look import git_drafts
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.record.drift import record_drift
 from loom_audit.history.record.fitted import append_batch
-from loom_audit.model.git import GitChanged, git_words
-from loom_audit.model.text.display import first_few
 from loom_audit.ports import StampedPaths, Watch
 
 WATCHED_FROM = 2
@@ -62,7 +60,7 @@ def end_watch(attachment: Attachment) -> None:
     recorded.
     """
     seen = attachment.process.last_seen
-    if seen.git.unasked:
+    if any(one.unasked for one in seen.git.repositories.values()):
         with attachment.exclusive():
             _ask_git_once_more(attachment)
     if seen.watch is None:
@@ -87,17 +85,13 @@ def end_watch(attachment: Attachment) -> None:
 
 def _ask_git_once_more(attachment: Attachment) -> None:
     """Ask git whatever its stamps say, and record what they had not told as found later."""
-    requests = sorted(attachment.process.last_seen.git.unasked)
-    calls = [*map(attachment.stored.reading.call_at, requests)]
-    among = [ended_candidate(call) for call in calls]
-    found = look_at_git(attachment, anyway=True)
-    drafts = [draft for one in found for draft in git_draft(one, among)]
-    told = [
-        text for one in drafts if isinstance(one.fact, GitChanged) for text in git_words(one.fact)
+    found = [one.as_missed() for one in look_at_git(attachment, anyway=True)]
+    drafts = [draft for one in found for draft in git_drafts(one, (), between=not one.missed)]
+    drafts += [
+        lowered_draft(one.missed, one.why_unseen[0])
+        for one in found
+        if one.why_unseen and one.missed
     ]
-    if told:
-        drafts.append(lowered_draft(among, f"found later: {first_few(told, 3, str)}"))
-    drafts += [lowered_draft(among, one.why_unseen[0]) for one in found if one.why_unseen]
     if drafts:
         attachment.stored.log.append(drafts)
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from itertools import product
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -231,6 +232,17 @@ class ProgramGit:
             raise ExecutionFailed(why)
         return "broken"
 
+    def changed_at(self, paths: Sequence[str]) -> Mapping[str, int]:
+        """When files of the git folder, or of the common one, were changed last."""
+        changed: dict[str, int] = {}
+        with suppress(ExecutionFailed), opened_place(self._root, self._below) as place:
+            folders = (place.common, place.git) if place else ()
+            for path, folder in product(paths, folders):
+                with suppress(OSError):
+                    status = os.stat(path, dir_fd=folder, follow_symlinks=False)
+                    changed[path] = status.st_ctime_ns
+        return changed
+
     def distances(self, moved: Sequence[Moved]) -> Sequence[str]:
         """How far names moved, in words; "" where git cannot tell."""
         found = [""] * len(moved)
@@ -298,7 +310,7 @@ class _Gathered(Struct):
         is_all = {"refs", "HEAD", "index"} <= why.keys() and len({*why.values()}) == 1
         for name, reason in why.items():
             if name in _WORDS:
-                said = reason if is_all else f"{_WORDS[name]} cannot be told: {reason}"
+                said = reason if is_all else f"{_WORDS[name]}: {reason}"
                 self.untold[name] = said
         without = {"refs": ("logs", "stashes", HEAD_COMMIT), "HEAD": ("logs/HEAD", HEAD_COMMIT)}
         for name, others in without.items():

@@ -210,14 +210,20 @@ def test_a_repository_that_git_cannot_read_any_more_is_named(
     call("shell_execute", command="true")
     call("shell_execute", command=command)
     newest, *_ = workspace.timeline.calls()
-    assert any(one.startswith("git: ") for one in newest.coverage.reasons)
+    assert any(one.startswith("git cannot be told: ") for one in newest.coverage.reasons)
 
 
 @pytest.mark.parametrize(
     ("instead", "said"),
     [
-        ("mv .git ../real && ln -s ../real .git", "git: .git is a symbolic link, which is not"),
-        ("mv .git ../real && echo gitdir: ../real > .git", "git: .git is a file that names a"),
+        (
+            "mv .git ../real && ln -s ../real .git",
+            "git cannot be told: .git is a symbolic link, which is not",
+        ),
+        (
+            "mv .git ../real && echo gitdir: ../real > .git",
+            "git cannot be told: .git is a file that names a",
+        ),
     ],
 )
 def test_a_repository_elsewhere_is_named_and_not_read_through(
@@ -368,7 +374,7 @@ def test_of_a_repository_of_a_newer_git_it_is_said_that_git_is_too_old_and_nothi
     key, _, value = setting.partition("=")
     call("shell_execute", command=f"git config {key} {value}; rm .git/refs/heads/feat")
     newest, *_ = workspace.timeline.calls()
-    assert "git: git is too old for this repository" in newest.coverage.reasons
+    assert "git cannot be told: git is too old for this repository" in newest.coverage.reasons
     # its settings are bytes, which git need not tell
     *before, last = facts(workspace)
     assert before == on_record and (last.names, last.head) == ((), head)

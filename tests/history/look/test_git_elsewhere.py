@@ -216,7 +216,7 @@ def test_a_file_that_names_another_s_git_folder_is_named_and_not_read_through(
     call("shell_execute", command="true")
     newest, *_ = workspace.timeline.calls()
     assert any(
-        one.startswith("git: in/folder: .git is a file that") and said in one
+        one.startswith("git cannot be told in in/folder: .git is a file that") and said in one
         for one in newest.coverage.reasons
     ), newest.coverage.reasons
     assert facts(workspace, "in/folder") == []
@@ -230,7 +230,7 @@ def test_an_entry_that_names_a_victim_as_its_common_folder_is_not_read(
     (root / ".git/worktrees/linked/commondir").write_text(f"{there}/.git\n")
     call("shell_execute", command="true")
     newest, *_ = workspace.timeline.calls()
-    said = "git: linked: the entry of this worktree names another common folder"
+    said = "git cannot be told in linked: the entry of this worktree names another common folder"
     assert said in newest.coverage.reasons
     assert "secret" not in repr(facts(workspace))
 
@@ -242,7 +242,9 @@ def test_links_in_a_common_folder_are_not_read_through(
     os.symlink(root.parent / "objects", root / ".git/objects")
     call("shell_execute", command="true")
     newest, *_ = workspace.timeline.calls()
-    assert "git: linked: .git/objects is a symbolic link" in newest.coverage.reasons
+    assert (
+        "git cannot be told in linked: .git/objects is a symbolic link" in newest.coverage.reasons
+    )
     assert facts(workspace, "linked") == []
 
 

@@ -217,7 +217,9 @@ def test_a_nested_git_folder_elsewhere_is_named_and_not_read_through(
     subprocess.run(["sh", "-c", instead], cwd=root / LIB, check=True)
     call("shell_execute", command="true")
     newest, *_ = workspace.timeline.calls()
-    assert any(one.startswith(f"git: {LIB}: {said}") for one in newest.coverage.reasons)
+    assert any(
+        one.startswith(f"git cannot be told in {LIB}: {said}") for one in newest.coverage.reasons
+    )
     assert facts(workspace) == []
 
 

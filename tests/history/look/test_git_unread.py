@@ -52,14 +52,22 @@ def running(workspace: AuditedWorkspace) -> Iterator[Callable[[str], None]]:
 def git_reasons(workspace: AuditedWorkspace) -> list[list[str]]:
     """What each call says of git that was not read, the newest first."""
     calls = workspace.timeline.calls()
-    return [[one for one in call.coverage.reasons if one.startswith("git: ")] for call in calls]
+    return [
+        [one for one in call.coverage.reasons if one.startswith("git cannot")] for call in calls
+    ]
 
 
 @pytest.mark.parametrize(
     ("made", "why"),
     [
-        ("echo gitdir: away >.git", "git: .git is a file that names a folder elsewhere"),
-        ("ln -s away .git", "git: .git is a symbolic link, which is not read through"),
+        (
+            "echo gitdir: away >.git",
+            "git cannot be told: .git is a file that names a folder elsewhere",
+        ),
+        (
+            "ln -s away .git",
+            "git cannot be told: .git is a symbolic link, which is not read through",
+        ),
     ],
 )
 def test_each_call_says_that_a_git_folder_elsewhere_is_not_read(
@@ -73,7 +81,8 @@ def test_each_call_says_that_a_git_folder_elsewhere_is_not_read(
         run("rm .git && mv away .git && git branch topic")
         newest, *_ = workspace.timeline.calls()
         [fact] = facts(workspace)
-        assert (fact.call_id, fact.causes) == (newest.call_id, (UNKNOWN, newest.requested))
+        since = sorted(one.requested for one in workspace.timeline.calls())
+        assert (fact.call_id, fact.causes) == (newest.call_id, (UNKNOWN, *since))
     for reasons in git_reasons(workspace)[1:]:
         assert len(reasons) == 1 and reasons[0].startswith(why)
     assert workspace.verify().findings == ()
@@ -88,7 +97,7 @@ def test_what_changed_while_git_could_not_be_read_is_found_in_the_end(
         run("true")
         refusing.unlink()
         run("true")
-        why = "git: git cannot read the repository (exit 7)"
+        why = "git cannot be told: git cannot read the repository (exit 7)"
         assert git_reasons(workspace) == [[why], [why], [why], []]
     _, found = facts(workspace)
     calls = [*workspace.timeline.calls()][:3]
@@ -107,8 +116,10 @@ def test_what_is_found_once_git_is_read_again_is_no_call_s_alone(
         run(f"rm {refusing.name}; git branch more")
         run("git branch last")
         _, found, last = facts(workspace)
-        newest, before, *_ = workspace.timeline.calls()
-        assert (found.call_id, found.causes) == (before.call_id, (UNKNOWN, before.requested))
+        newest, before, unread, _ = workspace.timeline.calls()
+        causes = (UNKNOWN, unread.requested, before.requested)
+        assert (found.call_id, found.causes) == (before.call_id, causes)
+        assert any(one.startswith("found later: ") for one in unread.coverage.reasons)
         assert (last.call_id, last.causes) == (newest.call_id, ())
 
 
@@ -118,5 +129,5 @@ def test_where_git_is_not_read_in_the_end_either_nothing_is_said_twice(
     with running(workspace) as run:
         run(f"git branch topic; touch {refusing.name}")
         before = git_reasons(workspace)
-        assert before == [["git: git cannot read the repository (exit 7)"]]
+        assert before == [["git cannot be told: git cannot read the repository (exit 7)"]]
     assert git_reasons(workspace) == before

@@ -34,7 +34,7 @@ def on_record(workspace: AuditedWorkspace) -> GitState:
 def reasons(workspace: AuditedWorkspace) -> list[str]:
     """What the newest call says of git that could not be told."""
     newest, *_ = workspace.timeline.calls()
-    return [one for one in newest.coverage.reasons if one.startswith("git: ")]
+    return [one for one in newest.coverage.reasons if one.startswith("git cannot be told: ")]
 
 
 STASH = "$(git rev-parse refs/stash | sed 's,^..,.git/objects/&/,')"
@@ -46,7 +46,7 @@ STASH = "$(git rev-parse refs/stash | sed 's,^..,.git/objects/&/,')"
         ("echo garbage > .git/refs/stash", ""),
         (f"rm -f {STASH}", ""),
         ("git config log.diffMerges bogus", ""),
-        ("echo garbage > .git/index", "the index cannot be told"),
+        ("echo garbage > .git/index", "the index: git cannot read the repository"),
         ("rm -f .git/MERGE_MSG; mkfifo .git/MERGE_MSG", ".git/MERGE_MSG is not a file"),
     ],
 )
@@ -82,9 +82,13 @@ def test_that_the_ref_of_stashes_is_broken_is_said(
         (
             "echo garbage > .git/index",
             "rm .git/index; echo z > z; git add f.txt z",
-            "the index cannot be told",
+            "the index: git cannot read the repository",
         ),
-        ("echo garbage > .git/packed-refs", "rm .git/packed-refs", "the refs cannot be told"),
+        (
+            "echo garbage > .git/packed-refs",
+            "rm .git/packed-refs",
+            "the refs: git cannot read the repository",
+        ),
         (
             "git config core.quotePath bogus",
             "git config --file .git/config --unset core.quotePath",

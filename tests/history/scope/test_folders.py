@@ -230,7 +230,9 @@ def test_the_repository_of_a_worktree_which_is_a_file_counts_too(
     (root / "tree" / ".git").write_text("gitdir: elsewhere\n")
     run("true")
     _, [of_git] = coverage(workspace)
-    assert of_git.startswith("git: tree: .git is a file that names a folder elsewhere")
+    assert of_git.startswith(
+        "git cannot be told in tree: .git is a file that names a folder elsewhere"
+    )
     run("rm tree/.git")
     level, reasons = coverage(workspace)  # before the call git was not read
     assert (level, {*reasons}) == ("partial", {"not on record: tree/.git", of_git})

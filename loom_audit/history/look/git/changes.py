@@ -4,20 +4,20 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from hashlib import sha256
 from typing import TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.errors import AuditError, ExecutionFailed
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.history.ground.process_state import ExpectedGit, LastRepository
-from loom_audit.history.look.doers import UNKNOWN, Candidate
+from loom_audit.history.ground.process_state import ExpectedGit, LastRepository, SaidGit
+from loom_audit.history.look.attribution import ended_candidate
+from loom_audit.history.look.capture import CLOCK_OF_FILES
+from loom_audit.history.look.git.git_look import FOLDER, GitLook, by_time
 from loom_audit.history.look.git.kept_objects import keep_objects
-from loom_audit.model.actors import OUTSIDE
-from loom_audit.model.events import Draft
-from loom_audit.model.files import EPOCH_DIGITS, FileState, parents
+from loom_audit.model.files import EPOCH_DIGITS, FileState
 from loom_audit.model.git import (
     HEAD_COMMIT,
     INDEX_ENTRIES,
@@ -31,12 +31,13 @@ from loom_audit.model.git import (
     changed_files,
     changed_names,
     is_untold,
+    untold_reason,
 )
 from loom_audit.model.plans.git_settings import is_elsewhere
+from loom_audit.model.records import untold_last
 from loom_audit.model.text.display import count_text, visible
-from loom_audit.ports import SETTLED, EventFilter, Git, GitSeen
+from loom_audit.ports import SETTLED, CallFilter, EventFilter, Git, GitSeen
 
-FOLDER = ".git"
 _KEPT = "the stamps of git"
 """The name under which the last stamps are kept for the next process."""
 
@@ -46,26 +47,14 @@ MOST_NESTED = 64
 _BY_PUSH = b"update by push"
 """What git says in the log of a remote branch that it pushed to."""
 
+MOST_READ = 20
+"""The number of calls of processes before this one that are asked whether git could be told."""
+
 LONGEST = 20.0
 """Seconds after which no more of them is looked at: others wait for the lock at most a minute."""
 
 
 Thing = TypeVar("Thing", str, FileState)
-
-
-class GitLook(Struct, frozen=True):
-    """What a look found: a change, which is of nobody yet, or why git could not tell the state."""
-
-    change: GitChanged | None = None
-    why_unseen: tuple[str, ...] = ()
-    is_new: bool = False
-    """Whether nothing of any repository was on record."""
-    is_shared: bool = False
-    """Whether others change refs of it outside of the workspace."""
-    unasked: bool = False
-    """Whether git was not asked, since its stamps were the same."""
-    is_overdue: bool = False
-    """Whether looks before could not read git, so that the change may be of any call since."""
 
 
 def look_at_git(attachment: Attachment, *, anyway: bool = False) -> Sequence[GitLook]:
@@ -113,7 +102,10 @@ def _look_at_each(attachment: Attachment, *, anyway: bool) -> Iterator[GitLook]:
     # a workspace without git is not to pay for asking the log
     if is_first or known.seen_in or at_top.answer != "absent":
         _read_states(attachment)
-    yield _look_at("", attachment, at_top, anyway)
+        if not known.is_read:
+            known.is_read = True
+            _read_untold(attachment)
+    yield from _looks_at("", attachment, at_top, anyway)
     folders = _nested(attachment) if known.seen_in or len(repositories) > 1 else []
     end, looked_at = time.monotonic() + LONGEST, 0
     for folder in folders[:MOST_NESTED]:
@@ -123,7 +115,7 @@ def _look_at_each(attachment: Attachment, *, anyway: bool) -> Iterator[GitLook]:
         one = repositories.setdefault(folder, LastRepository())
         if one.git is None:
             one.git = top.nested(folder)
-        yield _look_at(folder, attachment, one, anyway)
+        yield from _looks_at(folder, attachment, one, anyway)
         if one.answer == "absent":
             known.seen_in.discard(folder)
             del repositories[folder]
@@ -150,6 +142,28 @@ def _nested(attachment: Attachment) -> list[str]:
         one for one in known.seen_in | recorded if attachment.scope.includes(one, directory=True)
     )
     return sorted(in_scope, key=lambda one: (one not in recorded, one))
+
+
+def _looks_at(
+    folder: str, attachment: Attachment, seen: LastRepository, anyway: bool
+) -> Iterator[GitLook]:
+    """Look at one repository, and tell apart what the look before it missed."""
+    if seen.said is not None and seen.said.state == seen.state:  # what was found is on record
+        seen.looked, seen.unasked, seen.said = seen.said.began, seen.unasked - seen.said.asked, None
+    began, before = time.clock_gettime_ns(CLOCK_OF_FILES), copy(seen)
+    look = replace(_look_at(folder, attachment, seen, anyway), folder=folder)
+    if look.change or look.why_unseen:
+        missed = (attachment.stored.reading.call_at(n) for n in sorted(seen.unasked))
+        look = replace(look, missed=tuple(map(ended_candidate, missed)))
+    # what was not told before is asked for again, and what was only not asked is told now
+    asked = frozenset(() if before.why_failed and look.unasked else seen.unasked)
+    if look.change:
+        seen.said = SaidGit(seen.state.after(look.change), began, asked)
+    else:
+        seen.looked = began
+        if seen.why_failed or not look.unasked:
+            seen.unasked -= asked
+    yield from by_time(look, before, seen.git)
 
 
 def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: bool) -> GitLook:
@@ -181,16 +195,14 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
     if stamps.text == last and not anyway:
         seen.answer, seen.stamps, seen.why_failed = "recorded", stamps.text, ()
         return GitLook(unasked=True)
-    attachment.process.last_seen.git.unasked.clear()
     asked = time.time_ns()
-    where = f"git: {visible(folder)}: " if folder else "git: "
-    found, why, is_gone = _asked(git, where, seen.state, anyway)
+    found, why, is_gone = _asked(git, folder, seen.state, anyway)
     if why or not (found.names or found.untold):
         replaced = _replaced(folder, attachment, seen, *why, is_gone=is_gone)
         if seen.state.names and not why:
-            why = (f"{where}.git is not a repository any more",)
+            why = (untold_reason(folder, ".git is not a repository any more"),)
         return replaced or _failed(seen, stamps.text, *why)
-    untold = tuple(f"{where}{one}" for one in dict.fromkeys(found.untold.values()) if one)
+    untold = tuple(untold_reason(folder, one) for one in _why_untold(found))
     is_new = not seen.state.names
     unkept: tuple[str, ...] = ()
     change = _difference(attachment, seen, found)
@@ -199,23 +211,24 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
         # before the record names the objects
         unkept = keep_objects(attachment, folder, found)
     elif untold:
-        return _failed(seen, stamps.text, *untold)
+        return _failed(seen, stamps.text, *untold, untold=found.untold)
     else:
         seen.why_failed = ()
+    seen.untold = tuple(found.untold) if untold else ()
     if untold:
         seen.answer, seen.why_failed = "", untold
     elif change is None and stamps.newest + SETTLED < asked:
         _keep(folder, attachment, stamps.text)
     elif stamps.contents is not None:
-        said = change or GitChanged(seen.state.identity, (), (), "outside")
-        seen.expected = ExpectedGit(stamps, seen.state.after(said), since)
+        to_come = change or GitChanged(seen.state.identity, (), (), "outside")
+        seen.expected = ExpectedGit(stamps, seen.state.after(to_come), since)
     shared = found.names.get(SHARED_REFS, "").startswith("/")
     unseen = (*untold, *found.unseen, *unkept) if change else ()
     return GitLook(change, unseen, is_new, shared, bool(untold), is_overdue)
 
 
 def _asked(
-    git: Git, where: str, known: GitState, anyway: bool
+    git: Git, folder: str, known: GitState, anyway: bool
 ) -> tuple[GitSeen, tuple[str, ...], bool]:
     """What git tells now, why that is not compared with what is on record, and whether the
     repository is surely gone.
@@ -224,20 +237,26 @@ def _asked(
         found = git.seen(anyway=anyway)
     except (ExecutionFailed, OSError) as error:
         is_gone = isinstance(error, ExecutionFailed) and bool(error.details.get("gone"))
-        return GitSeen(), (f"{where}{getattr(error, 'message', error)}",), is_gone
-    why: Iterable[str] = ()
+        why = untold_reason(folder, str(getattr(error, "message", error)))
+        return GitSeen(), (why,), is_gone
+    reasons: Iterable[str] = ()
     if (found.names or found.untold) and not found.identity:
-        why = ("the filesystem does not tell which folder .git is",)
+        reasons = ("the filesystem does not tell which folder .git is",)
     elif "HEAD" in found.untold and not (known.names and known.is_of(found.identity)):
-        why = dict.fromkeys(filter(None, found.untold.values()))
-    return found, tuple(f"{where}{one}" for one in why), False
+        reasons = _why_untold(found)
+    return found, tuple(untold_reason(folder, one) for one in reasons), False
 
 
-def _failed(seen: LastRepository, stamps: str, *why: str) -> GitLook:
+def _why_untold(seen: GitSeen) -> Iterable[str]:
+    """Why git cannot tell all of a repository, each reason once."""
+    return dict.fromkeys(filter(None, seen.untold.values()))
+
+
+def _failed(seen: LastRepository, stamps: str, *why: str, untold: Iterable[str] = ()) -> GitLook:
     """A look that could not read git, or not all of it, which is noted; what every call since was
     told is not told again.
     """
-    told, seen.why_failed = seen.why_failed, why
+    told, seen.why_failed, seen.untold = seen.why_failed, why, tuple(untold)
     is_told = (seen.answer, seen.stamps, told) == ("failed", stamps, seen.why_failed)
     seen.answer, seen.stamps = "failed", stamps
     return GitLook(None, () if is_told else seen.why_failed, unasked=bool(why))
@@ -327,6 +346,18 @@ def _read_states(attachment: Attachment) -> None:
         else:  # what it said was erased, so that nothing can be compared with it
             for one in known.repositories.values():
                 one.state = GitState()
+
+
+def _read_untold(attachment: Attachment) -> None:
+    """Note what processes before this one could not tell of git, as the newest calls say."""
+    repositories = attachment.process.last_seen.git.repositories
+    calls = attachment.stored.tables.calls(CallFilter(limit=MOST_READ))
+    for call, reasons in untold_last(calls):
+        for folder, last in repositories.items():
+            start = untold_reason(folder, "")
+            if own := tuple(one for one in reasons if one.startswith(start)):
+                last.why_failed = last.why_failed or own
+                last.unasked.add(call.requested)
 
 
 def _difference(attachment: Attachment, last: LastRepository, seen: GitSeen) -> GitChanged | None:
@@ -429,38 +460,3 @@ def _with_entries(
 
 def _is_object(value: str | None) -> bool:
     return value is None or OBJECT_ID.fullmatch(value) is not None
-
-
-def git_draft(
-    look: GitLook, among: Sequence[Candidate], *, late: bool = False, between: bool = False
-) -> Sequence[Draft]:
-    """The change that a look found as a draft: of the calls that may have made it, or from outside.
-
-    Calls that say their paths did not make it. No path tells whose it is, so that what a `late` or
-    overdue one found is never one call's alone, nor is what worktrees outside share. What it found
-    `between` calls is from outside, with the candidates as causes; the first state of all that is
-    found so is the baseline.
-    """
-    change = look.change
-    if change is None:
-        return ()
-    if between and look.is_new:
-        return [Draft(replace(change, origin="baseline"), "", OUTSIDE)]
-    path = f"{change.folder}/{FOLDER}" if change.folder else FOLDER
-    doers = [one for one in among if one.paths is None and _can_write(one, path)]
-    causes = tuple(sorted({one.requested for one in doers}))
-    acting = [one for one in doers if not (one.ended or one.is_survivor)]
-    if not acting:
-        return [Draft(replace(change, causes=causes), "", OUTSIDE)]
-    by_others = look.is_shared and not (change.is_first or change.is_of_one_worktree)
-    if between or late or look.is_overdue or by_others or not acting[0].seen:
-        causes = (UNKNOWN, *causes)
-    elif len(causes) == 1:
-        causes = ()
-    first = acting[0]
-    fact = replace(change, origin="command", call_id=first.call_id, causes=causes)
-    return [Draft(fact, first.session, first.actor)]
-
-
-def _can_write(one: Candidate, path: str) -> bool:
-    return one.writes is None or not {path, *parents(path)}.isdisjoint(one.writes)
