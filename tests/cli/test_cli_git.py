@@ -173,6 +173,25 @@ def test_doctor_says_how_large_the_mirror_is_and_what_of_it_is_damaged(lost: She
     assert "are kept, damaged: " in said
 
 
+def test_doctor_says_which_repository_could_not_be_told_at_the_last_look(
+    lost: Shell,
+) -> None:
+    below = lost.workspace / "lib"
+    below.mkdir()
+    git(below, "init", "-q", "-b", "main")
+    git(below, "commit", "-q", "--allow-empty", "-m", "one")
+    lost("run", "--", "true")
+    assert "cannot be told" not in lost("doctor", code=None).text
+    lost("run", "--", "sh", "-c", "echo garbage > lib/.git/index")
+    said = lost("doctor", code=None).text
+    [line] = (one for one in said.splitlines() if "cannot be told" in one)
+    assert "git cannot be told in lib: the index: git cannot read the repository" in line
+    assert "(before or after call " in line
+    lost("run", "--", "sh", "-c", "rm lib/.git/index")
+    lost("run", "--", "true")
+    assert "cannot be told" not in lost("doctor", code=None).text
+
+
 def test_forgetting_the_workspace_deletes_the_mirror(lost: Shell) -> None:
     assert [*lost.home.glob("index/*.git/sha1/HEAD")] != []
     lost("workspaces", "forget", str(lost.workspace), "--yes")

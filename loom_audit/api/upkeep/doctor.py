@@ -37,9 +37,10 @@ from loom_audit.config import APPROVALS, Settings, read_approvals
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.free_space import MIN_FREE_BYTES
 from loom_audit.model.imported import is_imported
+from loom_audit.model.records import untold_last
 from loom_audit.model.scope import IGNORE_FILE
 from loom_audit.model.text.display import count_text, first_few, size_text, visible
-from loom_audit.ports import EventFilter
+from loom_audit.ports import CallFilter, EventFilter
 from loom_audit.wiring.commands import confining_runner, open_runner, probe
 from loom_audit.wiring.database_file import REVISION, SAFE_SQLITE, connect, driver, triggers
 from loom_audit.wiring.folders import is_in_place, most_watches
@@ -231,7 +232,7 @@ def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
                     continue
                 workspace = store.workspace(entry.id)
                 yield from _guarded(name, partial(_workspace, workspace, now))
-                yield from _guarded(name, partial(_mirror, workspace))
+                yield from _guarded(name, partial(_git, workspace))
                 yield from _guarded(name, partial(_hear, workspace, heard, failed))
                 roots.append(entry.root)
             yield _failed(settings, waiting(settings), failed)
@@ -251,12 +252,27 @@ def _guarded(name: str, checks: Callable[[], Sequence[Check]]) -> Sequence[Check
         return [Check(name, "problem", error.message, error.hint)]
 
 
-def _mirror(workspace: AuditedWorkspace) -> Sequence[Check]:
-    state = mirror_state(workspace)
-    if state is None:
-        return []
-    verdict: Verdict = "problem" if state.damaged else "ok" if state.is_whole else "warning"
-    return [Check(f"git objects of {workspace.root}", verdict, state.text, state.hint)]
+def _git(workspace: AuditedWorkspace) -> Sequence[Check]:
+    """Which repositories could not be told last, and whether the objects of all are whole."""
+    last = next(untold_last(workspace.timeline.calls(CallFilter(limit=_LOOKED))), None)
+    checks = []
+    if last is not None:
+        call, reasons = last
+        hint = "What is found once it is told again may be of any call since."
+        checks = [
+            Check(
+                f"git of {workspace.root}",
+                "warning",
+                f"{one} (before or after call {call.seq})",
+                hint,
+            )
+            for one in reasons
+        ]
+    if (state := mirror_state(workspace)) is not None:
+        verdict: Verdict = "problem" if state.damaged else "ok" if state.is_whole else "warning"
+        name = f"git objects of {workspace.root}"
+        checks.append(Check(name, verdict, state.text, state.hint))
+    return checks
 
 
 def _missing(missing_logs: Callable[[], Sequence[str]]) -> Sequence[Check]:
@@ -318,6 +334,9 @@ def _failed(
     )
     return Check("hooks", "warning", f"{text}; not on record yet", f"{hint} {_BY_HAND}")
 
+
+_LOOKED = 20
+"""The number of calls among which the last one is searched after which git was looked at."""
 
 _BY_HAND = (
     "The next hook puts them on record, or `loom-audit daemon` now, which says what is wrong."
