@@ -10,7 +10,7 @@ from loom_audit.cli.shared.output import Line, Style
 from loom_audit.cli.shared.records import plain
 
 if TYPE_CHECKING:
-    from loom_audit.api.upkeep.doctor import Check
+    from loom_audit.api.upkeep.checks.check import Check
 
 
 @command(examples=("loom-audit doctor",), codes={exits.FAILED: "there is a problem"})

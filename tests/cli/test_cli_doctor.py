@@ -160,6 +160,6 @@ def test_doctor_says_whether_commands_look_at_all_of_a_workspace(
     audited: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "can be watched between commands" in audited("doctor").text
-    monkeypatch.setattr("loom_audit.api.upkeep.doctor.most_watches", lambda: 0)
+    monkeypatch.setattr("loom_audit.api.upkeep.checks.workspaces.most_watches", lambda: 0)
     said = audited("doctor").text
     assert "every command looks at all of it" in said and "max_user_watches" in said

@@ -4,69 +4,42 @@ Changes nothing but files about held sessions that do not say what the logs say.
 """
 
 import os
-import shlex
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from msgspec import Struct
-
-from loom_audit.api.agents.connect import (
-    connected_since,
-    installed_clients,
-    is_connected,
-    settings_file,
-)
-from loom_audit.api.agents.failed_hooks import FailedSession, failures_of, last_words, waiting
-from loom_audit.api.agents.heard import heard_clients
-from loom_audit.api.agents.launcher import CLIENT
+from loom_audit.api.agents.failed_hooks import waiting
 from loom_audit.api.ground.held import agree
-from loom_audit.api.ground.watched import watched_text
 from loom_audit.api.store import AuditStore, lost_store_hint, open_store
-from loom_audit.api.upkeep.git_mirror import mirror_state
-from loom_audit.api.workspace import AuditedWorkspace
-from loom_audit.clients.known import CLIENTS
-from loom_audit.clients.programs import PROGRAMS
+from loom_audit.api.upkeep.checks.check import STOPPED, TIME, Check
+from loom_audit.api.upkeep.checks.clients import (
+    client_checks,
+    failed_hooks,
+    hooks_of_forgotten,
+    note_heard,
+)
+from loom_audit.api.upkeep.checks.workspaces import git_checks, workspace_checks
 from loom_audit.config import APPROVALS, Settings, read_approvals
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.free_space import MIN_FREE_BYTES
 from loom_audit.model.imported import is_imported
-from loom_audit.model.records import untold_last
-from loom_audit.model.scope import IGNORE_FILE
-from loom_audit.model.text.display import count_text, first_few, size_text, visible
-from loom_audit.ports import CallFilter, EventFilter
+from loom_audit.model.text.display import count_text, size_text
 from loom_audit.wiring.commands import confining_runner, open_runner, probe
 from loom_audit.wiring.database_file import REVISION, SAFE_SQLITE, connect, driver, triggers
-from loom_audit.wiring.folders import is_in_place, most_watches
-
-Verdict = Literal["ok", "warning", "problem"]
-
-_TIME = "%Y-%m-%d %H:%M:%SZ"
-_MANY_MINUTES = 120
-"""From so many minutes on it is said at what time a client was heard, not how long ago."""
+from loom_audit.wiring.folders import is_in_place
 
 SPACE_WARNING = 1024**3
-_STOPPED = "nothing is recorded: "
-
-
-class Check(Struct, frozen=True):
-    """A check has looked at one thing and says what was found, and what to do about it."""
-
-    name: str
-    verdict: Verdict
-    text: str
-    hint: str = ""
 
 
 def check_all(settings: Settings, now: datetime | None = None) -> Iterator[Check]:
     """Everything, in the order in which one thing leans on another; first what is not recorded."""
-    yield from sorted(_looked_at(settings, now), key=lambda one: not one.text.startswith(_STOPPED))
+    yield from sorted(_looked_at(settings, now), key=lambda one: not one.text.startswith(STOPPED))
 
 
 def _looked_at(settings: Settings, now: datetime | None) -> Iterator[Check]:
@@ -231,13 +204,13 @@ def _workspaces(settings: Settings, now: datetime) -> Iterator[Check]:
                     yield Check(name, "warning", "is gone", "`loom-audit replay` rebuilds it.")
                     continue
                 workspace = store.workspace(entry.id)
-                yield from _guarded(name, partial(_workspace, workspace, now))
-                yield from _guarded(name, partial(_git, workspace))
-                yield from _guarded(name, partial(_hear, workspace, heard, failed))
+                yield from _guarded(name, partial(workspace_checks, workspace, now))
+                yield from _guarded(name, partial(git_checks, workspace))
+                yield from _guarded(name, partial(note_heard, workspace, heard, failed))
                 roots.append(entry.root)
-            yield _failed(settings, waiting(settings), failed)
-            yield from _clients(settings, now, roots, heard, failed)
-            yield from _guarded("forgotten", partial(_forgotten_hooks, store, roots))
+            yield failed_hooks(settings, waiting(settings), failed)
+            yield from client_checks(settings, now, roots, heard, failed)
+            yield from _guarded("forgotten", partial(hooks_of_forgotten, store, roots))
             yield from _guarded("logs", partial(_missing, store.adapters.missing_logs))
             yield from _guarded("forgotten", partial(_forgotten, store))
             yield from _guarded("held sessions", partial(_held, store))
@@ -250,29 +223,6 @@ def _guarded(name: str, checks: Callable[[], Sequence[Check]]) -> Sequence[Check
         return checks()
     except AuditError as error:
         return [Check(name, "problem", error.message, error.hint)]
-
-
-def _git(workspace: AuditedWorkspace) -> Sequence[Check]:
-    """Which repositories could not be told last, and whether the objects of all are whole."""
-    last = next(untold_last(workspace.timeline.calls(CallFilter(limit=_LOOKED))), None)
-    checks = []
-    if last is not None:
-        call, reasons = last
-        hint = "What is found once it is told again may be of any call since."
-        checks = [
-            Check(
-                f"git of {workspace.root}",
-                "warning",
-                f"{one} (before or after call {call.seq})",
-                hint,
-            )
-            for one in reasons
-        ]
-    if (state := mirror_state(workspace)) is not None:
-        verdict: Verdict = "problem" if state.damaged else "ok" if state.is_whole else "warning"
-        name = f"git objects of {workspace.root}"
-        checks.append(Check(name, verdict, state.text, state.hint))
-    return checks
 
 
 def _missing(missing_logs: Callable[[], Sequence[str]]) -> Sequence[Check]:
@@ -288,7 +238,7 @@ def _forgotten(store: AuditStore) -> Sequence[Check]:
     checks = []
     for one in store.adapters.forgotten():
         name, id = f"workspace {getattr(one.event.fact, 'root', '')}", one.event.log
-        text = f"forgotten {one.event.at:{_TIME}} by {one.event.actor}, log {id}"
+        text = f"forgotten {one.event.at:{TIME}} by {one.event.actor}, log {id}"
         if one.is_finished:
             checks.append(Check(name, "ok", text))
         else:
@@ -304,202 +254,6 @@ def _held(store: AuditStore) -> Sequence[Check]:
         text = f"{count_text(len(unlike), 'file')} in {folder} said else"
         return [Check("held sessions", "warning", text, "Put right, as the logs say.")]
     return [Check("held sessions", "ok", "hooks read of them what the logs say")]
-
-
-def _hear(
-    workspace: AuditedWorkspace, heard: dict[str, dict[str, datetime]], failed: dict[str, int]
-) -> Sequence[Check]:
-    """Note by client when it was heard in a workspace, and which failed."""
-    for client, count in failures_of(workspace).items():
-        failed[client] = failed.get(client, 0) + count
-    for client, at in heard_clients(workspace).items():
-        heard.setdefault(client, {})[workspace.root] = at
-    return []
-
-
-def _failed(
-    settings: Settings, waiting: Sequence[FailedSession], failed: Mapping[str, int]
-) -> Check:
-    """Whether hooks could not be handed over, and why as far as the warm process said."""
-    if not waiting:
-        known = sum(failed.values())
-        text = f"{count_text(known, 'hook')} on record as failed" if known else "none failed"
-        return Check("hooks", "ok", text)
-    said = last_words(settings)
-    text = first_few(waiting, 3, lambda one: one.text)
-    hint = (
-        f"`loom-audit daemon` said last: {said}"
-        if said
-        else "Nothing started that answers them: was loom-audit installed then?"
-    )
-    return Check("hooks", "warning", f"{text}; not on record yet", f"{hint} {_BY_HAND}")
-
-
-_LOOKED = 20
-"""The number of calls among which the last one is searched after which git was looked at."""
-
-_BY_HAND = (
-    "The next hook puts them on record, or `loom-audit daemon` now, which says what is wrong."
-)
-
-
-def _clients(
-    settings: Settings,
-    now: datetime,
-    roots: Sequence[str],
-    heard: Mapping[str, Mapping[str, datetime]],
-    failed: Mapping[str, int],
-) -> Iterator[Check]:
-    """Which clients run our hook, and when each was heard last, by the place."""
-    installed = installed_clients()
-    for client in CLIENTS:
-        told = heard.get(client, {})
-        connected = [
-            one for one in (None, *roots) if is_connected(client, settings_file(client, one))
-        ]
-        if connected:
-            last = {one: _heard_since(settings.hooks, client, one, told) for one in connected}
-            is_whole = settings.hooks.joinpath(CLIENT).is_file()
-            fails = client in failed
-            yield _connection(now, client, last, is_whole=is_whole, fails=fails)
-        elif told or client in installed:
-            newest = max(told, key=lambda root: told[root], default="")
-            text = f"{_ago(now, told[newest])} in {visible(newest)}" if told else "never heard"
-            yield Check(f"client {client}", "ok", f"not connected, {text}")
-
-
-def _connection(
-    now: datetime,
-    client: str,
-    last: Mapping[str | None, datetime | None],
-    *,
-    is_whole: bool,
-    fails: bool,
-) -> Check:
-    """Whether a client that is connected in these places, None for all, is heard in each.
-
-    `is_whole` says whether what its hook runs is there, `fails` whether hooks of it failed.
-    """
-    name, is_silent = f"client {client}", None in last.values()
-    places = (
-        f"{'all projects' if one is None else visible(one)}"
-        f" ({_ago(now, at) or 'nothing heard yet'})"
-        for one, at in [*last.items()][:5]
-    )
-    text = f"connected for {', '.join(places)}"
-    if not is_whole:
-        hint = f"`loom-audit connect {client}`: what its hook runs is not there any more."
-        return Check(name, "problem", text, hint)
-    if is_silent and fails:
-        return Check(name, "warning", f"{text}: its hooks run, and fail", _BY_HAND)
-    if is_silent:
-        started = f"Start `{PROGRAMS[client]}` there: its first call is recorded."
-        return Check(name, "warning", text, CLIENTS[client].trust or started)
-    return Check(name, "ok", text)
-
-
-def _heard_since(
-    hooks: Path, client: str, root: str | None, told: Mapping[str, datetime]
-) -> datetime | None:
-    """When a client was heard last in a folder, or in any, since it was connected for it."""
-    since = connected_since(hooks, settings_file(client, root))
-    times = [*told.values()] if root is None else [told[root]] if root in told else []
-    return max((at for at in times if at.timestamp() >= since), default=None)
-
-
-def _ago(now: datetime, at: datetime | None) -> str:
-    """How long ago a client was heard; "" for never."""
-    if at is None:
-        return ""
-    minutes = max(0, round((now - at).total_seconds() / 60))
-    if minutes < _MANY_MINUTES:
-        return f"heard {count_text(minutes, 'minute')} ago"
-    return f"heard {at:{_TIME}}"
-
-
-def _forgotten_hooks(store: AuditStore, roots: Sequence[str]) -> Sequence[Check]:
-    """Clients that run our hook in folders that were forgotten, where nothing is recorded."""
-    forgotten = (getattr(one.event.fact, "root", "") for one in store.adapters.forgotten())
-    return [
-        Check(
-            f"client {client}",
-            "warning",
-            f"runs our hook in {visible(root)}, which is not under audit any more",
-            f"`cd {shlex.quote(visible(root))} && loom-audit connect --remove {client}`",
-        )
-        for root in sorted({one for one in forgotten if one and not is_imported(one)})
-        if not any(Path(root).is_relative_to(one) for one in roots)
-        for client in CLIENTS
-        if is_connected(client, settings_file(client, root))
-    ]
-
-
-def _workspace(workspace: AuditedWorkspace, now: datetime) -> Sequence[Check]:
-    name = f"workspace {workspace.root}"
-    if error := workspace.why_stopped():
-        return [Check(name, "problem", f"{_STOPPED}{error.message}", error.hint)]
-    checks = [_baseline(workspace, name), _clock(workspace, name, now), _scope(workspace, name)]
-    checks.append(_watch(workspace, name))
-    checks.append(Check(name, "ok", watched_text(watched=workspace.attachment.is_watched)))
-    waiting = workspace.status().interrupted
-    if waiting:
-        text = count_text(len(waiting), "interrupted call")
-        checks.append(Check(name, "warning", text, "`loom-audit recover`"))
-    if left := workspace.leftovers():
-        text = f"temporary files of interrupted calls: {first_few(left, 5, visible)}"
-        checks.append(Check(name, "warning", text, "`loom-audit recover`, when nothing runs here."))
-    return checks
-
-
-def _baseline(workspace: AuditedWorkspace, name: str) -> Check:
-    head = workspace.log.head()
-    kinds = ("baseline.finished",)
-    done = next(iter(workspace.timeline.events(EventFilter(kinds=kinds, limit=1))), None)
-    if done is None:
-        return Check(name, "warning", "the baseline is not finished", "`loom-audit init` goes on.")
-    return Check(name, "ok", f"log at {head}, baseline at {done.seq}")
-
-
-def _clock(workspace: AuditedWorkspace, name: str, now: datetime) -> Check:
-    newest = EventFilter(newest_first=True, limit=1)
-    last = next(iter(workspace.timeline.events(newest)), None)
-    if last is not None and last.at > now + timedelta(seconds=2):
-        return Check(
-            name,
-            "problem",
-            f"the clock says {now:{_TIME}}, the last event is of {last.at:{_TIME}}",
-            "Set the clock: points given as a time would name the wrong events.",
-        )
-    return Check(name, "ok", "the clock is not behind the log")
-
-
-def _watch(workspace: AuditedWorkspace, name: str) -> Check:
-    """Whether commands can be told what changed, so that they need not look at everything."""
-    states = workspace.attachment.stored.reading.tree().values()
-    folders = 1 + sum(1 for state in states if state.kind == "directory")
-    most = most_watches()
-    flaw = workspace.attachment.on_disk.workspace.watch().flaw
-    hint = "It works all the same: recorded commands take longer."
-    if not flaw and most is not None and folders > most:
-        flaw = f"it has {count_text(folders, 'folder')}, and {most:,} may be watched"
-        hint = f"`sysctl fs.inotify.max_user_watches={2 * folders}`"
-    if flaw:
-        return Check(name, "warning", f"every command looks at all of it: {flaw}", hint)
-    return Check(name, "ok", f"{count_text(folders, 'folder')} can be watched between commands")
-
-
-def _scope(workspace: AuditedWorkspace, name: str) -> Check:
-    file = Path(workspace.root) / IGNORE_FILE
-    text = file.read_text("utf-8", "replace") if file.is_file() and not file.is_symlink() else ""
-    if text != workspace.scope.ignore:
-        return Check(
-            name,
-            "warning",
-            f"{IGNORE_FILE} is not the one that was accepted, which is still in force",
-            "`loom-audit scope accept` when it is right.",
-        )
-    rules = sum(1 for line in text.splitlines() if line.strip() and not line.startswith("#"))
-    return Check(name, "ok", f"{count_text(rules, 'rule')} in {IGNORE_FILE}, accepted")
 
 
 def _heads(settings: Settings) -> Check:

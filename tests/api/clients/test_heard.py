@@ -10,7 +10,8 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.agents.clients import Hooks
 from loom_audit.api.agents.heard import heard_clients
-from loom_audit.api.upkeep.doctor import Check, check_all
+from loom_audit.api.upkeep.checks.check import Check
+from loom_audit.api.upkeep.doctor import check_all
 from tests.api.clients.test_hooks import claude as claude
 from tests.api.clients.test_hooks import client_of
 from tests.api.clients.test_hooks import root as root

@@ -149,7 +149,12 @@ def with_git(
         git=verdicts.things,
         git_words=words,
         reverts=tuple(sorted(counted)),
-        blocked=(*plan.blocked, *verdicts.blocked, *not_kept, *(_or_left(one) for one in stopped)),
+        blocked=(
+            *plan.blocked,
+            *verdicts.blocked,
+            *not_kept,
+            *(_with_choice(one) for one in stopped),
+        ),
         irreversible=(*plan.irreversible, *verdicts.stays, *(() if stopped else stay_gone)),
         contents={**plan.contents, **found.contents},
         lost_commits=lost,
@@ -183,7 +188,7 @@ def _without_gone(plan: Plan, paths: Collection[str], calls: Sequence[Call]) -> 
     return replace(plan, irreversible=(*rest, *uncaptured_notes(calls, paths)))
 
 
-def _or_left(note: Note) -> Note:
+def _with_choice(note: Note) -> Note:
     return replace(note, reason=f"{note.reason}; {LEAVE}")
 
 
