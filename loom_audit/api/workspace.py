@@ -316,10 +316,11 @@ class AuditedWorkspace:
         session: str | None = None,
         choices: Mapping[str, Choice] | None = None,
         git: bool = True,
+        **flags: bool,
     ) -> "Plan":
         """A plan to take back the newest call of all, or of a session. Errors as `plan`."""
-        chosen = choices or {}
-        return self.plan(PlanRequest("undo", session=session, choices=chosen, no_git=not git))
+        asked = PlanRequest("undo", (), session, (), choices or {}, no_git=not git, **flags)
+        return self.plan(asked)
 
     def plan_redo(
         self,
@@ -327,10 +328,11 @@ class AuditedWorkspace:
         session: str | None = None,
         choices: Mapping[str, Choice] | None = None,
         git: bool = True,
+        **flags: bool,
     ) -> "Plan":
         """A plan to bring back what the newest undo took back. Errors as `plan`."""
-        chosen = choices or {}
-        return self.plan(PlanRequest("redo", session=session, choices=chosen, no_git=not git))
+        asked = PlanRequest("redo", (), session, (), choices or {}, no_git=not git, **flags)
+        return self.plan(asked)
 
     def plan_revert(
         self,
@@ -339,12 +341,11 @@ class AuditedWorkspace:
         paths: Sequence[str] = (),
         choices: Mapping[str, Choice] | None = None,
         git: bool = False,
+        **flags: bool,
     ) -> "Plan":
-        """A plan to take back named calls and events, or what they did at the paths, and to keep
-        later ones; with `git` also what they did to git. Errors as `plan`.
-        """
-        named, below, chosen = tuple(targets), tuple(paths), choices or {}
-        return self.plan(PlanRequest("revert", named, paths=below, choices=chosen, with_git=git))
+        """A plan to take back named calls and events, at paths or with `git`. Errors as `plan`."""
+        asked = PlanRequest("revert", tuple(targets), None, tuple(paths), choices or {}, **flags)
+        return self.plan(replace(asked, with_git=git))
 
     def plan_rollback(
         self,

@@ -17,7 +17,7 @@ from loom_audit.cli.shared.options import (
 from loom_audit.cli.shared.parameters import argument
 from loom_audit.cli.shared.points import SESSION, call_number, named_point
 from loom_audit.cli.shared.taking_back.plans import CODES, check_patch, close_interrupted, take_back
-from loom_audit.model.plans.request import WITH_GIT, PlanRequest
+from loom_audit.model.plans.request import GIT_CONFIG, WITH_GIT, PlanRequest
 
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
@@ -43,6 +43,7 @@ def revert(
     ],
     choose: ChooseOption = None,
     git: Annotated[bool, flag_option(WITH_GIT)] = False,
+    git_config: Annotated[bool, flag_option(GIT_CONFIG)] = False,
     dry_run: DryRunOption = False,
     patch: PatchOption = False,
     yes: YesOption = False,
@@ -58,7 +59,12 @@ def revert(
         named = dict.fromkeys(_target(workspace, text) for text in _calls(targets))
         paths = [workspace_path(workspace.root, text) for text in targets[len(_calls(targets)) :]]
         request = PlanRequest(
-            "revert", tuple(named), paths=tuple(paths), choices=choices, with_git=git
+            "revert",
+            tuple(named),
+            paths=tuple(paths),
+            choices=choices,
+            with_git=git,
+            git_config=git_config,
         )
         return take_back(invocation, workspace, request, dry_run=dry_run, yes=yes, patch=patch)
 

@@ -16,7 +16,7 @@ from loom_audit.cli.shared.options import (
 from loom_audit.cli.shared.parameters import argument
 from loom_audit.cli.shared.points import named_point
 from loom_audit.cli.shared.taking_back.plans import CODES, check_patch, close_interrupted, take_back
-from loom_audit.model.plans.request import HOLD, NO_GIT, OUTSIDE, PlanRequest
+from loom_audit.model.plans.request import GIT_CONFIG, HOLD, NO_GIT, OUTSIDE, PlanRequest
 
 
 @command(
@@ -40,6 +40,7 @@ def rollback(
     outside: Annotated[bool, flag_option(OUTSIDE)] = False,
     hold: Annotated[bool, flag_option(HOLD)] = False,
     no_git: Annotated[bool, flag_option(NO_GIT)] = False,
+    git_config: Annotated[bool, flag_option(GIT_CONFIG)] = False,
     choose: ChooseOption = None,
     dry_run: DryRunOption = False,
     patch: PatchOption = False,
@@ -71,5 +72,6 @@ def rollback(
             outside=outside,
             running=hold,
             no_git=no_git,
+            git_config=git_config,
         )
         return take_back(invocation, workspace, request, dry_run=dry_run, yes=yes, patch=patch)

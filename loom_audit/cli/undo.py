@@ -15,7 +15,7 @@ from loom_audit.cli.shared.options import (
 )
 from loom_audit.cli.shared.points import session_id
 from loom_audit.cli.shared.taking_back.plans import CODES, check_patch, close_interrupted, take_back
-from loom_audit.model.plans.request import NO_GIT, PlanRequest
+from loom_audit.model.plans.request import GIT_CONFIG, NO_GIT, PlanRequest
 
 
 @command(examples=("loom-audit undo --dry-run", "loom-audit undo --session ID"), codes=CODES)
@@ -24,6 +24,7 @@ def undo(
     session: SessionOption = None,
     choose: ChooseOption = None,
     no_git: Annotated[bool, flag_option(NO_GIT)] = False,
+    git_config: Annotated[bool, flag_option(GIT_CONFIG)] = False,
     dry_run: DryRunOption = False,
     patch: PatchOption = False,
     yes: YesOption = False,
@@ -37,5 +38,7 @@ def undo(
         close_interrupted(workspace, dry_run=dry_run)
         choices = read_choices(workspace.root, choose)
         chosen = None if session is None else session_id(workspace, session)
-        request = PlanRequest("undo", session=chosen, choices=choices, no_git=no_git)
+        request = PlanRequest(
+            "undo", session=chosen, choices=choices, no_git=no_git, git_config=git_config
+        )
         return take_back(invocation, workspace, request, dry_run=dry_run, yes=yes, patch=patch)

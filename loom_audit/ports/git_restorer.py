@@ -15,12 +15,14 @@ class GitSteps(Struct, frozen=True):
 
     `names` are `HEAD`, `stashes` and refs that are object ids, none symbolic. `files` are what is
     to be at paths in the git folder, None for nothing; of a log of `refs/stash` the entries are
-    made again. `note` is what a log of a ref says of it.
+    made again. `note` is what a log of a ref says of it. `settings` are hooks and settings by path,
+    each as it is and as it is to be.
     """
 
     names: tuple[GitName, ...]
     files: Mapping[str, GitFile | None]
     note: str
+    settings: Mapping[str, tuple[GitFile | None, GitFile | None]] = {}
 
 
 class IndexBytes(Struct, frozen=True):
@@ -83,9 +85,10 @@ class GitRestore(Protocol):
 
     def carry_out(self, steps: GitSteps) -> None:
         """Make the steps: first names that are in the way of others go, then refs, stashes and
-        files, then HEAD, then what else goes. The lock is restore.
+        files, then HEAD, then what else goes, and settings last. The lock is restore.
 
-        Conflict where a ref is not what its step begins with; steps before it are made then.
+        Conflict where a ref or a setting is not what its step begins with; steps before it are made
+        then.
         ExecutionFailed.
         """
         ...

@@ -22,7 +22,7 @@ from loom_audit.model.events import FilesChanged
 from loom_audit.model.git import GitChanged
 from loom_audit.model.plans.lists import TOLD
 from loom_audit.model.plans.planning import Plan
-from loom_audit.model.plans.request import FLAGS, NO_GIT, WITH_GIT, Flag, PlanRequest
+from loom_audit.model.plans.request import FLAGS, GIT_CONFIG, NO_GIT, WITH_GIT, Flag, PlanRequest
 from loom_audit.model.text.display import visible
 from loom_audit.ports import CallFilter, EventFilter
 from loom_audit.web.live import WorkProgress
@@ -245,7 +245,9 @@ def _boxes(workspace: AuditedWorkspace, plan: Plan) -> list[Flag]:
     """What a plan can also be asked with; what is about git where there is something of git."""
     asked = plan.request
     offered = [flag for flag in FLAGS if flag.box and asked.verb in flag.verbs]
-    if plan.git or asked.no_git or asked.with_git:
+    if not (plan.git_settings or asked.git_config):
+        offered = [flag for flag in offered if flag is not GIT_CONFIG]
+    if plan.git or asked.no_git or asked.with_git or asked.git_config:
         return offered
     if asked.verb == "rollback":
         since = EventFilter(after=int(asked.targets[0]), kinds=(GitChanged.kind,), limit=1)

@@ -31,7 +31,7 @@ from loom_audit.disk.machine.roots import check_root, check_target, is_in_place,
 from loom_audit.disk.machine.transcripts import DiskTranscript
 from loom_audit.disk.machine.vanished import hidden, vanished_workspace
 from loom_audit.disk.workspace import DiskWorkspace
-from loom_audit.disk.writing.rename import rename_to_absent
+from loom_audit.disk.writing.rename import exchange_names, rename_to_absent
 from loom_audit.errors import AuditError, Conflict, InvalidPath, NoWorkspace
 from loom_audit.history.ground.attachment import Attachment, OnDisk, StoredLog
 from loom_audit.history.ground.continuous_log import ContinuousLog
@@ -341,7 +341,7 @@ class Adapters(Struct, frozen=True):
             git=None if is_imported(entry.root) else ProgramGit(entry.root, identity_at),
             mirror=DiskObjectMirror(entry.root, self.settings.home / FOLDER / f"{id}{MIRROR}"),
             mirrored_git=ProgramMirroredGit(entry.root),
-            git_restorer=ProgramGitRestorer(entry.root, identity_at),
+            git_restorer=ProgramGitRestorer(entry.root, identity_at, exchange_names),
             git_builder=ProgramGitBuilder(entry.root, identity_at, rename_to_absent),
         )
         return Attachment(stored, on_disk)

@@ -146,6 +146,21 @@ def test_a_plan_says_the_commits_that_it_brings_back_and_those_on_no_ref_then(
     assert re.search(r"brings back 1 commit &#34;&lt;i&gt;mine&#34; by ann</li>", text)
 
 
+def test_a_plan_shows_hooks_and_settings_escaped_and_takes_them_back_as_its_box_says(
+    recorded: Recorded, client: TestClient, session: str
+) -> None:
+    hook = recorded.root / ".git" / "hooks" / "post-commit"
+    with recorded.workspace.session("hooking") as made:
+        in_thread(partial(run, made, "echo '<i>evil' > .git/hooks/post-commit; git branch along"))
+    text = plan(client, recorded, "verb=undo")
+    assert "-&lt;i&gt;evil" in text and "<i>evil" not in text
+    assert 'name="git-config" value="1">' in text
+    text = plan(client, recorded, "verb=undo&git-config=1")
+    assert "hooks/post-commit comes back as it was: it can run code as you" in text
+    assert carry_out(client, recorded, fields(text)).status_code == 303
+    assert hook.read_text() == "true\n"
+
+
 def test_a_plan_of_what_left_git_alone_offers_nothing_of_git(
     recorded: Recorded, client: TestClient, session: str
 ) -> None:

@@ -189,6 +189,7 @@ def plan_record(plan: Plan) -> Record:
         "git": [git_record(thing.as_change) for thing in plan.git],
         "git_words": list(plan.git_words),
         "lost_commits": list(plan.lost_commits),
+        "git_settings": {path: list(lines) for path, lines in plan.git_settings},
         "already": list(plan.already),
         "decided": dict(plan.decided),
         **{one.name: plain(one.notes(plan)) for one in LISTS},

@@ -60,5 +60,12 @@ def rename_to_absent(folder: int, source: bytes, target: bytes) -> None:
     system.renameat2(folder, source, folder, target, system.RENAME_NOREPLACE)
 
 
+def exchange_names(source_in: int, source: bytes, target_in: int, target: bytes) -> None:
+    """Let two names in open folders change what they name, in one step. OSError."""
+    if not system.probe().renameat2:
+        raise OSError(errno.ENOSYS, "this system cannot exchange two files")
+    system.renameat2(source_in, source, target_in, target, system.RENAME_EXCHANGE)
+
+
 def _is_there(location: Location, identity: str) -> bool:
     return bool(identity) and identity_at(location.fd, os.fsencode(location.name)) == identity

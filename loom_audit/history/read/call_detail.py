@@ -111,10 +111,16 @@ def git_of(log: EventLog, calls: Sequence[Call]) -> Mapping[int, Sequence[GitCha
     return found
 
 
-def changed_git_alone(log: EventLog, call: Call) -> bool:
-    """Whether a call, and no other, changed something of git that can be taken back. Corrupt."""
+def changed_git_alone(log: EventLog, call: Call, *, settings: bool = False) -> bool:
+    """Whether a call, and no other, changed something of git that can be taken back, also where
+    that is its `settings`. Corrupt.
+    """
     if not call.changed_git:
         return False
     told = git_of(log, [call]).get(call.requested, ())
-    own = [one for one in told if goes_back(one) and {*one.causes} <= {call.requested}]
+    own = [
+        one
+        for one in told
+        if goes_back(one, settings=settings) and {*one.causes} <= {call.requested}
+    ]
     return bool(own) and not {one.folder for one in own} <= git_now(log).with_refs_elsewhere

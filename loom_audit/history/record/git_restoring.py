@@ -27,6 +27,7 @@ from loom_audit.model.git import (
     GitIntended,
     GitName,
     GitState,
+    is_run_by_git,
 )
 from loom_audit.model.git_index import without_caches
 from loom_audit.model.git_points import git_path
@@ -373,15 +374,15 @@ def content_of(stored: StoredLog, state: FileState) -> bytes:
 def _steps(
     stored: StoredLog, names: tuple[GitName, ...], files: Iterable[FileChange], note: str
 ) -> GitSteps:
-    made: dict[str, GitFile | None] = {}
-    for one in files:
-        if one.path in (INDEX_ENTRIES, "index"):
-            continue
-        state = one.after
-        made[one.path] = (
-            GitFile(state.kind, state.mode or 0o644, content_of(stored, state)) if state else None
-        )
-    return GitSteps(names, made, note)
+    def file(state: FileState | None) -> GitFile | None:
+        if state is None:
+            return None
+        return GitFile(state.kind, state.mode or 0o644, content_of(stored, state))
+
+    made = [one for one in files if one.path not in (INDEX_ENTRIES, "index")]
+    run = [one for one in made if is_run_by_git(one.path)]
+    settings = {one.path: (file(one.before), file(one.after)) for one in run}
+    return GitSteps(names, {o.path: file(o.after) for o in made if o not in run}, note, settings)
 
 
 def _bring_objects(
@@ -481,6 +482,8 @@ def continue_restores(attachment: Attachment, call: Call) -> None:
         if not any(n.name != INDEX_MTIME for n in names) and not _own_files(files):
             continue
         moved = [n.name for n in names if state.names.get(n.name) != n.before]
+        run = [f for f in files if is_run_by_git(f.path)]
+        moved += [f.path for f in run if state.files.get(f.path) != f.before]
         if moved and moved != [INDEX_MTIME]:
             raise Conflict(
                 f"git: {visible(moved[0])} was moved since the {call.tool} stopped",

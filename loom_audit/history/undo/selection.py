@@ -321,7 +321,8 @@ def _named_or_newest(request: PlanRequest, attachment: Attachment) -> Call:
     taken back already or changed nothing.
     """
     if not request.targets:
-        return newest_undoable(attachment, request.session, with_git=not request.no_git)
+        settings = request.git_config
+        return newest_undoable(attachment, request.session, not request.no_git, settings=settings)
     [number] = request.targets
     nothing = NotFound(f"this session has no call {number}", hint=_WHERE_CALLS)
     try:
@@ -351,10 +352,12 @@ def _named_or_newest(request: PlanRequest, attachment: Attachment) -> Call:
 _WHERE_CALLS = "`history` without a path lists the calls of this session."
 
 
-def newest_undoable(attachment: Attachment, session: str | None, *, with_git: bool = False) -> Call:
+def newest_undoable(
+    attachment: Attachment, session: str | None, with_git: bool = False, *, settings: bool = False
+) -> Call:
     """The newest call with changes that is not taken back, of one session or of any; NotFound.
 
-    One that changed only git is one `with_git`.
+    One that changed only git is one `with_git`, and only hooks and settings of it with `settings`.
 
     Undos and redos are passed over, since undoing twice must go two calls back. One that did not
     come to its end is a call like any other: it took no call back as a whole.
@@ -363,7 +366,7 @@ def newest_undoable(attachment: Attachment, session: str | None, *, with_git: bo
     def is_wanted(call: Call) -> bool:
         return not (_is_undo_by(call, *UNDO_AND_REDO) and _is_whole(call))
 
-    return _newest(attachment, session, is_wanted, "undo", with_git=with_git)
+    return _newest(attachment, session, is_wanted, "undo", with_git=with_git, settings=settings)
 
 
 def newest_undo(attachment: Attachment, session: str | None) -> Call:
@@ -399,6 +402,7 @@ def _newest(
     verb: str,
     *,
     with_git: bool = False,
+    settings: bool = False,
 ) -> Call:
     """The newest call that is wanted, changed something and is not taken back; NotFound."""
     stored = attachment.stored
@@ -407,7 +411,7 @@ def _newest(
     while page := stored.reading.calls(CallFilter(session=session, before=before, limit=size)):
         for call in page:
             acted = call.changed > 0 or (call.status == "ok" and call.reverts and is_undo(call))
-            acted = acted or (with_git and changed_git_alone(stored.log, call))
+            acted = acted or (with_git and changed_git_alone(stored.log, call, settings=settings))
             if call.seq and acted and call.undone_by is None and wanted(call):
                 return call
         before, size = page[-1].requested, min(2 * size, 500)

@@ -32,7 +32,7 @@ from loom_audit.model.git import (
     shown_name,
 )
 from loom_audit.model.plans.verdicts import Note
-from loom_audit.model.text.display import visible
+from loom_audit.model.text.display import first_few, visible
 
 Kind = Literal["worktree", "stashes", "ref", "settings", "remote", ""]
 """What a name or a file of a git folder belongs to; "" for what is told and never taken back."""
@@ -46,7 +46,9 @@ SETTINGS = "settings"
 LEAVE = "--no-git leaves git as it is"
 MOVED_SINCE = f"was changed since; {LEAVE}"
 DOUBTFUL = f"was changed, and nobody saw by whom; {LEAVE}"
-NOT_WRITTEN = "hooks and settings can run code as you, so that they stay as they are"
+NOT_WRITTEN = (
+    "hooks and settings can run code as you, so that they stay as they are without --git-config"
+)
 REMOTE = "a remote is never touched"
 _LONGEST_NOTE = 290
 NOT_PLAIN = f"names another ref, or is broken, which is not taken back; {LEAVE}"
@@ -101,13 +103,15 @@ class GitThing(Struct, frozen=True):
 class GitVerdicts(Struct, frozen=True):
     """What is taken back of git, and notes on what is not.
 
-    `there` are the folders of repositories that were gone and that an undo has brought back.
+    `there` are the folders of repositories that were gone and that an undo has brought back, and
+    `settings` the hooks and settings that would come back where that is asked for.
     """
 
     things: tuple[GitThing, ...] = ()
     blocked: tuple[Note, ...] = ()
     stays: tuple[Note, ...] = ()
     there: tuple[str, ...] = ()
+    settings: tuple[GitThing, ...] = ()
 
 
 Key = tuple[Literal["name", "file"], str]
@@ -147,14 +151,18 @@ def git_verdicts(
     steps: Sequence[GitStep],
     before: Mapping[str, GitState] | None = None,
     place_of: Callable[[str], str | None] = lambda _: "",
+    *,
+    with_settings: bool = False,
 ) -> GitVerdicts:
     """What taking back the taken steps does to repositories; the steps are in the log's order.
 
     They are all changes of git from the first taken one on. `before` are the states by folder
     before them. `place_of` tells of a folder what is at its `.git`: "" for nothing, the identity of
-    an empty folder in whose place one may come back, None for what stays.
+    an empty folder in whose place one may come back, None for what stays. Hooks and settings are
+    only taken back `with_settings`.
     """
     things: list[GitThing] = []
+    settings: list[GitThing] = []
     blocked: list[Note] = []
     staying: list[Note] = []
     there: list[str] = []
@@ -169,12 +177,29 @@ def git_verdicts(
             found = _verdicts(folder, own)
             there += [folder] if whole else []
         for one in found:
-            if isinstance(one, GitThing):
+            if isinstance(one, GitThing) and one.name == SETTINGS and not with_settings:
+                settings.append(one)
+                staying.append(_settings_note(one, own))
+            elif isinstance(one, GitThing):
                 things.append(one)
             else:
                 stays, note = one
                 (staying if stays else blocked).append(note)
-    return GitVerdicts(tuple(things), tuple(blocked), tuple(staying), tuple(there))
+    return GitVerdicts(tuple(things), tuple(blocked), tuple(staying), tuple(there), tuple(settings))
+
+
+def _settings_note(thing: GitThing, steps: Sequence[GitStep]) -> Note:
+    paths = [file.path for file in thing.files]
+    changed = {one.path for one in thing.files}
+    by = sorted(
+        {
+            step.number
+            for step in steps
+            if step.taken and any(one.path in changed for one in step.fact.changes)
+        }
+    )
+    said = f"git{where_of(thing.folder)}: {NOT_WRITTEN}: {first_few(paths, 5, visible)}"
+    return Note("", said, tuple(by))
 
 
 def _after(state: GitState, steps: Iterable[GitStep]) -> GitState:
@@ -223,6 +248,8 @@ def _of_repository(
         yield False, Note("", said, (first.number,))
         return
     for one in _verdicts(folder, earlier) if earlier else ():
+        if isinstance(one, GitThing) and one.name == SETTINGS:
+            continue  # with which ones it comes back is told by its first look
         if isinstance(one, GitThing):
             state = state.after(one.as_change)
         elif not one[0]:
@@ -260,15 +287,16 @@ def beside_words(folder: str, point: int) -> str:
     return f"`{visible(asked)}` has the old one beside it"
 
 
-def goes_back(fact: GitChanged) -> bool:
-    """Whether something of a change of git can be taken back."""
+def goes_back(fact: GitChanged, *, settings: bool = False) -> bool:
+    """Whether something of a change of git can be taken back, also where that is `settings`."""
     if fact.is_first:
         return False
     if fact.is_gone:
         return True
     branches = _branches_of([fact])
     keys = [key for key, _, _ in _of_fact(fact) if not is_derived(key)]
-    return any(_thing_of(key, branches)[0] in ("worktree", "stashes", "ref") for key in keys)
+    wanted = {"worktree", "stashes", "ref", *(["settings"] if settings else [])}
+    return any(_thing_of(key, branches)[0] in wanted for key in keys)
 
 
 def _verdicts(folder: str, steps: Sequence[GitStep]) -> Iterator[GitThing | tuple[bool, Note]]:
@@ -285,10 +313,7 @@ def _verdicts(folder: str, steps: Sequence[GitStep]) -> Iterator[GitThing | tupl
         compared = {key: way for key, way in own.items() if not is_derived(key)}
         if not any(way.first != way.now for way in compared.values()):
             continue
-        if kind == "settings":
-            paths = ", ".join(sorted(path for _, path in own))
-            yield True, Note("", f"git{where}: {NOT_WRITTEN}: {paths}", _numbers(own.values()))
-        elif kind == "remote":
+        if kind == "remote":
             yield (
                 True,
                 Note("", f"git{where}: {_of_remote(name, own, steps)}", _numbers(own.values())),

@@ -109,6 +109,9 @@ class Plan(Struct, frozen=True):
     """The same in words, a line each, with the commits that it brings back or takes back."""
     lost_commits: tuple[str, ...] = ()
     """The commits that no ref would hold any more: id, author and subject of each."""
+    git_settings: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Hooks and settings of git that go back, or would if that was asked for: of each its path, and
+    the lines of a difference from what is there to what was."""
     sides: Mapping[str, ThreeWay] = field(default_factory=dict)
     """What a blocked path is a conflict between, where a change of it is to be taken back."""
 

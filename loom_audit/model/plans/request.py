@@ -16,8 +16,9 @@ class PlanRequest(Struct, frozen=True):
     `targets` are call numbers, seqs, a point or `session:ID`; `session` is where an undo or a redo
     looks for its call. `paths` limit a rollback or a revert; `outside` also takes back what came
     from outside, and `running` what calls that are open now may have done until now. `no_git`
-    leaves git as it is, and `with_git` lets a revert take git along. A choice for a folder counts
-    for the conflicts below it for which nothing nearer is chosen; "" is the whole workspace.
+    leaves git as it is, `with_git` lets a revert take git along, and `git_config` also git's hooks
+    and settings. A choice for a folder counts for the conflicts below it for which nothing nearer
+    is chosen; "" is the whole workspace.
     """
 
     verb: Verb
@@ -29,6 +30,7 @@ class PlanRequest(Struct, frozen=True):
     running: bool = False
     no_git: bool = False
     with_git: bool = False
+    git_config: bool = False
 
     @property
     def flags(self) -> Sequence["Flag"]:
@@ -72,4 +74,11 @@ WITH_GIT = Flag(
     box="Also take back what it did to git",
     verbs=("revert",),
 )
-FLAGS = (OUTSIDE, HOLD, NO_GIT, WITH_GIT)
+GIT_CONFIG = Flag(
+    "git_config",
+    "git-config",
+    help="Take back hooks and settings of git, too: they can run code as you.",
+    box="Also take back hooks and settings of git, which can run code as you",
+    verbs=("undo", "redo", "revert", "rollback"),
+)
+FLAGS = (OUTSIDE, HOLD, NO_GIT, WITH_GIT, GIT_CONFIG)

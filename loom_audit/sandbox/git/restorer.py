@@ -23,6 +23,7 @@ from loom_audit.sandbox.git.files import check_links
 from loom_audit.sandbox.git.mirrored import SECONDS
 from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place
 from loom_audit.sandbox.git.program import ask_git, check_answer, find_git, write_whole
+from loom_audit.sandbox.git.settings import Exchange, put_setting
 from loom_audit.sandbox.git.writing import (
     REFUSED,
     UNFINISHED,
@@ -50,9 +51,10 @@ _LOG_LINE = re.compile(
 class ProgramGitRestorer:
     """A `ports.GitRestorer` that asks the program `git`."""
 
-    def __init__(self, root: str, identity_of: IdentityOf) -> None:
+    def __init__(self, root: str, identity_of: IdentityOf, exchange: Exchange) -> None:
         self._root = root
         self._identity_of = identity_of
+        self._exchange = exchange
 
     def begin(self, folder: str, identity: str, index: IndexBytes | None) -> "ProgramGitRestore":
         """Open the repository in a folder of the workspace; ExecutionFailed with the reason."""
@@ -67,6 +69,7 @@ class ProgramGitRestorer:
                 index,
                 find_git(self._root),
                 lambda: self._is_there(folder, identity),
+                self._exchange,
             )
             opened.callback(restore.give_up)
             restore.closing = opened.pop_all()
@@ -127,6 +130,7 @@ class ProgramGitRestore:
         index: IndexBytes | None,
         program: str,
         is_there: Callable[[], bool],
+        exchange: Exchange,
     ) -> None:
         self.lock = lock
         self.closing = ExitStack()
@@ -135,6 +139,7 @@ class ProgramGitRestore:
         self._index = index
         self._program = program
         self._is_there = is_there
+        self._exchange = exchange
         self._is_taken = False
 
     def __enter__(self) -> "ProgramGitRestore":
@@ -230,6 +235,9 @@ class ProgramGitRestore:
             if one.name == "HEAD":
                 self._move_head(one, steps.note)
         self._move_refs([one for one in going if one not in in_the_way], steps.note)
+        for path, (before, after) in steps.settings.items():
+            self._check_there()
+            put_setting(self._place.git, path, before, after, self._exchange)
 
     def _move_refs(self, refs: Sequence[GitName], note: str) -> None:
         """Move refs in one transaction, each from what it is (git-update-ref(1))."""

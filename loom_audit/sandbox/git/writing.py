@@ -130,6 +130,12 @@ def _write_file(base: int, folder: int, name: str, file: GitFile) -> None:
     """Write a file beside all others, and give it its name; whoever holds the lock is alone."""
     with suppress(FileNotFoundError):  # of one that was killed
         os.unlink(UNFINISHED, dir_fd=base)
+    make_file(base, file)
+    os.rename(UNFINISHED, name, src_dir_fd=base, dst_dir_fd=folder)
+
+
+def make_file(base: int, file: GitFile) -> None:
+    """Make a file in an open folder under the name of what is unfinished; durable. OSError."""
     if file.kind == "symlink":
         os.symlink(os.fsdecode(file.content), UNFINISHED, dir_fd=base)
     else:
@@ -139,4 +145,3 @@ def _write_file(base: int, folder: int, name: str, file: GitFile) -> None:
             stream.flush()
             os.fchmod(written, file.mode)
             os.fsync(written)
-    os.rename(UNFINISHED, name, src_dir_fd=base, dst_dir_fd=folder)

@@ -343,6 +343,10 @@ def plan_lines(
     if plan.lost_commits:
         yield (("on no ref any more, and kept beside the store:", "yellow"),)
         yield from _bounded([(f"  {visible(one)}",) for one in plan.lost_commits], most)
+    if plan.git_settings:
+        back = plan.request.git_config
+        yield (("hooks and settings of git, which can run code as you:", "red" if back else ""),)
+        yield from _bounded([*_setting_lines(plan)], most)
     if plan.merged:
         yield ((MERGED.title, "cyan"),)
         yield from _bounded(list(_merged_lines(plan)), most)
@@ -363,6 +367,14 @@ def section_lines(one: PlanList, notes: Sequence[Note]) -> Iterator[Line]:
     if notes:
         yield ((one.title, _STYLES.get(one.name, "yellow")),)
         yield from map(note_line, notes)
+
+
+def _setting_lines(plan: Plan) -> Iterator[Line]:
+    """What differs of each file of hooks and settings, from what is there to what was."""
+    stays = "" if plan.request.git_config else "; stays without --git-config"
+    for path, lines in plan.git_settings:
+        yield (f"  {one_line(path, 200)}{stays}",)
+        yield from ((f"    {visible(one)}",) for one in lines)
 
 
 def _merged_lines(plan: Plan) -> Iterator[Line]:

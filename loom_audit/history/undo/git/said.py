@@ -6,15 +6,18 @@ would obey, and quoted so that it cannot end before it does.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import unified_diff
 from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loom_audit.errors import AuditError
+from loom_audit.errors import AuditError, NotFound
 from loom_audit.history.ground.attachment import Attachment
+from loom_audit.model.files import FileState
 from loom_audit.model.git import (
     OBJECT_ID,
+    RUNS_CODE,
     SHARED_REFS,
     GitName,
     GitState,
@@ -23,9 +26,9 @@ from loom_audit.model.git import (
     shown_value,
     stash_message,
 )
-from loom_audit.model.git_points import GitPoints, git_folder
-from loom_audit.model.plans.git_things import GitThing, where_of
-from loom_audit.model.text.display import one_line
+from loom_audit.model.git_points import GitPoints, git_folder, git_path
+from loom_audit.model.plans.git_things import SETTINGS, GitThing, where_of
+from loom_audit.model.text.display import one_line, visible
 from loom_audit.ports import GitPoint, MirroredGit
 from loom_audit.ports.git_objects import LONG_ID, SHORT_ID
 
@@ -37,6 +40,12 @@ MOST_COUNTED = 1_000
 
 MOST_MOVES = 20
 """The most moves whose commits are counted."""
+
+LARGEST_SHOWN = 256 << 10
+"""Bytes of a setting that is shown."""
+
+MOST_LINES = 200
+"""Lines of a difference of one that are shown."""
 
 KEPT = "stays beside the store"
 
@@ -98,6 +107,11 @@ def _words(thing: GitThing, asked: _Asked | None) -> Iterator[str]:
         yield from git_words(thing.as_change)
         return
     where = f"{one_line(thing.folder, 60)}: " if thing.folder else ""
+    if thing.name == SETTINGS:
+        for file in thing.files:
+            what = "comes back as it was" if file.after else "goes"
+            yield f"{where}{one_line(file.path, 60)} {what}: {RUNS_CODE}"
+        return
     names = {one.name: one for one in thing.names}
     refs = [one for one in thing.names if _is_ref(one.name)]
     for n, one in enumerate(refs):
@@ -158,6 +172,44 @@ def _stashes(moved: GitName) -> Iterator[str]:
             yield f"stash {quoted(stash_message(one))} (stash@{{{n}}}) goes, and {KEPT}"
     if sorted(before) == sorted(after):
         yield "stashes come back in their order"
+
+
+def settings_shown(
+    attachment: Attachment, things: Iterable[GitThing]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each file of hooks and settings, with the lines of what differs: from what is there to what
+    was.
+    """
+    for thing in things:
+        for file in thing.files:
+            path = f"{git_path(thing.folder)}/{file.path}"
+            old, new = (_text_of(attachment, one) for one in (file.before, file.after))
+            lines: list[str] = []
+            if None not in (old, new):
+                before, after = ((one or "").splitlines() for one in (old, new))
+                lines += [*unified_diff(before, after, lineterm="")][2:]
+            else:
+                lines.append("cannot be shown: too large, or erased")
+            if file.before and file.after and _form(file.before) != _form(file.after):
+                lines.insert(0, f"{_form(file.before)} → {_form(file.after)}")
+            more = [f"and {len(lines) - MOST_LINES} more lines"] if lines[MOST_LINES:] else []
+            yield path, tuple(visible(one.expandtabs(4)) for one in (*lines[:MOST_LINES], *more))
+
+
+def _form(state: FileState) -> str:
+    return "a symbolic link" if state.kind == "symlink" else f"mode {state.mode or 0:o}"
+
+
+def _text_of(attachment: Attachment, state: FileState | None) -> str | None:
+    """A content as text; None where it is too large or was erased."""
+    if state is None:
+        return ""
+    if state.blob is None or state.size > LARGEST_SHOWN:
+        return None
+    try:
+        return attachment.stored.blobs.get(state.blob).decode("utf-8", "surrogateescape")
+    except NotFound:  # it was erased
+        return None
 
 
 def quoted(text: str) -> str:

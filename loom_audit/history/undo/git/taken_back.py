@@ -5,7 +5,7 @@ from shlex import quote
 
 from msgspec.structs import replace
 
-from loom_audit.errors import AuditError
+from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.look.git.changes import look_at_git
@@ -16,7 +16,7 @@ from loom_audit.history.undo.git.moved_back import (
     renamed_back_notes,
 )
 from loom_audit.history.undo.git.not_kept import not_kept_notes
-from loom_audit.history.undo.git.said import said_of_git
+from loom_audit.history.undo.git.said import said_of_git, settings_shown
 from loom_audit.history.undo.notes import uncaptured_notes
 from loom_audit.history.undo.selection import Selection
 from loom_audit.model.git import GitChanged, GitState
@@ -24,6 +24,7 @@ from loom_audit.model.git_points import GitPoints, git_folder, git_path
 from loom_audit.model.plans.git_things import (
     BROUGHT_BACK,
     LEAVE,
+    SETTINGS,
     GitStep,
     GitVerdicts,
     git_verdicts,
@@ -37,23 +38,34 @@ from loom_audit.model.text.display import visible
 
 OUTSIDE_REFS = "its refs are those of a repository outside of the workspace, so that it stays"
 CHOSEN_OUTSIDE = "takes it back there"
+SETTINGS_OUTSIDE = "hooks and settings of a repository outside of the workspace are not written"
 
 
 def git_of_plan(
     attachment: Attachment, request: PlanRequest, selection: Selection, on_record: GitOnRecord
 ) -> GitVerdicts:
     """The verdicts on what the selected calls did to git; none where the request leaves git.
+    InvalidArguments for one that leaves git and asks for its settings.
 
     A revert leaves it unless asked to take it along, and so does what is limited to paths. What the
     log has of git is read into `on_record`.
     """
+    if request.git_config and request.no_git:
+        raise InvalidArguments(
+            "hooks and settings of git cannot come back where git is left as it is",
+            hint="Ask for one of the two: --git-config or --no-git.",
+        )
     if leaves_git(request) or attachment.on_disk.git_restorer is None:
         return GitVerdicts()
     before: dict[str, GitState] = {}
     steps = [*_steps(attachment, request, selection, before, on_record)]
     if any(one.taken for one in steps):
         steps += _unrecorded_steps(attachment, request)
-    return git_verdicts(steps, before, lambda folder: _place_of(attachment, folder, selection))
+
+    def place_of(folder: str) -> str | None:
+        return _place_of(attachment, folder, selection)
+
+    return git_verdicts(steps, before, place_of, with_settings=request.git_config)
 
 
 def _place_of(attachment: Attachment, folder: str, selection: Selection) -> str | None:
@@ -107,8 +119,19 @@ def _without_refs_elsewhere(
         for one in sorted(outside)
         for asked in [f"--choose {visible(quote(git_path(one)))}=old"]
     )
-    things = tuple(one for one in verdicts.things if one.folder not in outside)
-    return replace(verdicts, things=things, stays=(*verdicts.stays, *notes))
+    shared = {
+        one.folder for one in verdicts.things if one.folder in elsewhere and one.name == SETTINGS
+    }
+    stays = (Note("", f"git{where_of(one)}: {SETTINGS_OUTSIDE}") for one in sorted(shared))
+    return replace(
+        verdicts,
+        things=tuple(
+            one
+            for one in verdicts.things
+            if one.folder not in outside and not (one.name == SETTINGS and one.folder in shared)
+        ),
+        stays=(*verdicts.stays, *notes, *stays),
+    )
 
 
 def with_git(
@@ -144,6 +167,7 @@ def with_git(
     # else an undo that does nothing would count as one
     stopped = () if plan.changes or verdicts.things else stay_gone
     words, lost = said_of_git(attachment, verdicts.things, points)
+    settings = (*verdicts.settings, *(one for one in verdicts.things if one.name == SETTINGS))
     return replace(
         plan,
         git=verdicts.things,
@@ -158,6 +182,7 @@ def with_git(
         irreversible=(*plan.irreversible, *verdicts.stays, *(() if stopped else stay_gone)),
         contents={**plan.contents, **found.contents},
         lost_commits=lost,
+        git_settings=tuple(settings_shown(attachment, settings)),
     )
 
 
@@ -206,7 +231,7 @@ def _without_idle_choices(plan: Plan, verdicts: GitVerdicts) -> Plan:
 
 def leaves_git(request: PlanRequest) -> bool:
     """Whether a request takes back files only."""
-    left = request.verb == "revert" and not request.with_git
+    left = request.verb == "revert" and not (request.with_git or request.git_config)
     return request.no_git or bool(request.paths) or left
 
 

@@ -1,0 +1,116 @@
+"""Hooks and settings in a git folder, each from what it was seen to be to what it is to be.
+
+No lock of git's is held for a hook. What a step displaces is read before it goes: where it is not
+what was seen, somebody else wrote it just now, and it is put back.
+"""
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+
+from loom_audit.errors import Conflict, ExecutionFailed
+from loom_audit.model.text.display import visible
+from loom_audit.ports import GitFile
+from loom_audit.sandbox.git.files import FOLDER
+from loom_audit.sandbox.git.writing import UNFINISHED, make_file
+
+Exchange = Callable[[int, bytes, int, bytes], None]
+"""Lets two names in open folders change what they name, in one step; OSError."""
+
+MOST_BYTES = 64 << 20
+
+
+def put_setting(
+    base: int, path: str, before: GitFile | None, after: GitFile | None, exchange: Exchange
+) -> None:
+    """Let a file in an open git folder become another one. Whoever holds `index.lock` is alone.
+
+    Conflict where it is not as it was seen, also just now; ExecutionFailed.
+    """
+    *above, name = path.split("/")
+    if {"", ".", ".."} & {*above, name}:
+        raise ExecutionFailed("a file of git on record is not in its folder")
+    with ExitStack() as opened:
+        folder = base
+        for part in above:
+            if after is not None:
+                with suppress(FileExistsError):
+                    os.mkdir(part, 0o777, dir_fd=folder)
+            try:
+                folder = os.open(part, FOLDER, dir_fd=folder)
+            except FileNotFoundError as error:
+                raise _moved(path) from error
+            opened.callback(os.close, folder)
+        with suppress(FileNotFoundError):  # of one that was killed
+            os.unlink(UNFINISHED, dir_fd=base)
+        try:
+            _put(base, folder, name, before, after, exchange)
+        except _MovedError as error:
+            raise _moved(path) from error
+        except OSError as error:
+            raise ExecutionFailed(f"git: {visible(path)}: {error.strerror}") from error
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(UNFINISHED, dir_fd=base)
+        os.fsync(folder)
+
+
+class _MovedError(Exception):
+    """A file is not what it was seen to be; what is there was left, or put back."""
+
+
+def _put(
+    base: int,
+    folder: int,
+    name: str,
+    before: GitFile | None,
+    after: GitFile | None,
+    exchange: Exchange,
+) -> None:
+    if _read(folder, name) != before:
+        raise _MovedError
+    if before is None:
+        if after is not None:
+            make_file(base, after)
+            try:
+                os.link(UNFINISHED, name, src_dir_fd=base, dst_dir_fd=folder, follow_symlinks=False)
+            except FileExistsError as error:
+                raise _MovedError from error
+        return
+    if after is None:
+        os.rename(name, UNFINISHED, src_dir_fd=folder, dst_dir_fd=base)
+        if _read(base, UNFINISHED) != before:
+            os.link(UNFINISHED, name, src_dir_fd=base, dst_dir_fd=folder, follow_symlinks=False)
+            raise _MovedError
+        return
+    make_file(base, after)
+    ends = (base, UNFINISHED.encode(), folder, os.fsencode(name))
+    exchange(*ends)
+    if _read(base, UNFINISHED) != before:
+        exchange(*ends)
+        raise _MovedError
+
+
+def _read(folder: int, name: str) -> GitFile | None:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            target = os.fsencode(os.readlink(name, dir_fd=folder))
+            return GitFile("symlink", stat.S_IMODE(found.st_mode), target)
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    with open(file, "rb") as stream:
+        mode = os.fstat(file).st_mode
+        if not stat.S_ISREG(mode):
+            raise _MovedError
+        return GitFile("file", stat.S_IMODE(mode), stream.read(MOST_BYTES))
+
+
+def _moved(path: str) -> Conflict:
+    return Conflict(
+        f"git: {visible(path)} was changed by somebody else just now",
+        hint="Look at the new plan and decide again.",
+        details={"name": path},
+    )

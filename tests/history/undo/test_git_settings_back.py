@@ -1,0 +1,155 @@
+"""Hooks and settings of git come back only where a person asks for it, and are shown before."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from loom_audit import AuditedWorkspace, Session
+from loom_audit.disk.writing.rename import exchange_names
+from loom_audit.errors import Conflict, InvalidArguments, NotFound
+from loom_audit.model.git import GitIntended
+from loom_audit.ports import EventFilter
+from loom_audit.ports.git import GitFile
+from loom_audit.sandbox.git.settings import put_setting
+from tests.history.undo.test_git_taken_back import act, root
+from tests.places.git_person import git
+
+__all__ = ["root"]
+
+CHANGED = (
+    "git config user.name evil; echo '*.o' >> .git/info/exclude; rm .git/hooks/mine;"
+    " printf '#!/bin/sh\\n' > .git/hooks/post-commit; chmod +x .git/hooks/post-commit"
+)
+
+
+@pytest.fixture
+def hooked(workspace: AuditedWorkspace, root: Path, session: Session) -> Path:
+    """A repository with a hook of a person's, of which a call changed the settings."""
+    hook = root / ".git" / "hooks" / "mine"
+    hook.write_text("#!/bin/sh\necho mine\n")
+    hook.chmod(0o755)
+    session.run(["true"])
+    act(session, CHANGED)
+    return root
+
+
+def settings_of(root: Path) -> dict[str, tuple[bytes, int]]:
+    names = ("config", "info/exclude", "hooks/mine", "hooks/post-commit")
+    paths = [root / ".git" / name for name in names]
+    return {
+        str(one): (one.read_bytes(), one.stat().st_mode & 0o777) for one in paths if one.exists()
+    }
+
+
+def test_they_stay_without_being_asked_for_and_are_shown(
+    workspace: AuditedWorkspace, hooked: Path, session: Session
+) -> None:
+    with pytest.raises(NotFound, match="nothing to undo"):
+        workspace.plan_undo()
+    act(session, "git branch made; git config user.email evil@example.org")
+    now = settings_of(hooked)
+    plan = workspace.plan_undo()
+    assert [one.name for one in plan.git] == ["refs/heads/made"]
+    assert dict(plan.git_settings)[".git/config"][-1].endswith("email = evil@example.org")
+    assert any("without --git-config: config" in note.reason for note in plan.irreversible)
+    workspace.carry_out(plan)
+    assert settings_of(hooked) == now
+
+
+def test_they_come_back_where_a_person_asks_for_them_and_a_redo_as_well(
+    workspace: AuditedWorkspace, hooked: Path
+) -> None:
+    after = settings_of(hooked)
+    plan = workspace.plan_undo(git_config=True)
+    shown = dict(plan.git_settings)
+    assert shown[".git/hooks/mine"][-2:] == ("+#!/bin/sh", "+echo mine")
+    assert shown[".git/hooks/post-commit"][-1] == "-#!/bin/sh"
+    assert "hooks/mine comes back as it was: it can run code as you" in plan.git_words
+    workspace.carry_out(plan)
+    before = settings_of(hooked)
+    assert before[str(hooked / ".git/hooks/mine")] == (b"#!/bin/sh\necho mine\n", 0o755)
+    assert len(before) == 3 and b"evil" not in before[str(hooked / ".git/config")][0]
+    assert git(hooked, "fsck") == ""
+    [intended] = [
+        event.fact
+        for event in workspace.log.read(EventFilter(kinds=(GitIntended.kind,)))
+        if isinstance(event.fact, GitIntended)
+    ]
+    assert {one.path for one in intended.changes} >= {"config", "hooks/mine", "info/exclude"}
+    assert all(one.before != one.after for one in intended.changes)
+    workspace.carry_out(workspace.plan_redo(git_config=True))
+    assert settings_of(hooked) == after
+    assert workspace.verify().findings == ()
+
+
+@pytest.mark.parametrize("verb", ["revert", "rollback"])
+def test_a_revert_and_a_rollback_take_them_along_when_asked(
+    workspace: AuditedWorkspace, hooked: Path, verb: str
+) -> None:
+    number = workspace.timeline.calls()[0].seq
+    assert number is not None
+    if verb == "revert":
+        plan = workspace.plan_revert([number], git_config=True)
+    else:
+        point = workspace.timeline.calls()[0].requested - 1
+        plan = workspace.plan_rollback(point, git_config=True)
+    assert not plan.blocked
+    workspace.carry_out(plan)
+    assert b"evil" not in (hooked / ".git" / "config").read_bytes()
+    assert not (hooked / ".git" / "hooks" / "post-commit").exists()
+
+
+def test_what_a_person_set_since_blocks_them(workspace: AuditedWorkspace, hooked: Path) -> None:
+    git(hooked, "config", "user.name", "ann")
+    now = settings_of(hooked)
+    with pytest.raises(Conflict, match="config, which goes with settings, was changed since"):
+        workspace.carry_out(workspace.plan_undo(git_config=True))
+    assert settings_of(hooked) == now
+
+
+def test_to_leave_git_and_to_ask_for_its_settings_is_refused(
+    workspace: AuditedWorkspace, hooked: Path
+) -> None:
+    with pytest.raises(InvalidArguments, match="settings of git cannot come back"):
+        workspace.plan_rollback("head~1", no_git=True, git_config=True)
+
+
+def test_text_of_a_hook_reaches_no_terminal_as_it_is(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    act(session, "printf 'a\\033[2J\\342\\200\\256b\\n\\377' > .git/hooks/evil; git branch x")
+    [(path, lines)] = workspace.plan_undo().git_settings
+    assert path == ".git/hooks/evil"
+    assert all(one.isprintable() for one in lines) and "\\x1b[2J" in lines[-2]
+
+
+def test_a_setting_that_somebody_writes_just_now_is_put_back(tmp_path: Path) -> None:
+    tmp_path = tmp_path / "git"
+    tmp_path.mkdir()
+    base = os.open(tmp_path, os.O_RDONLY)
+    (tmp_path / "config").write_text("old\n")
+    (tmp_path / "config").chmod(0o644)
+    old, new = GitFile("file", 0o644, b"old\n"), GitFile("file", 0o644, b"new\n")
+
+    def meanwhile(*ends: object) -> None:
+        if not done:
+            done.append(1)
+            (tmp_path / "theirs").write_text("theirs\n")
+            (tmp_path / "theirs").rename(tmp_path / "config")
+        exchange_names(*ends)  # type: ignore[arg-type]
+
+    done: list[int] = []
+    with pytest.raises(Conflict, match="config was changed by somebody else just now"):
+        put_setting(base, "config", old, new, meanwhile)
+    assert (tmp_path / "config").read_text() == "theirs\n"
+    with pytest.raises(Conflict):
+        put_setting(base, "config", old, None, exchange_names)
+    with pytest.raises(Conflict):
+        put_setting(base, "config", None, new, exchange_names)
+    assert sorted(os.listdir(tmp_path)) == ["config"]
+    (tmp_path / "hooks").symlink_to(tmp_path.parent)
+    with pytest.raises(Exception, match="hooks"):
+        put_setting(base, "hooks/x", None, new, exchange_names)
+    assert not (tmp_path.parent / "x").exists()
+    os.close(base)
