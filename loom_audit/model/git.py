@@ -12,14 +12,20 @@ from loom_audit.model.coverage import Origin
 from loom_audit.model.files import FileChange, FileState, is_same_identity, is_within
 from loom_audit.model.text.display import visible
 
-NOT_TAKEN_BACK = "git is not taken back yet"
-"""Why the coverage of a call that changed git was partial before plans took git along."""
-
-STAYS = "git's hooks, settings and remotes are not taken back"
+STAYS = "of git, hooks and settings are taken back only when asked for, remotes never"
 """Why the coverage of a call that changed git is partial."""
 
 CANNOT_BE_TOLD = "git cannot be told"
 """How the reason begins why the coverage of a call is partial after which git could not be told."""
+
+CHANGED_GIT = frozenset(
+    {
+        "git is not taken back yet",
+        "git's hooks, settings and remotes are not taken back",
+        STAYS,
+    }
+)
+"""The reasons by which it is known of a call that it changed git, those of earlier records too."""
 
 RUNS_CODE = "it can run code as you"
 """What is said of a changed hook or setting of a repository."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 from loom_audit.model.conversation import Role
 from loom_audit.model.coverage import Coverage, Effect, Origin
 from loom_audit.model.files import FileChange
-from loom_audit.model.git import CANNOT_BE_TOLD, NOT_TAKEN_BACK, STAYS
+from loom_audit.model.git import CANNOT_BE_TOLD, CHANGED_GIT
 from loom_audit.model.text.display import one_line
 
 
@@ -99,7 +99,7 @@ class Call(Struct, frozen=True):
     @property
     def changed_git(self) -> bool:
         """Whether it changed git, or may have."""
-        return not {NOT_TAKEN_BACK, STAYS}.isdisjoint(self.coverage.reasons)
+        return not CHANGED_GIT.isdisjoint(self.coverage.reasons)
 
 
 def untold_last(calls: Iterable[Call]) -> Iterator[tuple[Call, tuple[str, ...]]]:

@@ -9,7 +9,7 @@ from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.look.special_files import displaced_special_files
 from loom_audit.history.read.call_detail import git_of
 from loom_audit.history.read.timeline import Timeline
-from loom_audit.model.git import NOT_TAKEN_BACK, STAYS, GitChanged, words_of
+from loom_audit.model.git import CHANGED_GIT, GitChanged, words_of
 from loom_audit.model.plans.planning import MOVED_THERE, TAKEN_BACK, Note, Plan
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.text.display import duration_text, first_few, one_line, visible
@@ -37,7 +37,7 @@ def uncaptured_notes(calls: Iterable[Call], back: Collection[str] = ()) -> tuple
     `back` are paths of git folders that come back all the same.
     """
     notes = []
-    known = {NOT_TAKEN_BACK, STAYS, *(f"not on record: {visible(path)}" for path in back)}
+    known = {*CHANGED_GIT, *(f"not on record: {visible(path)}" for path in back)}
     for call in calls:
         number = call.seq or call.requested
         reasons = [one for one in call.coverage.reasons if one not in known]

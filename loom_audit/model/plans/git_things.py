@@ -174,7 +174,7 @@ def git_verdicts(
         if (whole or len(identities) > 1) and not _is_brought_back(own, was):
             found = _of_repository(folder, own, whole, was, place_of)
         else:
-            found = _verdicts(folder, own)
+            found = _verdicts(folder, own, with_settings=with_settings)
             there += [folder] if whole else []
         for one in found:
             if isinstance(one, GitThing) and one.name == SETTINGS and not with_settings:
@@ -299,7 +299,9 @@ def goes_back(fact: GitChanged, *, settings: bool = False) -> bool:
     return any(_thing_of(key, branches)[0] in wanted for key in keys)
 
 
-def _verdicts(folder: str, steps: Sequence[GitStep]) -> Iterator[GitThing | tuple[bool, Note]]:
+def _verdicts(
+    folder: str, steps: Sequence[GitStep], *, with_settings: bool = False
+) -> Iterator[GitThing | tuple[bool, Note]]:
     """What goes back, and notes, each with whether it is on what stays; the others block."""
     ways = _ways(steps)
     branches = _branches_of(step.fact for step in steps)
@@ -319,7 +321,8 @@ def _verdicts(folder: str, steps: Sequence[GitStep]) -> Iterator[GitThing | tupl
                 Note("", f"git{where}: {_of_remote(name, own, steps)}", _numbers(own.values())),
             )
         elif kind and (note := _why_blocked(folder, name, compared)):
-            yield False, note
+            stays = kind == "settings" and not with_settings
+            yield stays, replace(note, reason=f"git{where}: {NOT_WRITTEN}") if stays else note
         elif kind:
             head = steps[-1].fact.head if name == WORKTREE else ""
             yield GitThing(folder, identity, name, *_changes(own, ways), head)

@@ -108,6 +108,26 @@ def test_what_a_person_set_since_blocks_them(workspace: AuditedWorkspace, hooked
     assert settings_of(hooked) == now
 
 
+def test_what_a_person_set_since_blocks_nothing_else(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    act(session, "git config user.name evil; git branch made")
+    git(root, "config", "user.name", "ann")
+    plan = workspace.plan_undo()
+    assert not plan.blocked and any("without --git-config" in n.reason for n in plan.irreversible)
+    workspace.carry_out(plan)
+    assert git(root, "branch", "--list", "made") == ""
+    assert git(root, "config", "user.name") == "ann\n"
+
+
+def test_more_hooks_than_are_shown_are_counted(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    act(session, "for n in $(seq 103); do echo $n > .git/hooks/h$n; done; git branch x")
+    plan = workspace.plan_undo()
+    assert plan.git_settings[100:] == (("and 3 more", ()),)
+
+
 def test_to_leave_git_and_to_ask_for_its_settings_is_refused(
     workspace: AuditedWorkspace, hooked: Path
 ) -> None:
@@ -118,7 +138,10 @@ def test_to_leave_git_and_to_ask_for_its_settings_is_refused(
 def test_text_of_a_hook_reaches_no_terminal_as_it_is(
     workspace: AuditedWorkspace, root: Path, session: Session
 ) -> None:
-    act(session, "printf 'a\\033[2J\\342\\200\\256b\\n\\377' > .git/hooks/evil; git branch x")
+    act(
+        session,
+        "printf 'a\\033[2J\\342\\200\\256b\\r\\013c\\n\\377' > .git/hooks/evil; git branch x",
+    )
     [(path, lines)] = workspace.plan_undo().git_settings
     assert path == ".git/hooks/evil"
     assert all(one.isprintable() for one in lines) and "\\x1b[2J" in lines[-2]

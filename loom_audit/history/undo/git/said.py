@@ -180,20 +180,30 @@ def settings_shown(
     """Each file of hooks and settings, with the lines of what differs: from what is there to what
     was.
     """
-    for thing in things:
-        for file in thing.files:
-            path = f"{git_path(thing.folder)}/{file.path}"
-            old, new = (_text_of(attachment, one) for one in (file.before, file.after))
-            lines: list[str] = []
-            if None not in (old, new):
-                before, after = ((one or "").splitlines() for one in (old, new))
-                lines += [*unified_diff(before, after, lineterm="")][2:]
-            else:
-                lines.append("cannot be shown: too large, or erased")
-            if file.before and file.after and _form(file.before) != _form(file.after):
-                lines.insert(0, f"{_form(file.before)} → {_form(file.after)}")
-            more = [f"and {len(lines) - MOST_LINES} more lines"] if lines[MOST_LINES:] else []
-            yield path, tuple(visible(one.expandtabs(4)) for one in (*lines[:MOST_LINES], *more))
+    files = [(thing, file) for thing in things for file in thing.files]
+    for n, (thing, file) in enumerate(files):
+        if n == MOST_LISTED:
+            yield f"and {len(files) - n} more", ()
+            return
+        path = f"{git_path(thing.folder)}/{file.path}"
+        old, new = (_text_of(attachment, one) for one in (file.before, file.after))
+        lines: list[str] = []
+        if None not in (old, new):
+            before, after = (_lines(one or "") for one in (old, new))
+            lines += [*unified_diff(before, after, lineterm="")][2:]
+            if before == after and old != new:
+                lines.append("only the end of its last line differs")
+        else:
+            lines.append("cannot be shown: too large, or erased")
+        if file.before and file.after and _form(file.before) != _form(file.after):
+            lines.insert(0, f"{_form(file.before)} → {_form(file.after)}")
+        more = [f"and {len(lines) - MOST_LINES} more lines"] if lines[MOST_LINES:] else []
+        yield path, tuple(visible(one.expandtabs(4)) for one in (*lines[:MOST_LINES], *more))
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a text as a shell sees them: whatever else may end one stays in it."""
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def _form(state: FileState) -> str:
