@@ -81,8 +81,17 @@ INDEX_ENTRIES = "index entries"
 
 STASH_LOG = "logs/refs/stash"
 
-SHARED_FILES = ("hooks", "info", "config", "shallow", "logs/refs")
+SHARED_FILES = ("hooks", "info", "remotes", "branches", "config", "shallow", "logs/refs")
 """What of a common folder is the state of a linked worktree too, but for its refs."""
+
+STATE_FILES = re.compile(
+    r"(?!FETCH_HEAD$)(?:HEAD|index|packed-refs|shallow|config|config\.worktree|SQUASH_MSG"
+    r"|AUTO_MERGE|commondir|[A-Z_]+_HEAD|MERGE_[A-Z]+|BISECT_[A-Z_]+|sharedindex\.[0-9a-f]+)"
+)
+"""The names in a git folder that hold its state."""
+
+_STATE_FOLDERS = ("logs", "rebase-merge", "rebase-apply", "sequencer")
+_RUN_BY_GIT = ("hooks", "info", "remotes", "branches", "config", "config.worktree")
 
 OBJECT_ID = re.compile(r"[0-9a-f]{64}|[0-9a-f]{40}")
 
@@ -290,7 +299,8 @@ def _words(fact: GitChanged) -> Iterator[str]:
         {
             path
             for one in fact.changes
-            if (path := one.path.partition("/")[0]) not in known and not is_run_by_git(one.path)
+            if (path := one.path.partition("/")[0]) not in known
+            and not (is_run_by_git(one.path) or is_led_to(one.path))
         }
     )
     if rest:
@@ -391,7 +401,8 @@ def running_code(fact: GitChanged) -> tuple[str, ...]:
     """The changed hooks and settings of the repository, which can run code as the person."""
     if fact.is_first and fact.origin == "baseline":
         return ()
-    return tuple(one.path for one in fact.changes if is_run_by_git(one.path))
+    paths = (one.path for one in fact.changes)
+    return tuple(one for one in paths if is_run_by_git(one) or is_led_to(one))
 
 
 def _short_path(path: str) -> str:
@@ -405,7 +416,16 @@ def _short_folder(folder: str) -> str:
 
 def is_run_by_git(path: str) -> bool:
     """Whether a file of the git folder is a hook or a setting, which can run code as the person."""
-    return path.partition("/")[0] in ("hooks", "info", "config", "config.worktree")
+    return path.partition("/")[0] in _RUN_BY_GIT
+
+
+def is_led_to(path: str) -> bool:
+    """Whether a file of the git folder is on record since a setting leads to it: it is included,
+    or can run code as the person.
+    """
+    first = path.partition("/")[0]
+    known = first in _RUN_BY_GIT or first in _STATE_FOLDERS or STATE_FILES.fullmatch(first)
+    return not known and path != INDEX_ENTRIES
 
 
 def _is_shared(path: str) -> bool:

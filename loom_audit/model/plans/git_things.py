@@ -27,6 +27,7 @@ from loom_audit.model.git import (
     changed_files,
     changed_names,
     intended_change,
+    is_led_to,
     is_run_by_git,
     pushed_back,
     shown_name,
@@ -260,7 +261,11 @@ def _of_repository(
 
 def whole_thing(folder: str, state: GitState, over: str = "") -> GitThing:
     """All of a repository, from nothing, or from an empty folder, to a state."""
-    files = {path: file for path, file in state.files.items() if path not in _NOT_BUILT}
+    files = {
+        path: file
+        for path, file in state.files.items()
+        if not (path in _NOT_BUILT or is_led_to(path))
+    }
     return GitThing(
         folder,
         state.identity,
@@ -274,7 +279,8 @@ def whole_thing(folder: str, state: GitState, over: str = "") -> GitThing:
 
 def is_led_out(file: FileChange) -> bool:
     """Whether it is a symbolic link, through which git would write, or delete, somewhere else."""
-    return file.after is not None and file.after.kind == "symlink" and not is_run_by_git(file.path)
+    is_run = is_run_by_git(file.path) or is_led_to(file.path)
+    return file.after is not None and file.after.kind == "symlink" and not is_run
 
 
 _NOT_BUILT = frozenset({"commondir", "gitdir"})
@@ -393,7 +399,7 @@ def _thing_of(key: Key, branches: Collection[str]) -> tuple[Kind, str]:
         return "stashes", STASHES
     if name.startswith("logs/") or name == "shallow":
         return "", name  # that of a branch which comes back is taken along with it
-    if is_run_by_git(name):
+    if is_run_by_git(name) or is_led_to(name):
         return "settings", SETTINGS
     return "worktree", WORKTREE
 

@@ -15,7 +15,7 @@ from heapq import nsmallest
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.files import is_within
-from loom_audit.model.git import SHARED_FILES
+from loom_audit.model.git import SHARED_FILES, STATE_FILES
 from loom_audit.ports import GitFile
 from loom_audit.sandbox.git.program import MAX_OUTPUT
 
@@ -29,12 +29,6 @@ STAMPED_REFS = 32
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
-_STATE = re.compile(
-    r"(?!FETCH_HEAD$)(?:HEAD|index|packed-refs|shallow|config|config\.worktree|SQUASH_MSG"
-    r"|AUTO_MERGE|commondir|[A-Z_]+_HEAD|MERGE_[A-Z]+|BISECT_[A-Z_]+|sharedindex\.[0-9a-f]+)"
-)
-"""The names in a git folder that hold its state."""
-
 _ASKED = frozenset({"HEAD", "index", "packed-refs"})
 """The files of which git is asked."""
 
@@ -45,7 +39,7 @@ _NO_LINKS = (
 )
 """What git reads, and would read elsewhere where it is a link."""
 
-_WHOLE = ("hooks", "info", "rebase-merge", "rebase-apply", "sequencer")
+_WHOLE = ("hooks", "info", "remotes", "branches", "rebase-merge", "rebase-apply", "sequencer")
 """The folders of which each file is the state."""
 
 _SAMPLE = re.compile(r"hooks/[^/]*\.sample", re.DOTALL)
@@ -86,15 +80,15 @@ def stamp(status: os.stat_result) -> Numbers:
     )
 
 
-def stamps_of(git: int, known: KnownFolders) -> Iterator[Stamped]:
+def stamps_of(git: int, known: KnownFolders, more: Iterable[str] = ()) -> Iterator[Stamped]:
     """The stamps of what the state is kept in; of refs those of folders, which are `known`, and of
-    the first that are files, branches before others.
+    the first that are files, branches before others; and of what lies at `more` paths.
     """
-    names = sorted(name for name in os.listdir(git) if _STATE.fullmatch(name))
+    names = sorted(name for name in os.listdir(git) if STATE_FILES.fullmatch(name))
     for name in (*names, *_TOLD_BY):
         with suppress(OSError):
             yield name, stamp(os.stat(name, dir_fd=git, follow_symlinks=False))
-    for folder in (*_WHOLE, "worktrees"):
+    for folder in (*_WHOLE, "worktrees", *more):
         for path, found in _below(git, folder):
             yield path, stamp(found)
     waiting, refs = ["logs/refs", "refs"], list[str]()
@@ -114,10 +108,12 @@ def stamps_of(git: int, known: KnownFolders) -> Iterator[Stamped]:
             yield path, stamp(os.stat(path, dir_fd=git, follow_symlinks=False))
 
 
-def shared_stamps_of(common: int, known: KnownFolders, *, refs: bool) -> Iterator[Stamped]:
+def shared_stamps_of(
+    common: int, known: KnownFolders, more: Iterable[str] = (), *, refs: bool
+) -> Iterator[Stamped]:
     """The stamps of a common folder of what a linked worktree shares, or only of its `refs`."""
-    wanted = _OF_REFS if refs else (*_OF_REFS, *SHARED_FILES)
-    return (one for one in stamps_of(common, known) if is_within(one[0], wanted))
+    wanted = _OF_REFS if refs else (*_OF_REFS, *SHARED_FILES, *more)
+    return (one for one in stamps_of(common, known, more) if is_within(one[0], wanted))
 
 
 def contents_since(git: int, stamped: Iterable[Stamped], since: int) -> str | None:
@@ -142,7 +138,7 @@ def contents_since(git: int, stamped: Iterable[Stamped], since: int) -> str | No
                 finally:
                     os.close(opened)
             for one_path in inner:
-                file = _read(git, one_path, MAX_FILE)
+                file = read_file(git, one_path, MAX_FILE)
                 if file is None:
                     return None
                 made.update(repr((one_path, file)).encode("utf-8", "surrogateescape"))
@@ -246,19 +242,25 @@ def check_links(git: int) -> None:
 
 
 def state_files(
-    git: int, unseen: list[str], untold: MutableMapping[str, str], *, shared: bool = False
+    git: int,
+    unseen: list[str],
+    untold: MutableMapping[str, str],
+    more: Iterable[str] = (),
+    *,
+    shared: bool = False,
 ) -> Iterator[tuple[str, GitFile]]:
     """The files that hold the state; in `untold` the paths of others, each with the reason.
 
-    Where there are too many files in a folder, `unseen` has the reason. Of a common folder only
+    What lies at `more` paths is among them. Where there are too many files in a folder, `unseen`
+    has the reason. Of a common folder only
     those that linked worktrees have `shared`. ExecutionFailed where git would follow a link to what
     lies outside of the folder.
     """
     check_links(git)
-    names = sorted(n for n in os.listdir(git) if _STATE.fullmatch(n) and n not in _ASKED)
+    names = sorted(n for n in os.listdir(git) if STATE_FILES.fullmatch(n) and n not in _ASKED)
     paths = [one for one in names if one in SHARED_FILES] if shared else [*names, "index"]
     whole = [one for one in _WHOLE if one in SHARED_FILES or not shared]
-    inside = {folder: [path for path, _ in _below(git, folder)] for folder in whole}
+    inside = {one: [path for path, _ in _below(git, one)] for one in (*whole, *more)}
     logs = "logs/refs" if shared else "logs"
     inside[logs] = sorted(_without_links(git, logs), key=lambda one: one not in _TOLD_BY)
     for folder, found in inside.items():
@@ -267,9 +269,9 @@ def state_files(
             unseen.append(f"too many files in .git/{folder}")
             untold[folder] = ""
         paths += found[:most]
-    for path in paths:
+    for path in dict.fromkeys(paths):
         try:
-            file = _read(git, path, MAX_OUTPUT if path == "index" else MAX_FILE)
+            file = read_file(git, path, MAX_OUTPUT if path == "index" else MAX_FILE)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -284,14 +286,15 @@ def state_files(
 def read_text(folder: int, name: str) -> str | None:
     """A short text in a file, without the line's end; None where there is none such. OSError."""
     with suppress(FileNotFoundError):
-        file = _read(folder, name, MAX_TEXT)
+        file = read_file(folder, name, MAX_TEXT)
         if file is not None and file.kind == "file":
             return file.content.decode("utf-8", "surrogateescape").rstrip("\n")
     return None
 
 
-def _read(git: int, path: str, most: int) -> GitFile | None:
+def read_file(git: int, path: str, most: int) -> GitFile | None:
     """What lies at a path in the git folder; None for what is too large or neither file nor link.
+    OSError.
 
     Its folders were seen to be none but folders, and each is opened without following a link.
     """

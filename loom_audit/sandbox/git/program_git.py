@@ -52,6 +52,7 @@ from loom_audit.sandbox.git.files import (
     stamps_of,
     state_files,
 )
+from loom_audit.sandbox.git.led_to import LedTo, files_led_to, settings_of_worktrees
 from loom_audit.sandbox.git.loose import loose_object
 from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place, path_below
 from loom_audit.sandbox.git.program import ask_git, find_git, why_failed
@@ -85,6 +86,7 @@ class ProgramGit:
         self._known: tuple[KnownFolders, KnownFolders] = ({}, {})
         self._stamped = TakenStamps()
         self._told = ToldRefs()
+        self._led_to = LedTo()
 
     def nested(self, folder: str) -> "ProgramGit":
         """The repository in another folder of the same workspace."""
@@ -99,7 +101,8 @@ class ProgramGit:
             with opened_place(self._root, self._below) as place:
                 if place is None:
                     return GitStamps()
-                found = [*stamps_of(place.git, self._known[0])]
+                more = self._more(place)
+                found = [*stamps_of(place.git, self._known[0], () if place.is_linked else more)]
                 contents = [contents_since(place.git, found, since)]
                 if not place.is_linked:
                     self._stamped = TakenStamps(dict(found), began)
@@ -108,7 +111,7 @@ class ProgramGit:
                     contents.append(None if place.own[3] >= since else "")
                 if place.is_linked:
                     refs = place.is_shared_inside
-                    shared = [*shared_stamps_of(place.common, self._known[1], refs=refs)]
+                    shared = [*shared_stamps_of(place.common, self._known[1], more, refs=refs)]
                     contents.append(contents_since(place.common, shared, since))
                     found += ((f"common/{name}", one) for name, one in shared)
         except ExecutionFailed as error:
@@ -123,6 +126,13 @@ class ProgramGit:
         newest = max((one[3] for _, one in found), default=0)
         young = None if None in contents else repr(contents)
         return GitStamps(repr(found), newest, young)
+
+    def _more(self, place: GitPlace) -> Sequence[str]:
+        """The paths in the common folder to which settings lead, where these are told with it."""
+        if place.is_shared_inside:
+            return ()
+        led = self._led_to.paths(place.common, place.common_path, place.top)
+        return [*files_led_to(place.common, led)]
 
     # --- state ----------------------------------------------------------------------------
 
@@ -148,7 +158,7 @@ class ProgramGit:
         if "HEAD" not in inside or not {"objects", "refs"}.issubset(common):
             return GitSeen()
         found = _Gathered()
-        _read_files(place, found)
+        _read_files(place, found, self._more(place))
         self._folders = _folders(place.top, place.path, place.common_path)
         in_tables = "reftable" in common
         folders = None if in_tables else self._told.folders_to_ask(stamped, place.git)
@@ -332,15 +342,15 @@ class _Gathered(Struct):
         return replace(seen, untold=self.untold)
 
 
-def _read_files(place: GitPlace, gathered: _Gathered) -> None:
-    """Read what lies in the git folder, as `state_files`."""
-    gathered.files.update(state_files(place.git, gathered.unseen, gathered.untold))
+def _read_files(place: GitPlace, gathered: _Gathered, more: Sequence[str]) -> None:
+    """Read what lies in the git folder, as `state_files`, and at `more` paths in the common one."""
+    known = gathered.unseen, gathered.untold
+    own = () if place.is_linked else (*more, *settings_of_worktrees(place.git))
+    gathered.files.update(state_files(place.git, *known, own))
     if place.is_shared_inside:
         check_links(place.common)
     elif place.is_linked:
-        gathered.files.update(
-            state_files(place.common, gathered.unseen, gathered.untold, shared=True)
-        )
+        gathered.files.update(state_files(place.common, *known, more, shared=True))
     with suppress(FileNotFoundError):
         index = os.stat("index", dir_fd=place.git, follow_symlinks=False)
         gathered.names[INDEX_MTIME] = str(index.st_mtime_ns)

@@ -1,0 +1,99 @@
+"""What settings of a repository lead to within its git folder is on record, and marked."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loom_audit import AuditedWorkspace, ToolResult
+from loom_audit.model.git import git_words
+from tests.history.look.test_git_nested import facts, repository
+from tests.places.git_person import as_ann, git
+
+Call = Callable[..., ToolResult]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace that is a repository."""
+    as_ann(monkeypatch)
+    root = tmp_path / "workspace"
+    repository(root)
+    return root
+
+
+LED = [
+    ("core.hooksPath", ".git/other", "other/post-commit"),
+    ("core.hooksPath", "{root}/.git/deep/er", "deep/er/post-commit"),
+    ("core.hooksPath", ".git", "post-commit"),
+    ("include.path", "more", "more"),
+    ("includeIf.onbranch:x=y.path", "../.git/lfs/more", "lfs/more"),
+    ("core.attributesFile", ".git/attributes", "attributes"),
+    ("alias.x", "!sh .git/objects/run.sh", "objects/run.sh"),
+    ("", "", "remotes/origin"),
+    ("", "", "branches/origin"),
+]
+
+
+@pytest.mark.parametrize(("setting", "value", "path"), LED)
+def test_what_settings_lead_to_is_marked_when_it_changes(
+    workspace: AuditedWorkspace, root: Path, call: Call, setting: str, value: str, path: str
+) -> None:
+    if setting:
+        git(root, "config", setting, value.format(root=root))
+    file = f".git/{path}"
+    for text in ("made", "written anew"):
+        call("shell_execute", command="true")
+        call("shell_execute", command=f"mkdir -p $(dirname {file}); echo {text} > {file}")
+        said = [*git_words(facts(workspace)[-1])]
+        assert said == [f"{path} changed: it can run code as you"]
+        call("shell_execute", command="sleep 0.1")
+    assert len(facts(workspace)) == 3
+    call("shell_execute", command=f"rm {file}")
+    assert [*git_words(facts(workspace)[-1])] == said
+    assert workspace.verify().findings == ()
+
+
+def test_settings_that_are_included_lead_on(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    quoted = '[include] path = "mo"re # so\n'
+    (root / ".git/config").write_text((root / ".git/config").read_text() + quoted)
+    call("shell_execute", command="true")
+    call("shell_execute", command="echo '[core]\thooksPath = .git/x' > .git/more")
+    call("shell_execute", command="mkdir .git/x; echo true > .git/x/post-commit")
+    *_, led, hook = facts(workspace)
+    assert [one.path for one in led.changes] == ["more"]
+    assert [one.path for one in hook.changes] == ["x/post-commit"]
+
+
+def test_what_settings_do_not_lead_to_is_not_on_record(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    git(root, "config", "core.hooksPath", "hooks-of-ours")
+    call("shell_execute", command="true")
+    call("shell_execute", command="mkdir .git/x; echo true > .git/x/post-commit; touch .git/y")
+    assert len(facts(workspace)) == 1
+
+
+def test_the_settings_of_a_linked_worktree_elsewhere_are_marked(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    git(root, "worktree", "add", "-q", "../linked", "feat")
+    call("shell_execute", command="true")
+    call("shell_execute", command="echo '[alias]' > .git/worktrees/linked/config.worktree")
+    [said] = git_words(facts(workspace)[-1])
+    assert said == "worktrees/linked/config.worktree changed: it can run code as you"
+
+
+def test_a_repository_that_comes_back_has_nothing_that_settings_led_to(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    git(root, "config", "include.path", "more")
+    (root / ".git/more").write_text("[alias]\n")
+    call("shell_execute", command="true")
+    call("shell_execute", command="rm -rf .git")
+    workspace.carry_out(workspace.plan_undo())
+    assert not (root / ".git/more").exists()
+    assert git(root, "rev-parse", "main")
+    assert workspace.verify().findings == ()
