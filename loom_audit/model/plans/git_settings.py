@@ -11,6 +11,15 @@ _RUNS = re.compile(rb"^\s*(?:exec|x(?=[\s\0]|\Z)).*", re.MULTILINE)
 need not be apart: git 2.39 takes `execfoo`, too.
 """
 
+_SECTION = re.compile(rb"^[ \t]*\[\s*([-.a-z]+)(?:\s*\"([^\"]*)\")?", re.IGNORECASE | re.MULTILINE)
+_BESIDE = {
+    b"annex": "contents of git annex",
+    b"lfs": "contents of git lfs",
+    b"rerere": "recorded resolutions (rr-cache)",
+    b"submodule": "repositories of submodules",
+}
+"""What others keep in the git folder of who has such a section in the settings."""
+
 _ANYWHERE = re.compile(rb"(?:worktree|refstorage)\s*=", re.IGNORECASE)
 
 
@@ -38,6 +47,13 @@ def may_run(path: str) -> bool:
 def run_lines(path: str, content: bytes) -> list[bytes]:
     """The lines of a file of the git folder that run programs when a rebase goes on."""
     return [one.strip() for one in _RUNS.findall(content)] if may_run(path) else []
+
+
+def beside_state(config: bytes) -> list[str]:
+    """What a `config` says that lies in the git folder besides git's own state, in words."""
+    headers = {(section.lower(), name) for section, name in _SECTION.findall(config)}
+    found = {name if section == b"filter" else section for section, name in headers}
+    return [words for section, words in _BESIDE.items() if section in found]
 
 
 def _settings(config: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -180,9 +180,9 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
         seen.why_failed = ()
     is_overdue = bool(seen.why_failed)
     if not stamps.text:
-        gone = None if seen.answer == "absent" else _gone(folder, seen.state)
-        seen.answer, seen.why_failed = ("", seen.why_failed) if gone else ("absent", ())
-        return GitLook(gone, is_overdue=is_overdue)
+        change = None if seen.answer == "absent" else _gone(folder, seen.state)
+        seen.answer, seen.why_failed = ("", seen.why_failed) if change else ("absent", ())
+        return GitLook(change, is_overdue=is_overdue)
     if seen.answer == "absent":  # what others recorded since was not read
         _read_states(attachment)
     if expected is not None and (expected.stamps, expected.state) == (stamps, seen.state):
@@ -266,7 +266,7 @@ def _replaced(
     folder: str, attachment: Attachment, seen: LastRepository, *why: str, is_gone: bool = False
 ) -> GitLook | None:
     """What a look found where what is there now is surely not the repository on record: that one is
-    gone, as `is_gone` says or what it is. `why` says what cannot be read of the other.
+    gone, as `is_gone` says or what is there. `why` says what cannot be read of the other.
     """
     known = seen.state
     if not (known.names and (is_gone or _is_replaced(folder, attachment, known))):

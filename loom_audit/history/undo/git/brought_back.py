@@ -19,6 +19,7 @@ from loom_audit.model.events import CallRequested
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.git import SHARED_REFS, is_run_by_git
 from loom_audit.model.plans.git_settings import (
+    beside_state,
     is_elsewhere,
     is_of_long_ids,
     may_run,
@@ -47,6 +48,8 @@ RUNS = (
 )
 NO_LINK = "a symbolic link does not come back, as git would write where it leads"
 NO_WORKTREE = "a linked worktree does not come back with it, `git worktree add` makes it anew"
+NOT_RECORDED = "not on record, so that they do not come back"
+BROKEN = "a ref that is broken does not come back"
 ELSEWHERE = "its work tree or its refs lie elsewhere, so that it is not brought back"
 
 
@@ -89,7 +92,7 @@ def with_settings(
             kept["config"] = FileState("file", blob, 0o644, len(text))
         files += [FileChange(path, None, state) for path, state in kept.items() if state]
         things.append(replace(one, files=tuple(sorted(files, key=lambda file: file.path))))
-        differing = _said(one, kept, trusted is not None)
+        differing = [*_said(one, kept, trusted is not None), *_lost(attachment, one)]
         notes += (Note("", f"{where}: {each}") for each in differing)
     stays = (*verdicts.stays, *notes)
     found_things = replace(verdicts, things=tuple(things), stays=stays)
@@ -144,6 +147,16 @@ def _said(thing: GitThing, kept: Mapping[str, FileState | None], was_there: bool
     for one in thing.names:
         if one.name.startswith("worktree "):
             yield f"{visible(one.name)}: {NO_WORKTREE}"
+
+
+def _lost(attachment: Attachment, thing: GitThing) -> Iterator[str]:
+    """What of a repository that is gone does not come back, where that can be told."""
+    broken = [visible(one.name) for one in thing.names if one.after == "broken"]
+    if broken:
+        yield f"{BROKEN}: {first_few(broken, 5)}"
+    config = next((file.after for file in thing.files if file.path == "config"), None)
+    if lost := beside_state(_content(attachment, config) or b""):
+        yield f"{NOT_RECORDED}: {first_few(lost, 5)}"
 
 
 def _is_elsewhere(attachment: Attachment, thing: GitThing) -> bool:
