@@ -87,7 +87,7 @@ class ProgramGitBuilder:
 
     def _is_empty(self, above: int, over: str) -> bool:
         """Whether the `.git` in an open folder is the empty folder of an identity. OSError."""
-        if not over or self._identity_of(above, GIT.encode()) != over:
+        if not over or not is_same_identity(self._identity_of(above, GIT.encode()), over):
             return False
         with suppress(NotADirectoryError):
             git = os.open(GIT, FOLDER, dir_fd=above)

@@ -101,7 +101,10 @@ def opened_place(root: str, below: str) -> Iterator[GitPlace | None]:
             common = git if common_path == path else keep(_open(root, common_path))
         except OSError as error:
             why = f".git is a file that names a folder which cannot be read: {error.strerror}"
-            is_gone = isinstance(error, FileNotFoundError) and bool(path_below(root, path))
+            # where all of the repository that holds it was moved, it may come back with that
+            above, _, inside = path.rpartition("/.git/")
+            held = path_below(root, path) and inside and os.path.isdir(f"{above}/.git")
+            is_gone = isinstance(error, FileNotFoundError) and bool(held)
             raise ExecutionFailed(why, details={"gone": is_gone}) from error
         shared = ""
         if common_path != path:

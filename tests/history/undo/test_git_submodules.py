@@ -67,9 +67,8 @@ def test_the_rest_comes_back_and_what_stays_gone_is_named(
         act(session, f"{done}; echo more > more")
         plan = superproject.plan_undo()
         assert not plan.blocked
-        assert any(
-            "git of sub" in one.reason and "--to DIR" in one.reason for one in plan.irreversible
-        )
+        said = " ".join(one.reason for one in plan.irreversible)
+        assert ("repositories of submodules" if done == "rm -rf .git" else "--to DIR") in said
         superproject.carry_out(plan)
     told = {"status", "diff"} if done == "rm -rf .git" else set()
     assert {*differences(before, as_git_says(root))} <= told
@@ -81,6 +80,23 @@ def test_files_come_back_without_git(superproject: AuditedWorkspace, root: Path)
         act(session, "rm sub/.git f0")
         superproject.carry_out(superproject.plan(PlanRequest("undo", no_git=True)))
     assert (root / "f0").exists()
+
+
+@pytest.mark.parametrize("kind", ["submodule", "linked worktree"])
+def test_what_comes_back_with_the_repository_that_was_moved_is_not_called_gone(
+    superproject: AuditedWorkspace, root: Path, kind: str
+) -> None:
+    inner = root / ("sub" if kind == "submodule" else "linked")
+    if kind != "submodule":
+        git(root, "worktree", "add", "-q", "linked")
+    with superproject.session("tester") as session:
+        act(session, "true")
+        before = as_git_says(inner)
+        act(session, "mv .git old")
+        plan = superproject.plan_undo()
+        assert not [one for one in (*plan.blocked, *plan.irreversible) if "git of" in one.reason]
+        superproject.carry_out(plan)
+        assert not differences(before, as_git_says(inner))
 
 
 def test_a_linked_worktree_whose_entry_is_gone_blocks(store: AuditStore, root: Path) -> None:

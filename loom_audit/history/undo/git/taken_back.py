@@ -19,6 +19,7 @@ from loom_audit.history.undo.git.not_kept import not_kept_notes
 from loom_audit.history.undo.git.said import said_of_git, settings_shown
 from loom_audit.history.undo.notes import uncaptured_notes
 from loom_audit.history.undo.selection import Selection
+from loom_audit.model.files import is_same_identity
 from loom_audit.model.git import GitChanged, GitState
 from loom_audit.model.git_points import GitPoints, git_folder, git_path
 from loom_audit.model.plans.git_things import (
@@ -90,7 +91,8 @@ def _place_of(attachment: Attachment, folder: str, selection: Selection) -> str 
     except AuditError:  # it is no folder, or cannot be read
         return None
     left = last.change.after.identity
-    return left if is_empty and left and left == workspace.identity(path) else None
+    is_left = bool(left) and is_same_identity(workspace.identity(path), left)
+    return left if is_empty and is_left else None
 
 
 def _is_taken(selection: Selection, change: RecordedChange) -> bool:
@@ -161,7 +163,7 @@ def with_git(
     counted = set(plan.reverts)
     if verdicts.things:
         counted |= alone
-    elif verdicts.stays:
+    elif verdicts.stays or found.stay_gone:
         counted -= alone
     stay_gone = found.stay_gone
     # else an undo that does nothing would count as one
