@@ -49,3 +49,19 @@ def test_each_is_before_or_after_and_recovery_goes_on_or_leaves_them(
     assert not (root / ".git" / "loom-audit.unfinished").exists()
     assert "made" not in git(root, "branch", "--format=%(refname:short)").split()
     assert run(root, "verify").returncode == 0
+
+
+def test_what_somebody_wrote_since_the_kill_stays(root: Path) -> None:
+    hook = root / ".git" / "hooks" / "mine"
+    hook.write_text("mine\n")
+    assert run(root, "init").returncode == 0
+    run(root, "run", "--", "sh", "-c", CHANGED)
+    killed = [sys.executable, str(PROGRAM), "1", "before", "undo", "--git-config", "--yes"]
+    done = subprocess.run(killed, cwd=root, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    hook.write_text("by hand\n")
+    recovered = run(root, "recover", "--continue")
+    assert b"hooks/mine was moved since the undo stopped" in recovered.stderr + recovered.stdout
+    assert run(root, "recover", "--abandon").returncode in (0, 7)
+    assert hook.read_text() == "by hand\n"
+    assert run(root, "verify").returncode == 0

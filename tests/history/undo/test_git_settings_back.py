@@ -65,6 +65,7 @@ def test_they_come_back_where_a_person_asks_for_them_and_a_redo_as_well(
     shown = dict(plan.git_settings)
     assert shown[".git/hooks/mine"][-2:] == ("+#!/bin/sh", "+echo mine")
     assert shown[".git/hooks/post-commit"][-1] == "-#!/bin/sh"
+    assert shown[".git/hooks/mine"][0] == "mode 755"
     assert "hooks/mine comes back as it was: it can run code as you" in plan.git_words
     workspace.carry_out(plan)
     before = settings_of(hooked)

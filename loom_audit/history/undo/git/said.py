@@ -195,8 +195,9 @@ def settings_shown(
                 lines.append("only the end of its last line differs")
         else:
             lines.append("cannot be shown: too large, or erased")
-        if file.before and file.after and _form(file.before) != _form(file.after):
-            lines.insert(0, f"{_form(file.before)} → {_form(file.after)}")
+        forms = [_form(one) for one in (file.before, file.after) if one]
+        if len(forms) == 1 or forms[0] != forms[1]:
+            lines.insert(0, " → ".join(forms))
         more = [f"and {len(lines) - MOST_LINES} more lines"] if lines[MOST_LINES:] else []
         yield path, tuple(visible(one.expandtabs(4)) for one in (*lines[:MOST_LINES], *more))
 
