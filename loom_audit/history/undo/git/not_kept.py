@@ -3,10 +3,11 @@
 It is told before anything begins: carrying out refuses for the same reasons.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from loom_audit.errors import AuditError
+from loom_audit.errors import AuditError, ExecutionFailed, ToolTimeout
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.git.kept_objects import STAGED, wanted_objects
 from loom_audit.history.record.git_restoring import (
@@ -22,6 +23,9 @@ from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.text.display import count_text, first_few, visible
 from loom_audit.ports import GitPoint, GitSeen
 from loom_audit.ports.git_objects import LONG_ID
+
+LONGEST = 20.0
+"""Seconds after which no more is asked of the mirror: somebody waits for the plan."""
 
 _KINDS = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
 
@@ -74,18 +78,24 @@ def _missing(
     under = shallow if thing.is_whole else mirror.shallows()[-1]
     # what is whole may lead to what is missing
     ends = () if mirror.missing(under).count else mirror.whole(under)
+    end = time.monotonic() + LONGEST
 
     def missing(ids: Sequence[str]) -> Sequence[str]:
+        if time.monotonic() > end:
+            raise ToolTimeout(f"it takes longer than {LONGEST:.0f} seconds")
         return git.missing(place, ids, ends, under)
 
+    def is_there() -> bool:
+        return not (thing.is_whole or restorer.missing(thing.folder, thing.identity, needed))
+
+    if not ends and is_there():  # before all of the mirror is followed
+        return ()
     try:
         found = missing(needed)
-    except AuditError:  # one of them leads to a commit that is not there
+    except ExecutionFailed:  # one of them leads to a commit that is not there
         kept = {*whole_ids(missing, needed)}
         found = [id for id in needed if id not in kept]
-    if found and not thing.is_whole and not restorer.missing(thing.folder, thing.identity, needed):
-        return ()
-    return found
+    return () if found and ends and is_there() else found
 
 
 def _naming(names: Mapping[str, str], entries: bytes) -> Mapping[str, str]:
