@@ -90,6 +90,9 @@ STATE_FILES = re.compile(
 )
 """The names in a git folder that hold its state."""
 
+ALTERNATES = "objects/info/alternates"
+"""The file of a git folder that says where else objects are (gitrepository-layout(5))."""
+
 _STATE_FOLDERS = ("logs", "rebase-merge", "rebase-apply", "sequencer")
 _RUN_BY_GIT = ("hooks", "info", "remotes", "branches", "config", "config.worktree")
 
@@ -299,7 +302,7 @@ def _words(fact: GitChanged) -> Iterator[str]:
         {
             path
             for one in fact.changes
-            if (path := one.path.partition("/")[0]) not in known
+            if (path := _short_state(one.path)) not in known
             and not (is_run_by_git(one.path) or is_led_to(one.path))
         }
     )
@@ -425,7 +428,11 @@ def is_led_to(path: str) -> bool:
     """
     first = path.partition("/")[0]
     known = first in _RUN_BY_GIT or first in _STATE_FOLDERS or STATE_FILES.fullmatch(first)
-    return not known and path != INDEX_ENTRIES
+    return not known and path not in (INDEX_ENTRIES, ALTERNATES)
+
+
+def _short_state(path: str) -> str:
+    return path if path == ALTERNATES else path.partition("/")[0]
 
 
 def _is_shared(path: str) -> bool:

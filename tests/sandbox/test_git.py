@@ -251,3 +251,16 @@ def test_contents_of_what_changed_long_ago_are_not_read(root: Path) -> None:
 def test_where_what_changed_cannot_be_read_there_are_no_contents(root: Path) -> None:
     os.mkfifo(root / ".git/refs/heads/pipe")
     assert ProgramGit(str(root), identity_at).stamps(0).contents is None
+
+
+def test_of_too_many_reflogs_the_first_are_told_and_no_other_is_gone(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loom_audit.sandbox.git.files.MAX_LOGS", 3)
+    for n in range(5):
+        git(root, "branch", f"b{n}")
+    seen = ProgramGit(str(root), identity_at).seen()
+    logs = {path for path in seen.files if path.startswith("logs/")}
+    assert len(logs) == 3 and {"logs/HEAD", "logs/refs/stash"} < logs
+    assert seen.unseen == ("too many files in .git/logs",) and seen.untold == {"logs": ""}
+    assert seen.names["stashes"]

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.git import (
+    ALTERNATES,
     HEAD_COMMIT,
     INDEX_ENTRIES,
     INDEX_MTIME,
@@ -283,7 +284,7 @@ def is_led_out(file: FileChange) -> bool:
     return file.after is not None and file.after.kind == "symlink" and not is_run
 
 
-_NOT_BUILT = frozenset({"commondir", "gitdir"})
+_NOT_BUILT = frozenset({"commondir", "gitdir", ALTERNATES})
 """Files that send git to another folder."""
 
 
@@ -397,7 +398,7 @@ def _thing_of(key: Key, branches: Collection[str]) -> tuple[Kind, str]:
         return ("ref", name) if name.startswith("refs/") else ("", name)
     if name == STASH_LOG:
         return "stashes", STASHES
-    if name.startswith("logs/") or name == "shallow":
+    if name.startswith("logs/") or name in ("shallow", ALTERNATES):
         return "", name  # that of a branch which comes back is taken along with it
     if is_run_by_git(name) or is_led_to(name):
         return "settings", SETTINGS

@@ -25,7 +25,7 @@ _LISTED = re.compile(
 )
 _INTENT_TO_ADD = 1 << 29
 _LOGGED = re.compile(
-    rb"(?:[0-9a-f]+ )?([0-9a-f]{64}|[0-9a-f]{40}) [^<>]*<[^<>]*> (\d+) [+-]\d{4}\t?(.*)", re.DOTALL
+    rb"(?:[0-9a-f]+ )?([0-9a-f]{64}|[0-9a-f]{40}) [^>]*> (\d+) [+-]\d{4}\t?(.*)", re.DOTALL
 )
 """An entry of a reflog: what the name is since then, when, and the message. Of one in a table it is
 not told what the name was before.

@@ -5,7 +5,6 @@ Everything is opened from the folder's descriptor, and no link is followed.
 
 import errno
 import os
-import re
 import stat
 from collections import deque
 from collections.abc import Iterable, Iterator, MutableMapping
@@ -15,7 +14,7 @@ from heapq import nsmallest
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.files import is_within
-from loom_audit.model.git import SHARED_FILES, STATE_FILES
+from loom_audit.model.git import ALTERNATES, SHARED_FILES, STATE_FILES
 from loom_audit.ports import GitFile
 from loom_audit.sandbox.git.program import MAX_OUTPUT
 
@@ -42,11 +41,10 @@ _NO_LINKS = (
 _WHOLE = ("hooks", "info", "remotes", "branches", "rebase-merge", "rebase-apply", "sequencer")
 """The folders of which each file is the state."""
 
-_SAMPLE = re.compile(r"hooks/[^/]*\.sample", re.DOTALL)
 _DERIVED = frozenset({"info/refs", "info/commit-graphs", "info/sparse-checkout.lock"})
 """What git makes anew by itself (git-update-server-info(1))."""
 
-_TOLD_BY = ("logs/HEAD", "logs/refs/stash", "reftable/tables.list", "objects")
+_TOLD_BY = ("logs/HEAD", "logs/refs/stash", "reftable/tables.list", "objects", ALTERNATES)
 """What changes with what git is asked for."""
 
 _OF_REFS = ("refs", "packed-refs", "reftable", "logs/refs")
@@ -164,19 +162,18 @@ def _below(git: int, folder: str, most: int = MAX_FILES) -> Iterator[tuple[str, 
     """What lies in a folder and below that is no folder, at most so many, and what was one too
     many; folders that cannot be read; a sample of a hook is left out.
     """
-    waiting, count = [folder], 0
+    waiting, count = [folder], {True: 0, False: 0}
     while waiting:
         path = waiting.pop()
         try:
             found = os.stat(path, dir_fd=git, follow_symlinks=False)
         except OSError:
             continue
-        if _SAMPLE.fullmatch(path) and stat.S_ISREG(found.st_mode):
-            continue
-        count += 1
-        if not stat.S_ISDIR(found.st_mode) or count > most:
+        is_folder = stat.S_ISDIR(found.st_mode)
+        count[is_folder] += 1
+        if not is_folder or count[True] > most:
             yield path, found
-            if count > most:
+            if max(count.values()) > most:
                 return
             continue
         try:
@@ -185,11 +182,16 @@ def _below(git: int, folder: str, most: int = MAX_FILES) -> Iterator[tuple[str, 
             yield path, found
             continue
         try:
-            names = sorted(os.listdir(opened), reverse=True)
+            with os.scandir(opened) as entries:  # which tells kinds, without a call for each
+                names = [one.name for one in entries if not (path == "hooks" and _is_sample(one))]
         finally:
             os.close(opened)
-        below = (f"{path}/{n}" for n in names)
+        below = (f"{path}/{n}" for n in sorted(names, reverse=True))
         waiting += (one for one in below if one not in _DERIVED)
+
+
+def _is_sample(entry: "os.DirEntry[str]") -> bool:
+    return entry.name.endswith(".sample") and entry.is_file(follow_symlinks=False)
 
 
 def _without_links(git: int, folder: str) -> Iterator[str]:
@@ -251,14 +253,14 @@ def state_files(
 ) -> Iterator[tuple[str, GitFile]]:
     """The files that hold the state; in `untold` the paths of others, each with the reason.
 
-    What lies at `more` paths is among them. Where there are too many files in a folder, `unseen`
-    has the reason. Of a common folder only
-    those that linked worktrees have `shared`. ExecutionFailed where git would follow a link to what
-    lies outside of the folder.
+    What lies at `more` paths is among them. Where there are too many reflogs, `unseen` has the
+    reason. Of a common folder only those that linked worktrees have `shared`. ExecutionFailed where
+    git would follow a link to what lies outside of the folder.
     """
     check_links(git)
     names = sorted(n for n in os.listdir(git) if STATE_FILES.fullmatch(n) and n not in _ASKED)
-    paths = [one for one in names if one in SHARED_FILES] if shared else [*names, "index"]
+    own = [*names, "index", ALTERNATES]
+    paths = [one for one in names if one in SHARED_FILES] if shared else own
     whole = [one for one in _WHOLE if one in SHARED_FILES or not shared]
     inside = {one: [path for path, _ in _below(git, one)] for one in (*whole, *more)}
     logs = "logs/refs" if shared else "logs"
@@ -266,8 +268,9 @@ def state_files(
     for folder, found in inside.items():
         most = MAX_LOGS if folder == logs else MAX_FILES
         if len(found) > most:
-            unseen.append(f"too many files in .git/{folder}")
-            untold[folder] = ""
+            why = f"too many files in .git/{folder}"
+            untold[folder] = "" if folder == logs else why  # what runs code is not to hide there
+            unseen += [why] if folder == logs else []
         paths += found[:most]
     for path in dict.fromkeys(paths):
         try:

@@ -323,12 +323,10 @@ class _Gathered(Struct):
                 said = reason if is_all else f"{_WORDS[name]}: {reason}"
                 self.untold[name] = said
         without = {"refs": ("logs", "stashes", HEAD_COMMIT), "HEAD": ("logs/HEAD", HEAD_COMMIT)}
-        for name, others in without.items():
-            if name in why:
-                self.untold.update(dict.fromkeys(others, ""))
-        self.files = {
-            path: file for path, file in self.files.items() if not is_untold(path, self.untold)
-        }
+        left = [one for name, others in without.items() if name in why for one in others]
+        self.untold.update(dict.fromkeys(left, ""))
+        left += ["index"] if "index" in why else []
+        self.files = {path: file for path, file in self.files.items() if not is_untold(path, left)}
         if "refs/stash" in self.names:
             if STASH_LOG in self.files:
                 if lines := [*stash_lines(self.files[STASH_LOG].content)]:

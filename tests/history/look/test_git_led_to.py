@@ -97,3 +97,25 @@ def test_a_repository_that_comes_back_has_nothing_that_settings_led_to(
     assert not (root / ".git/more").exists()
     assert git(root, "rev-parse", "main")
     assert workspace.verify().findings == ()
+
+
+def test_where_else_objects_are_is_on_record(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("shell_execute", command="true")
+    call("shell_execute", command="echo /nowhere > .git/objects/info/alternates")
+    [said] = git_words(facts(workspace)[-1])
+    assert said == "changed in .git: objects/info/alternates"
+
+
+def test_among_too_many_hooks_none_is_changed_in_silence(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("shell_execute", command="for n in $(seq 1100); do : > .git/hooks/a$n; done")
+    for command in ("sleep 0.1", "echo true > .git/hooks/pre-commit", "true"):
+        call("shell_execute", command=command)
+        newest, *_ = workspace.timeline.calls()
+        said = "git cannot be told: too many files in .git/hooks"
+        assert said in newest.coverage.reasons
+    named = {one.path for one in facts(workspace)[-1].changes}
+    assert {"hooks/a1", "hooks/a500"} < named

@@ -158,7 +158,8 @@ def _looks_at(
     # what was not told before is asked for again, and what was only not asked is told now
     asked = frozenset(() if before.why_failed and look.unasked else seen.unasked)
     if look.change:
-        seen.said = SaidGit(seen.state.after(look.change), began, asked)
+        state = seen.expected.state if seen.expected else seen.state.after(look.change)
+        seen.said = SaidGit(state, began, asked)
     else:
         seen.looked = began
         if seen.why_failed or not look.unasked:
