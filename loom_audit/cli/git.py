@@ -58,7 +58,9 @@ def git(
             raise InvalidArguments("--to takes no command", hint="Leave out what follows `--`.")
         if to:
             seq = read_point(invocation, workspace, point)
-            made, summary = write_kept_git(workspace, seq, place, folder(to))
+            made, summary, left_out = write_kept_git(workspace, seq, place, folder(to))
+            for one in left_out:
+                output.note(one)
             if output.json:
                 output.record({"point": seq, "to": str(made), "git": summary.text})
             else:

@@ -1,6 +1,6 @@
 """The mirror of git's objects of a workspace: what is in it, how large it is, what is damaged."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,7 +12,8 @@ from loom_audit.history.read import kept_git as reading
 from loom_audit.history.record.git_restoring import entries_of, packed_objects, whole_of
 from loom_audit.model.git import SHARED_REFS, GitChanged, GitState, is_run_by_git
 from loom_audit.model.git_points import GitPoints, GitSummary, git_summary
-from loom_audit.model.plans.git_things import whole_thing
+from loom_audit.model.plans.git_settings import may_run
+from loom_audit.model.plans.git_things import is_led_out, whole_thing
 from loom_audit.model.text.display import count_text, first_few, size_text, visible
 from loom_audit.ports import EventFilter, GitFile
 from loom_audit.ports.git_objects import plain_settings
@@ -62,13 +63,13 @@ def kept_git(workspace: AuditedWorkspace, point: int, folder: str = "") -> readi
 
 def write_kept_git(
     workspace: AuditedWorkspace, point: int, folder: str, to: str | Path
-) -> tuple[Path, GitSummary]:
+) -> tuple[Path, GitSummary, Sequence[str]]:
     """Write a repository as it was at a point into the `.git` of an absent or empty directory: its
     objects, HEAD, refs, stashes, logs and index, without hooks and settings.
 
-    Returns that `.git` and what it names. Conflict where the directory is not empty, or lies in a
-    workspace or the store. NotFound where there was no repository, InvalidArguments for a linked
-    worktree, ExecutionFailed where objects are not kept.
+    Returns that `.git`, what it names, and in words what it had that is left out. Conflict where
+    the directory is not empty, or lies in a workspace or the store. NotFound where there was no
+    repository, InvalidArguments for a linked worktree, ExecutionFailed where objects are not kept.
     """
     attachment = workspace.attachment
     points = GitPoints()
@@ -87,17 +88,23 @@ def write_kept_git(
             "this is a linked worktree, whose refs are elsewhere",
             hint="Name the folder of the repository that has them.",
         )
-    whole = whole_of(attachment.stored, whole_thing(folder, state))
+    thing = whole_thing(folder, state)
+    whole = whole_of(attachment.stored, thing)
+    left = [
+        f"{visible(one.path)} is left out: it is a link, or has a rebase run programs"
+        for one in thing.files
+        if (is_led_out(one) or may_run(one.path)) and one.path not in whole.files
+    ]
     config = plain_settings(long_ids=whole.long_ids).encode()
     files = {path: file for path, file in whole.files.items() if not is_run_by_git(path)}
     whole = replace(whole, files={**files, "config": GitFile("file", 0o644, config)})
-    pack, _ = packed_objects(attachment, whole, entries_of(attachment.stored, state.files))
+    pack, not_kept = packed_objects(attachment, whole, entries_of(attachment.stored, state.files))
     target = Path(workspace.adapters.empty_workspace(to).root)
     builder = workspace.adapters.git_builder_at(str(target), str(workspace.root))
     with builder.begin("") as building:
         building.fill(whole, pack)
         building.finish()
-    return target / ".git", summary
+    return target / ".git", summary, [*left, *filter(None, [not_kept])]
 
 
 def mirror_state(workspace: AuditedWorkspace) -> MirrorState | None:

@@ -46,7 +46,8 @@ def test_a_rebase_that_would_run_a_program_comes_back_without(
     act(session, "git rebase --abort" if how == "abort" else "rm -rf .git")
     git_folder = root / ".git"
     if how == "beside":
-        git_folder = write_kept_git(workspace, point, "", tmp_path / "beside")[0]
+        git_folder, _, [said] = write_kept_git(workspace, point, "", tmp_path / "beside")
+        assert said.startswith(f"{LEFT} is left out")
     else:
         plan = workspace.plan_undo()
         [note] = [one for one in plan.irreversible if LEFT in one.reason]

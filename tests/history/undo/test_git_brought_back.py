@@ -297,7 +297,7 @@ def test_the_old_one_is_had_beside_another(
     with pytest.raises(Conflict):
         write_kept_git(workspace, point, "", root / "inside")
     beside = tmp_path / "beside"
-    made, summary = write_kept_git(workspace, point, "", beside)
+    made, summary, _ = write_kept_git(workspace, point, "", beside)
     assert made == beside / ".git"
     assert "1 stash" in summary.text
     git(beside, "checkout", "-q", ".")
@@ -370,7 +370,7 @@ def test_one_without_a_commit_comes_back_with_its_length_of_ids(
         act(session, "rm -rf .git")
         workspace.carry_out(workspace.plan_undo())
     assert git(root, "rev-parse", "--show-object-format").strip() == "sha256"
-    made, _ = write_kept_git(workspace, workspace.log.head(), "", tmp_path / "beside")
+    made, *_ = write_kept_git(workspace, workspace.log.head(), "", tmp_path / "beside")
     assert git(made.parent, "rev-parse", "--show-object-format").strip() == "sha256"
 
 
@@ -455,7 +455,7 @@ def test_a_state_file_that_is_a_link_does_not_come_back(
         plan = workspace.plan_undo()
         assert any("MERGE_MSG, sequencer" in one.reason for one in plan.irreversible)
         workspace.carry_out(plan)
-    made, _ = write_kept_git(workspace, point, "", tmp_path / "beside")
+    made, *_ = write_kept_git(workspace, point, "", tmp_path / "beside")
     for folder in (root / ".git", made):
         assert not [one for one in folder.rglob("*") if one.is_symlink()]
 

@@ -53,7 +53,7 @@ def test_what_cannot_be_built_blocks_and_is_had_beside(
             superproject.carry_out(plan)
         assert superproject.plan_undo().calls == plan.calls
         [point] = [int(one) for one in note.reason.split() if one.isdecimal()]
-        made, _ = write_kept_git(superproject, point, "sub", tmp_path / "beside")
+        made, *_ = write_kept_git(superproject, point, "sub", tmp_path / "beside")
         assert git(made.parent, "rev-parse", "HEAD").strip() == commit
         act(session, "true")  # what cannot be read any more is said, and new calls go on
 
