@@ -77,6 +77,25 @@ def test_a_payload_that_is_not_the_one_on_record_is_corrupt(
     assert set(wrong) == {seq} | named
 
 
+@pytest.mark.parametrize("field", ["leaf", "leaf_hash"])
+def test_a_leaf_that_was_read_before_and_is_another_now_is_corrupt(
+    small: Recorded, tmp_path: Path, field: str
+) -> None:
+    forged = small.copy(tmp_path / "forged")
+    with closing(forged.open()) as database:
+        log = database.event_log(forged.log)
+        assert [event.seq for event in log.picked([9, 10])] == [9, 10]
+        with connect(forged) as raw, unguarded(raw):
+            raw.execute(
+                f"UPDATE event SET {field} = "
+                f"(SELECT {field} FROM event WHERE seq = 9) WHERE seq = 10"
+            )
+        assert [event.seq for event in log.picked([9])] == [9]
+        for read_again in (log.picked, lambda seqs: [*log.stretch(8, 10, lambda _: True)]):
+            with pytest.raises(Corrupt, match="Event 10 is damaged"):
+                read_again([10])
+
+
 def test_a_payload_that_is_not_on_record_is_not_read(small: Recorded, tmp_path: Path) -> None:
     genuine = dict(read(small))
     forged = small.copy(tmp_path / "forged")

@@ -53,12 +53,13 @@ def remaining_window(window: EventFilter, last: int) -> EventFilter:
 
 
 class EventReader:
-    """Reads rows of one log as events, each checked."""
+    """Reads rows of one log as events, each checked; `leaves` has those that were read before."""
 
     def __init__(self, log: str, number: int, blobs: BlobStore) -> None:
         self._log = log
         self._number = number
         self._blobs = blobs
+        self.leaves = event_rows.CheckedLeaves(log)
 
     def narrow(self, connection: Connection, filter: EventFilter) -> EventFilter:
         """A filter whose bounds are those of its session and call in the projections."""
@@ -142,7 +143,7 @@ class EventReader:
         for some in chunks(seqs):
             wanted = Where().also("log = :log", log=self._number).among("seq", "seq", some)
             rows = prepare(f"{_LEAVES} {wanted}").rows(connection, **wanted.values)
-            leaves += [event_rows.check_leaf(*row) for row in rows]
+            leaves += [self.leaves.read(row, keep=True) for row in rows]
         return leaves
 
     def decode(

@@ -19,7 +19,7 @@ from loom_audit.model.stored.merkle import leaf_hash
 from loom_audit.model.stored.payloads import Payload
 from loom_audit.ports import BlobStore
 from loom_audit.sql.ground.conditions import chunks, in_values
-from loom_audit.sql.ground.connection import Connection
+from loom_audit.sql.ground.connection import Connection, Row
 from loom_audit.sql.ground.packing import pack, pack_id, pack_raw, unpack
 from loom_audit.sql.ground.statements import insert_into, prepare
 
@@ -28,6 +28,9 @@ INLINE_PAYLOAD = 800
 
 MAX_INLINE_PAYLOAD = 1 << 20
 """Most bytes that a payload in a row may unpack to."""
+
+_KEPT_LEAVES = 8_000
+"""Most checked leaves of a log that are kept, of 2 KB each."""
 
 HEAD = prepare("SELECT max(seq) FROM event WHERE log = :log AND seq <= 9223372036854775807")
 """The last event; a seq of another type than a number sorts behind them all."""
@@ -136,6 +139,27 @@ def check_place(log_id: str, leaf: CheckedLeaf) -> None:
     place = leaf.envelope.get("log"), leaf.envelope.get("seq")
     if place != (log_id, leaf.seq):
         raise damage_error(leaf.seq, f"its leaf says event {place[1]} of log {place[0]}")
+
+
+class CheckedLeaves:
+    """Reads the leaves of one log; a row that is the same to the byte is not decoded again."""
+
+    def __init__(self, log_id: str) -> None:
+        self._log_id = log_id
+        self._kept: dict[int, tuple[Row, CheckedLeaf]] = {}
+
+    def read(self, row: Row, *, keep: bool) -> CheckedLeaf:
+        """The leaf of a row; Corrupt where its hash, its log or its seq is another."""
+        known = self._kept.get(row[0])
+        if known is not None and known[0] == row:
+            return known[1]
+        leaf = check_leaf(*row)
+        check_place(self._log_id, leaf)
+        if keep:
+            if len(self._kept) >= _KEPT_LEAVES:
+                self._kept.clear()
+            self._kept[leaf.seq] = row, leaf
+        return leaf
 
 
 class StoredEvent:

@@ -9,9 +9,9 @@ from loom_audit.model.stored.codec import PREV_DIGITS
 from loom_audit.model.stored.merkle import NodeAt, node_hash, root_at
 from loom_audit.ports import BLOCK, Wanted
 from loom_audit.sql.events.event_reader import EventReader
-from loom_audit.sql.events.event_rows import CheckedLeaf, check_leaf, check_place, damage_error
+from loom_audit.sql.events.event_rows import CheckedLeaf, damage_error
 from loom_audit.sql.events.merkle_tree import TILE, leaf_hashes, stored_nodes
-from loom_audit.sql.ground.connection import Connection, Row
+from loom_audit.sql.ground.connection import Connection
 from loom_audit.sql.ground.connections import Connections
 from loom_audit.sql.ground.statements import prepare
 
@@ -19,38 +19,16 @@ _AT_ONCE = 1000
 _NEAR = 2 * _AT_ONCE
 """Leaves and hashes of a stretch are kept where it has at most so many events."""
 _KEPT = 8 * _AT_ONCE
-"""Most checked leaves that are kept, of 2 KB each."""
+"""Most proven hashes that are kept."""
 _LEAVES = prepare(
     "SELECT seq, leaf, leaf_hash FROM event WHERE log = :log AND seq >= :first AND seq <= :last "
     "ORDER BY seq"
 )
 
 
-class CheckedLeaves:
-    """Reads the leaves of one log; a row that is the same to the byte is not decoded again."""
-
-    def __init__(self, log_id: str) -> None:
-        self._log_id = log_id
-        self._kept: dict[int, tuple[Row, CheckedLeaf]] = {}
-
-    def read(self, row: Row, *, keep: bool) -> CheckedLeaf:
-        """The leaf of a row; Corrupt where its hash, its log or its seq is another."""
-        known = self._kept.get(row[0])
-        if known is not None and known[0] == row:
-            return known[1]
-        leaf = check_leaf(*row)
-        check_place(self._log_id, leaf)
-        if keep:
-            if len(self._kept) >= _KEPT:
-                self._kept.clear()
-            self._kept[leaf.seq] = row, leaf
-        return leaf
-
-
 def read_stretch(
     connections: Connections,
     reader: EventReader,
-    leaves: CheckedLeaves,
     number: int,
     span: tuple[int, int],
     wanted: Wanted,
@@ -72,7 +50,7 @@ def read_stretch(
             _check_gapless(rows, start, min(end, until))
             chosen: list[CheckedLeaf] = []
             for row in rows:
-                leaf = leaves.read(row, keep=keep)
+                leaf = reader.leaves.read(row, keep=keep)
                 said = leaf.envelope.get("prev", "")
                 if prev and (len(said) < PREV_DIGITS or not prev.startswith(said)):
                     raise _unlinked_error(leaf.seq)

@@ -28,7 +28,7 @@ from loom_audit.sql.events import event_rows
 from loom_audit.sql.events.event_reader import READ_EVENTS, EventReader, remaining_window
 from loom_audit.sql.events.event_rows import HEAD, KIND
 from loom_audit.sql.events.merkle_tree import insert_nodes, leaf_hashes, load_frontier, stored_nodes
-from loom_audit.sql.events.stretches import CheckedLeaves, ProvenHashes, prove_blocks, read_stretch
+from loom_audit.sql.events.stretches import ProvenHashes, prove_blocks, read_stretch
 from loom_audit.sql.ground.clock import to_micros
 from loom_audit.sql.ground.conditions import in_values
 from loom_audit.sql.ground.connection import Connection
@@ -88,7 +88,6 @@ class SqlEventLog:
         self._ballast = ballast
         self._salts = salts
         self.reader = EventReader(id, number, blobs)
-        self._leaves = CheckedLeaves(id)
         self._proven = ProvenHashes(number)
         self._last: _LogEnd | None = None
 
@@ -275,8 +274,7 @@ class SqlEventLog:
 
     def stretch(self, after: int, until: int, wanted: Wanted) -> Iterator[Event]:
         """The wanted events of a stretch of which every leaf is checked."""
-        reader, leaves, span = self.reader, self._leaves, (after, until)
-        return read_stretch(self._connections, reader, leaves, self._number, span, wanted)
+        return read_stretch(self._connections, self.reader, self._number, (after, until), wanted)
 
     def prove(self, after: int, until: int, head: TreeHead) -> None:
         """Raise Corrupt unless these events are among those of the head."""
