@@ -11,6 +11,9 @@ from loom_audit.model.files import FileState
 from loom_audit.model.stored.listing import listing_hash
 from loom_audit.ports import EventFilter, Projections
 
+_POINTS = 8
+"""The number of points of which it is kept what had left their trees."""
+
 Folded = Callable[[int, int], Iterable[Event]]
 """Gives the events with `after < seq <= until` from which trees are folded."""
 
@@ -37,6 +40,8 @@ class VerifiedTree:
         self._suggested = suggested
         self._folded = folded or proven.folded
         self._last: tuple[int, TreeFold] = 0, TreeFold()
+        self._untracked: dict[int, frozenset[str]] = {}
+        """What had left the trees that were folded last, by their points."""
         self.begun = 0
         """The point of the listing that the last fold began from; 0 where it began at the start."""
         self.listed: Mapping[str, FileState] = {}
@@ -51,8 +56,17 @@ class VerifiedTree:
         return self.fold(at).states
 
     def untracked(self, at: int | None = None) -> frozenset[str]:
-        """The paths that had left that tree. NotFound, Corrupt."""
-        return frozenset(self.fold(at).untracked)
+        """The paths that had left that tree; told of some points without folding it again, which
+        goes back to a listing for the earlier of two. NotFound, Corrupt.
+        """
+        known = self._untracked.get(at) if at is not None else None
+        if at is None or known is None or at > self._proven.head():
+            known = frozenset(self.fold(at).untracked)
+            if len(self._untracked) >= _POINTS:
+                self._untracked.clear()
+            if at is not None:
+                self._untracked[at] = known
+        return known
 
     def fold(self, at: int | None = None, *, may_be_broken: bool = False) -> TreeFold:
         """As `at`, as the fold itself, which the next question asked here may change.

@@ -48,9 +48,8 @@ from loom_audit.model.text.times import check_year, time_flaw
 from loom_audit.ports import BlobStore, CallFilter, EventFilter, EventLog, Projections
 
 _NUMBER = re.compile(r"[0-9]{1,100}")
-NEAR = 10_000
-"""Points that are fewer events apart are compared by what happened between them, not by their
-trees."""
+NEAR = 500
+"""Points fewer events apart are compared by what happened between them, not by their trees."""
 PIECE = 1024 * 1024
 """Bytes of a large content that are read at once."""
 _TOLD_LATER = (CallReported, ChangesAttributed, BackgroundFinished)
@@ -128,9 +127,7 @@ class Timeline(Struct, frozen=True):
     def sessions(
         self, *, before: int | None = None, limit: int = 100, outermost: bool = False
     ) -> Sequence[Session]:
-        """The sessions that started before an event, newest first, at most `limit`; `outermost`:
-        those alone that are in no other session on record.
-        """
+        """The sessions that began before an event, newest first; `outermost`: those in no other."""
         return self.projections.sessions(before=before, limit=limit, outermost=outermost)
 
     def session(self, id: str) -> Session:
@@ -456,7 +453,7 @@ class Timeline(Struct, frozen=True):
         # once a path has left the tree, changes alone do not say of which paths the state is known
         losing = EventFilter(before=old + 1, kinds=LOSING_KINDS)
         lost = any(_lost_by(event.fact) for event in self.events(losing))
-        if 0 <= new - old < NEAR and not lost:
+        if 0 <= new - old < max(NEAR, self._since_listed(old)) and not lost:
             self.verified.tree(new)  # Corrupt where it is not known what is there
             folded = [event.fact for event in self.proven.folded(old, new)]
             changed = [fact for fact in folded if isinstance(fact, FilesChanged)]
@@ -466,6 +463,10 @@ class Timeline(Struct, frozen=True):
         unknown, was = self.verified.untracked(old), self.tree(old)
         found, unknown = diff(was, self.tree(new)), unknown | self.verified.untracked(new)
         return tuple(one for one in found if unknown.isdisjoint((one.path, *parents(one.path))))
+
+    def _since_listed(self, at: int) -> int:
+        """How many events are folded for the tree after event `at`."""
+        return at - next(iter(self.projections.keyframes(at)), 0)
 
 
 def _lost_by(fact: Fact) -> Iterable[tuple[str, str]]:

@@ -59,6 +59,23 @@ def test_a_created_and_then_modified_file_is_compared_with_nothing(
     assert change.before is None
 
 
+def test_what_differs_is_the_same_by_trees_and_by_what_happened(
+    workspace: AuditedWorkspace, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = [workspace.log.head()]
+    for n in range(4):
+        call("write_file", path=f"d/n{n % 2}", content=str(n))
+        points.append(workspace.log.head())
+        call("move_file", **{"from": f"d/n{n % 2}", "to": f"m{n}"})
+        points.append(workspace.log.head())
+    found = []
+    for near in (0, 1_000):
+        monkeypatch.setattr("loom_audit.history.read.timeline.NEAR", near)
+        monkeypatch.setattr(type(workspace.timeline), "_since_listed", lambda *_: 0)
+        found.append([{*workspace.timeline.diff(a, b)} for a in points for b in points if a < b])
+    assert found[0] == found[1] and all(found[0])
+
+
 def test_calls_are_counted_back_past_those_that_are_open(
     workspace: AuditedWorkspace, call: Call
 ) -> None:
