@@ -13,7 +13,7 @@ import pytest
 from loom_audit import open_store
 from loom_audit.api.upkeep.git_mirror import write_kept_git
 from loom_audit.errors import Conflict
-from loom_audit.history.record import git_restoring
+from loom_audit.history.record.git import restoring
 from loom_audit.model.scope import TEMPORARY
 from loom_audit.sandbox.git.builder import ProgramGitBuilding
 from tests.crash.test_git_restores import killing_git, root, run, undo_until
@@ -60,10 +60,10 @@ def test_a_killed_undo_of_a_removed_repository_is_continued_or_abandoned(
 
 
 BEFORE: dict[str, tuple[Any, str]] = {
-    "the intention": (git_restoring, "GitIntended"),
+    "the intention": (restoring, "GitIntended"),
     "filling": (ProgramGitBuilding, "fill"),
     "the rename": (ProgramGitBuilding, "finish"),
-    "the record of it": (git_restoring, "collect_restored"),
+    "the record of it": (restoring, "collect_restored"),
 }
 
 

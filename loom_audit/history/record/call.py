@@ -24,7 +24,7 @@ from loom_audit.history.look.survivors import LeftRunning, Running
 from loom_audit.history.record.call_record import LOOKED_AT_LATE, NOT_SEEN_BEFORE, CallRecord
 from loom_audit.history.record.changes import check_planned, make_changes
 from loom_audit.history.record.edits import Transform, plan_delete, plan_edit, plan_move
-from loom_audit.history.record.git_restoring import restoring_git
+from loom_audit.history.record.git.restoring import restoring_git
 from loom_audit.history.record.interrupted import (
     Comparison,
     add_outcome,

@@ -17,7 +17,7 @@ from loom_audit.history.look.attribution import changes_by_itself
 from loom_audit.history.look.survivors import Running
 from loom_audit.history.record.backgrounds import lost_ends
 from loom_audit.history.record.call import close_interrupted
-from loom_audit.history.record.git_restoring import close_restores
+from loom_audit.history.record.git.unfinished import close_restores
 from loom_audit.history.record.interrupted import (
     SOURCE,
     PathOutcome,

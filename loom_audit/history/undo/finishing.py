@@ -10,7 +10,7 @@ from loom_audit.history.look.attribution import request_event
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.call import OpenCall
 from loom_audit.history.record.call_record import CallRecord
-from loom_audit.history.record.git_restoring import (
+from loom_audit.history.record.git.unfinished import (
     close_restores,
     continue_restores,
     git_intentions,

@@ -12,7 +12,7 @@ from loom_audit.api.upkeep.git_mirror import write_kept_git
 from loom_audit.disk.access.identity import identity_at
 from loom_audit.disk.writing.rename import rename_to_absent
 from loom_audit.errors import AuditError, Conflict, ExecutionFailed, NotFound
-from loom_audit.history.record.git_restoring import whole_ids
+from loom_audit.history.record.git.whole import whole_ids
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.sandbox.git.builder import ProgramGitBuilder
 from tests.history.undo.test_git_taken_back import act, as_git_says, broken, differences, root

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.history.record.git_restoring import has_long_ids
+from loom_audit.history.record.git.whole import has_long_ids
 from loom_audit.history.undo.git.moved_back import GitOnRecord
 from loom_audit.model.events import CallRequested
 from loom_audit.model.files import BlobId, FileChange, FileState

@@ -10,7 +10,7 @@ from itertools import groupby
 from loom_audit.errors import AuditError, ExecutionFailed, ToolTimeout
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.git.kept_objects import STAGED, wanted_objects
-from loom_audit.history.record.git_restoring import (
+from loom_audit.history.record.git.whole import (
     content_of,
     entries_of,
     index_of,

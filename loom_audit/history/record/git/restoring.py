@@ -1,0 +1,272 @@
+"""Brings repositories of the workspace back to what was on record, as a step of a call."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import groupby
+
+from msgspec.structs import replace
+
+from loom_audit.errors import Conflict, ExecutionFailed
+from loom_audit.history.ground.attachment import Attachment, StoredLog
+from loom_audit.history.look.git.changes import look_at_git
+from loom_audit.history.look.observation import observe
+from loom_audit.history.look.opaque import opaque_change
+from loom_audit.history.record.call_record import CallRecord
+from loom_audit.history.record.git.whole import (
+    content_of,
+    entries_of,
+    index_of,
+    packed_objects,
+    wanted_ids,
+    whole_of,
+)
+from loom_audit.model.actors import OUTSIDE
+from loom_audit.model.events import Draft, FilesChanged
+from loom_audit.model.files import FileChange, FileState, is_same_identity
+from loom_audit.model.git import (
+    INDEX_ENTRIES,
+    INDEX_MTIME,
+    STAYS,
+    GitChanged,
+    GitIntended,
+    GitName,
+    is_run_by_git,
+)
+from loom_audit.model.git_points import git_path
+from loom_audit.model.plans.git_things import GitThing, is_of_index
+from loom_audit.model.text.display import visible
+from loom_audit.ports import (
+    GitFile,
+    GitRestore,
+    GitSteps,
+)
+from loom_audit.ports.git_objects import LONG_ID
+
+
+def restore_git(record: CallRecord, things: Sequence[GitThing], note: str) -> None:
+    """Bring things of repositories back, as `restoring_git` does. Conflict, ExecutionFailed."""
+    with restoring_git(record, things, note) as carry_out:
+        if carry_out is not None:
+            carry_out()
+
+
+@contextmanager
+def restoring_git(
+    record: CallRecord, things: Sequence[GitThing], note: str
+) -> Iterator[Callable[[], None] | None]:
+    """Intend to bring things of repositories back, and yield what does it, None for none; the lock
+    is held.
+
+    Until then no ref, no index and no file has changed, and the intention is durable. Each
+    repository is brought back under git's lock. What is done is on record as the call's, also where
+    an error ends it: Conflict where another git works or works against it, ExecutionFailed where
+    git cannot do it, or objects are not kept.
+    """
+    with ExitStack() as begun:
+        steps = [begun.enter_context(one) for one in _each_restoring(record, things, note)]
+
+        def carry_out() -> None:
+            for step in steps:
+                step()
+
+        yield carry_out if steps else None
+
+
+def _each_restoring(
+    record: CallRecord, things: Sequence[GitThing], note: str
+) -> Iterator[AbstractContextManager[Callable[[], None]]]:
+    for _, own in groupby(sorted(things, key=lambda one: one.folder), lambda one: one.folder):
+        first, *others = own
+        if first.is_whole:
+            yield _building(record, first)
+        else:
+            yield _restoring(record, [first, *others], note)
+
+
+@contextmanager
+def _restoring(
+    record: CallRecord, things: Sequence[GitThing], note: str
+) -> Iterator[Callable[[], None]]:
+    attachment, first = record.attachment, things[0]
+    names = tuple(name for one in things for name in one.names)
+    files = tuple(file for one in things for file in one.files)
+    restorer = attachment.on_disk.git_restorer
+    if restorer is None:
+        raise ExecutionFailed("of an imported log no repository can be brought back")
+    index = index_of(attachment.stored, names, files)
+    with restorer.begin(first.folder, first.identity, index) as restore:
+        _bring_objects(attachment, restore, first.folder, names, files)
+        intended = GitIntended(
+            record.call_id, first.identity, names, files, restore.lock, first.folder
+        )
+        steps = _steps(attachment.stored, names, files, note)
+        record.commit(intended)
+
+        def carry_out() -> None:
+            restore.take_lock()
+            _check_unmoved(record, first.folder)
+            try:
+                restore.carry_out(steps)
+                restore.finish()
+            finally:
+                # before the lock is released: the next look would find it, and give it to others
+                collect_restored(record, [intended])
+                record.commit_and_index()
+
+        yield carry_out
+
+
+def _check_unmoved(record: CallRecord, folder: str) -> None:
+    """Conflict where a repository is not as it is on record, which is put on record then."""
+    found = [one.change for one in look_at_git(record.attachment, anyway=True) if one.change]
+    record.add_drafts([Draft(one, "", OUTSIDE) for one in found])
+    if any(one.folder == folder for one in found):
+        raise Conflict(
+            "git: somebody moved what this plan brings back, just now",
+            hint="Look at the new plan and decide again.",
+        )
+
+
+def collect_restored(record: CallRecord, intentions: Iterable[GitIntended]) -> None:
+    """Collect what changed of git: what was intended is the call's, all else is from outside."""
+    wanted = {one.folder: one for one in intentions}
+    for one in wanted.values():
+        if one.beside:
+            note_built(record, one)
+    for look in look_at_git(record.attachment, anyway=True):
+        if look.change is None:
+            continue
+        intended = wanted.get(look.change.folder)
+        if (
+            intended
+            and intended.beside
+            and not is_same_identity(look.change.identity, intended.lock)
+        ):
+            intended = None
+        own, others = _split(look.change, intended) if intended else (None, look.change)
+        if own:
+            fact = replace(own, origin="undo", call_id=record.call_id)
+            record.add_drafts([record.writer.draft(fact)])
+            record.git.append(fact)
+            record.lower_coverage(STAYS)
+        if others:
+            record.add_drafts([Draft(others, "", OUTSIDE)])
+
+
+def _split(
+    change: GitChanged, intended: GitIntended
+) -> tuple[GitChanged | None, GitChanged | None]:
+    """A change in what was intended, with what follows from it, and the rest."""
+    names = {(one.name, one.after) for one in intended.names}
+    paths = {(one.path, one.after) for one in intended.changes}
+    moved = {one.name for one in intended.names}
+
+    def is_own(one: GitName | FileChange) -> bool:
+        if isinstance(one, GitName):
+            return (
+                (one.name, one.after) in names
+                or one.name == INDEX_MTIME
+                or (one.name.startswith("worktree "))
+            )
+        log = one.path.removeprefix("logs/")
+        follows = log in moved or one.path == "logs/HEAD" or is_of_index(("file", one.path))
+        return (one.path, one.after) in paths or follows
+
+    both: list[GitChanged | None] = []
+    for wanted in (True, False):
+        some = tuple(one for one in change.names if is_own(one) == wanted)
+        changed = tuple(one for one in change.changes if is_own(one) == wanted)
+        both.append(replace(change, names=some, changes=changed) if some or changed else None)
+    return both[0], both[1]
+
+
+@contextmanager
+def _building(record: CallRecord, thing: GitThing) -> Iterator[Callable[[], None]]:
+    """Build a repository that is gone anew, and yield what lets it come to its place whole.
+
+    Conflict where something is there by now; ExecutionFailed where objects that its refs, stashes
+    or index need are not kept, or git finds it is not whole.
+    """
+    attachment, stored = record.attachment, record.attachment.stored
+    builder = attachment.on_disk.git_builder
+    if builder is None:
+        raise ExecutionFailed("of an imported log no repository can be brought back")
+    whole = whole_of(stored, thing)
+    files = {one.path: one.after for one in thing.files if one.after is not None}
+    pack, not_kept = packed_objects(attachment, whole, entries_of(stored, files))
+    if record.has_facts:  # a call on record is why recovery looks for what none names yet
+        record.commit()
+    with builder.begin(thing.folder, thing.over) as building:
+        intended = GitIntended(
+            call_id=record.call_id,
+            identity=building.identity,
+            names=thing.names,
+            changes=thing.files,
+            lock=building.identity,
+            folder=thing.folder,
+            beside=building.name,
+            over=thing.over,
+        )
+        record.commit(intended)
+        building.fill(whole, pack)
+
+        def carry_out() -> None:
+            try:
+                building.finish()
+            finally:
+                record.lower_coverage(*filter(None, [not_kept]))
+                collect_restored(record, [intended])
+                record.commit_and_index()
+
+        yield carry_out
+
+
+def note_built(record: CallRecord, intended: GitIntended) -> None:
+    """Collect that a git folder is there again, where it is the one that was built."""
+    path = git_path(intended.folder)
+    attachment = record.attachment
+    state, entry = observe(attachment, path, None)
+    if state is None or not is_same_identity(state.identity, intended.lock):
+        return
+    before = attachment.stored.reading.state(path)
+    if change := opaque_change(attachment.on_disk, path, before, state):
+        record.add_changes(FilesChanged((change,), "undo", record.call_id))
+        record.entries[path] = entry
+
+
+def _steps(
+    stored: StoredLog, names: tuple[GitName, ...], files: Iterable[FileChange], note: str
+) -> GitSteps:
+    def file(state: FileState | None) -> GitFile | None:
+        if state is None:
+            return None
+        return GitFile(state.kind, state.mode or 0o644, content_of(stored, state))
+
+    made = [one for one in files if one.path not in (INDEX_ENTRIES, "index")]
+    run = [one for one in made if is_run_by_git(one.path)]
+    settings = {one.path: (file(one.before), file(one.after)) for one in run}
+    return GitSteps(names, {o.path: file(o.after) for o in made if o not in run}, note, settings)
+
+
+def _bring_objects(
+    attachment: Attachment,
+    restore: GitRestore,
+    folder: str,
+    names: Iterable[GitName],
+    files: Iterable[FileChange],
+) -> None:
+    """Let all objects that the names and the index need be in the repository, from the mirror."""
+    wanted = [*wanted_ids(attachment.stored, names, files)]
+    if not (missing := restore.missing(wanted)):
+        return
+    mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
+    if mirror is not None and git is not None:
+        place = mirror.folder(long_ids=len(wanted[0]) == LONG_ID)
+        restore.add_objects(git.pack(place, wanted, mirror.shallows()[-1]))
+        missing = restore.missing(wanted)
+    if missing:
+        where = f" of {visible(folder)}" if folder else ""
+        raise ExecutionFailed(
+            f"git: {len(missing)} objects{where} that would come back are not kept: {missing[0]}",
+            hint="`loom-audit doctor` says what of the mirror is missing; --no-git leaves git.",
+        )

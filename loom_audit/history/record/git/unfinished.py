@@ -1,0 +1,98 @@
+"""What a kill left of bringing a repository back: it is closed, or gone on with."""
+
+from collections.abc import Iterable, Sequence
+
+from loom_audit.errors import Conflict
+from loom_audit.history.ground.attachment import Attachment, StoredLog
+from loom_audit.history.read.call_detail import git_now
+from loom_audit.history.record.call_record import CallRecord
+from loom_audit.history.record.git.restoring import collect_restored, restore_git
+from loom_audit.history.record.interrupted import writer_of
+from loom_audit.model.files import FileChange
+from loom_audit.model.git import (
+    INDEX_MTIME,
+    GitIntended,
+    GitState,
+    is_run_by_git,
+)
+from loom_audit.model.plans.git_things import REPOSITORY, GitThing, is_of_index
+from loom_audit.model.records import Call
+from loom_audit.model.text.display import visible
+from loom_audit.ports import (
+    EventFilter,
+)
+
+
+def git_intentions(stored: StoredLog, call: Call) -> Sequence[GitIntended]:
+    """What a call intended of git, in the order of the log."""
+    window = EventFilter(after=call.requested, kinds=(GitIntended.kind,))
+    return [
+        event.fact
+        for event in stored.log.read(window)
+        if isinstance(event.fact, GitIntended)
+        and (event.session, event.fact.call_id) == (call.session, call.call_id)
+    ]
+
+
+def close_restores(attachment: Attachment, calls: Iterable[Call]) -> None:
+    """Remove the locks of killed restores, and record what these did; the lock is restore."""
+    restorer, builder = attachment.on_disk.git_restorer, attachment.on_disk.git_builder
+    for call in calls:
+        intended = git_intentions(attachment.stored, call)
+        if not intended or restorer is None:
+            continue
+        for one in intended:
+            if one.beside and builder is not None:
+                builder.release(one.folder, one.beside, one.lock)
+            else:
+                restorer.release(one.folder, one.identity, one.lock)
+        record = CallRecord(writer_of(attachment, call), call.call_id)
+        collect_restored(record, intended)
+        record.commit_and_index()
+
+
+def continue_restores(attachment: Attachment, call: Call) -> None:
+    """Bring back what a killed restore did not yet; the lock is restore, and its own is removed.
+
+    Conflict where somebody moved since what it was to move: all of git stays then.
+    """
+    close_restores(attachment, [call])
+    points = git_now(attachment.stored.log)
+    record = CallRecord(writer_of(attachment, call), call.call_id)
+    for one in {each.folder: each for each in git_intentions(attachment.stored, call)}.values():
+        state = points.states.get(one.folder, GitState())
+        if one.beside:
+            if not state.names:
+                gone = GitThing(
+                    one.folder, one.identity, REPOSITORY, one.names, one.changes, over=one.over
+                )
+                restore_git(record, [gone], "")
+            elif not state.is_of(one.lock):
+                raise Conflict(
+                    f"git: another repository is there since the {call.tool} stopped",
+                    hint="`loom-audit recover --abandon` leaves git as it is now.",
+                )
+            continue
+        names = tuple(n for n in one.names if state.names.get(n.name) != n.after)
+        files = tuple(f for f in one.changes if state.files.get(f.path) != f.after)
+        if not any(n.name != INDEX_MTIME for n in names) and not _own_files(files):
+            continue
+        moved = [n.name for n in names if state.names.get(n.name) != n.before]
+        run = [f for f in files if is_run_by_git(f.path)]
+        moved += [f.path for f in run if state.files.get(f.path) != f.before]
+        if moved and moved != [INDEX_MTIME]:
+            raise Conflict(
+                f"git: {visible(moved[0])} was moved since the {call.tool} stopped",
+                hint="`loom-audit recover --abandon` leaves git as it is now.",
+            )
+        restore_git(
+            record, [GitThing(one.folder, one.identity, "HEAD", names, files)], "loom-audit"
+        )
+    record.commit_and_index()
+
+
+def _own_files(files: Iterable[FileChange]) -> bool:
+    """Whether there is a file among these that does not follow from others."""
+    return any(
+        not (is_of_index(("file", one.path)) or one.path.startswith("logs/")) for one in files
+    )
