@@ -190,8 +190,8 @@ def _below(git: int, folder: str, most: int = MAX_FILES) -> Iterator[tuple[str, 
         waiting += (one for one in below if one not in _DERIVED)
 
 
-def _is_sample(entry: "os.DirEntry[str]") -> bool:
-    return entry.name.endswith(".sample") and entry.is_file(follow_symlinks=False)
+def _is_sample(one: "os.DirEntry[str]") -> bool:
+    return one.name.endswith(".sample") and one.is_file(follow_symlinks=False)
 
 
 def _without_links(git: int, folder: str) -> Iterator[str]:
