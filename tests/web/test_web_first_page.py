@@ -51,7 +51,7 @@ def test_what_connect_wrote_is_named_as_such_and_not_counted_as_from_outside(
         badges += re.findall(r'<span class="badge[^"]*"[^>]*>(\w+)</span>', row[0] if row else "")
     assert badges == ["connect", "connect"]
     lately = client.get(f"{recorded.url}/status").text.partition("Last put on record")[2]
-    assert "settings.local.json" not in lately and f"{listed.seq}" not in lately
+    assert "settings.local.json" not in lately and f">#{listed.seq}<" not in lately
 
 
 def test_a_session_with_many_subagents_is_one_row(recorded: Recorded, client: TestClient) -> None:
