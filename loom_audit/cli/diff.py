@@ -29,7 +29,7 @@ from loom_audit.model.text.display import visible
 if TYPE_CHECKING:
     from loom_audit.api.face import AuditedWorkspace
     from loom_audit.model.files import FileChange
-    from loom_audit.model.git import GitChanged
+    from loom_audit.model.git.record import GitChanged
 
 
 @command(

@@ -13,7 +13,7 @@ from loom_audit.cli.shared.output import Line, Output
 from loom_audit.cli.shared.parameters import argument, most_rows, option
 from loom_audit.cli.shared.records import event_record, git_record, history_record, time_text
 from loom_audit.errors import Corrupt, FileNotFound
-from loom_audit.model.git import GitChanged
+from loom_audit.model.git.record import GitChanged
 from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import one_line, visible
 from loom_audit.ports import EventFilter

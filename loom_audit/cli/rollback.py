@@ -16,7 +16,13 @@ from loom_audit.cli.shared.options import (
 from loom_audit.cli.shared.parameters import argument
 from loom_audit.cli.shared.points import named_point
 from loom_audit.cli.shared.taking_back.plans import CODES, check_patch, close_interrupted, take_back
-from loom_audit.model.plans.request import GIT_CONFIG, HOLD, NO_GIT, OUTSIDE, PlanRequest
+from loom_audit.model.plans.request import (
+    GIT_CONFIG,
+    HOLD,
+    NO_GIT,
+    OUTSIDE,
+    PlanRequest,
+)
 
 
 @command(

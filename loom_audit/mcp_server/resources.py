@@ -11,7 +11,8 @@ import mcp_types as types
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.mcp_server.lines import own_change, session_patch, who_wrote
-from loom_audit.model.git import GitChanged, words_of
+from loom_audit.model.git.record import GitChanged
+from loom_audit.model.git.words import words_of
 from loom_audit.model.text.display import one_line, visible
 from loom_audit.model.text.textdiff import unified
 from loom_audit.model.values import nearest_json

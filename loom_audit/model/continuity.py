@@ -242,3 +242,11 @@ class TreeFold:
                 above = path.rpartition("/")[0]
                 self._inside[above] = self._inside.get(above, 0) + 1
         return self._inside
+
+
+def lost_by(fact: Fact) -> Iterable[tuple[str, str]]:
+    """The paths that a fact took from the tree, each with the reason."""
+    if isinstance(fact, ScopeAccepted):
+        return [(path, "it left the scope") for path in fact.untracked]
+    lost = getattr(fact, "paths" if isinstance(fact, PathsUntracked) else "untracked", ())
+    return [(one.path, one.reason) for one in lost]

@@ -15,7 +15,7 @@ from loom_audit.model.backgrounds import BackgroundFinished, BackgroundStarted
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import FULL, Coverage, Effect, Inferred, Origin, Status
 from loom_audit.model.files import FileChange, FileState, Move
-from loom_audit.model.git import GitChanged, GitIntended
+from loom_audit.model.git.record import GitChanged, GitIntended
 from loom_audit.model.scope import LeftOut
 
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct, field
 
 from loom_audit.model.events import Event
-from loom_audit.model.git import (
+from loom_audit.model.git.record import (
     HEAD_COMMIT,
     SHARED_REFS,
     GitChanged,
     GitState,
     changed_files,
     changed_names,
-    in_progress,
 )
+from loom_audit.model.git.words import in_progress
 from loom_audit.model.text.display import visible
 
 _SHORT = 7

@@ -9,7 +9,7 @@ from msgspec import Struct
 from loom_audit.model.conversation import Role
 from loom_audit.model.coverage import Coverage, Effect, Origin
 from loom_audit.model.files import FileChange
-from loom_audit.model.git import CANNOT_BE_TOLD, CHANGED_GIT
+from loom_audit.model.git.record import CANNOT_BE_TOLD, CHANGED_GIT
 from loom_audit.model.text.display import one_line
 
 

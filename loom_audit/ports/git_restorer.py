@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from loom_audit.model.git import GitName
+from loom_audit.model.git.record import GitName
 from loom_audit.ports.git import GitFile
 
 

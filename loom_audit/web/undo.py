@@ -19,7 +19,7 @@ from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.upkeep.drift import content_of_plan
 from loom_audit.errors import AuditError, Conflict
 from loom_audit.model.events import FilesChanged
-from loom_audit.model.git import GitChanged
+from loom_audit.model.git.record import GitChanged
 from loom_audit.model.plans.lists import TOLD
 from loom_audit.model.plans.planning import Plan
 from loom_audit.model.plans.request import FLAGS, GIT_CONFIG, NO_GIT, WITH_GIT, Flag, PlanRequest

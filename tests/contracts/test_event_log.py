@@ -54,7 +54,7 @@ from loom_audit.model.events import (
     WorkspaceForgotten,
 )
 from loom_audit.model.files import FileChange, Move
-from loom_audit.model.git import GitChanged, GitIntended, GitName
+from loom_audit.model.git.record import GitChanged, GitIntended, GitName
 from loom_audit.model.stored.merkle import EMPTY_ROOT, Frontier, leaf_hash, root
 from loom_audit.ports import BLOCK, EventFilter
 from loom_audit.sql.events.event_rows import MAX_INLINE_PAYLOAD

@@ -55,7 +55,7 @@ from loom_audit.model.events import (
     WorkspaceForgotten,
 )
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
-from loom_audit.model.git import GitChanged, GitIntended, GitName
+from loom_audit.model.git.record import GitChanged, GitIntended, GitName
 from loom_audit.model.scope import LeftOut
 from loom_audit.model.stored.codec import (
     MAX_LEAF,

@@ -1,6 +1,6 @@
 """What of git goes back together, and what keeps it from that: on plain changes."""
 
-from loom_audit.model.git import GitChanged, GitName
+from loom_audit.model.git.record import GitChanged, GitName
 from loom_audit.model.plans.git_things import DOUBTFUL, MOVED_SINCE, GitStep, git_verdicts
 
 A, B, C = ("a" * 40, "b" * 40, "c" * 40)

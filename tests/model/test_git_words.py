@@ -2,7 +2,8 @@
 
 import pytest
 
-from loom_audit.model.git import GitChanged, GitName, git_words
+from loom_audit.model.git.record import GitChanged, GitName
+from loom_audit.model.git.words import git_words
 
 
 @pytest.mark.parametrize("space", ["refs/heads/", "refs/remotes/origin/", "refs/other/"])

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.model.authorship.call_set import CallSet
 from loom_audit.model.events import SessionStarted
-from loom_audit.model.git import GitChanged, git_words
+from loom_audit.model.git.record import GitChanged
+from loom_audit.model.git.words import git_words
 from loom_audit.model.git_points import (
     GitPoints,
     GitSummary,

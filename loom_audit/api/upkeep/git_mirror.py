@@ -10,7 +10,7 @@ from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.history.read import kept_git as reading
 from loom_audit.history.record.git.whole import entries_of, packed_objects, whole_of
-from loom_audit.model.git import SHARED_REFS, GitChanged, GitState, is_run_by_git
+from loom_audit.model.git.record import SHARED_REFS, GitChanged, GitState, is_run_by_git
 from loom_audit.model.git_points import GitPoints, GitSummary, git_summary
 from loom_audit.model.plans.git_settings import may_run
 from loom_audit.model.plans.git_things import is_led_out, whole_thing

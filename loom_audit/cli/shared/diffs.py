@@ -13,7 +13,8 @@ from loom_audit.cli.shared.output import Output, Piece, Style, json_text
 from loom_audit.cli.shared.records import git_record, plain
 from loom_audit.errors import AuditError, Corrupt
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.git import GitChanged, git_words, runs_code
+from loom_audit.model.git.record import GitChanged
+from loom_audit.model.git.words import git_words, runs_code
 from loom_audit.model.git_points import git_path
 from loom_audit.model.text.display import (
     count_text,

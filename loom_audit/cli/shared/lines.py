@@ -31,7 +31,8 @@ from loom_audit.model.events import (
     WorkspaceForgotten,
 )
 from loom_audit.model.files import FileChange, FileState, Move, is_opaque, shown_moves
-from loom_audit.model.git import GitChanged, GitIntended, git_words, push_words, runs_code, words_of
+from loom_audit.model.git.record import GitChanged, GitIntended
+from loom_audit.model.git.words import git_words, push_words, runs_code, words_of
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import (
     count_text,

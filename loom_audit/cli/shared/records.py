@@ -14,7 +14,8 @@ from msgspec.structs import asdict
 from loom_audit.model.coverage import Coverage
 from loom_audit.model.events import Event, FilesChanged
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.git import GitChanged, git_words, push_words, running_code
+from loom_audit.model.git.record import GitChanged
+from loom_audit.model.git.words import git_words, push_words, running_code
 from loom_audit.model.git_points import GitSummary
 from loom_audit.model.plans.lists import LISTS
 from loom_audit.model.plans.planning import Plan

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from loom_audit.history.ground.session_state import SessionState
 from loom_audit.model.backgrounds import WritableFolder
 from loom_audit.model.coverage import Coverage
-from loom_audit.model.git import GitState
+from loom_audit.model.git.record import GitState
 from loom_audit.model.scope import Scope
 from loom_audit.ports import Background, Git, GitStamps, LeftOutFiles, StampedPaths, Stamps, Watch
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from loom_audit.model.events import CallDecided, ChangesAttributed, Event
 from loom_audit.model.files import FileChange, Move
-from loom_audit.model.git import GitChanged
+from loom_audit.model.git.record import GitChanged
 from loom_audit.model.git_points import GitPoints
 from loom_audit.model.plans.git_things import goes_back
 from loom_audit.model.records import Call, RecordedChange

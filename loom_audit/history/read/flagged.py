@@ -9,7 +9,7 @@ from loom_audit.history.ground.questions import last_decisions
 from loom_audit.history.read.call_detail import git_of
 from loom_audit.model.coverage import NOT_FAILED
 from loom_audit.model.events import CallDecided, CallRequested, Event, FilesChanged
-from loom_audit.model.git import running_code
+from loom_audit.model.git.words import running_code
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.shell.checks import network_program
 from loom_audit.ports import EventLog, Projections

@@ -9,7 +9,7 @@ from msgspec import Struct
 from loom_audit.errors import Corrupt, InvalidArguments, NotFound
 from loom_audit.history.ground.attachment import OnDisk
 from loom_audit.history.read.timeline import Timeline
-from loom_audit.model.git import GitChanged, GitState
+from loom_audit.model.git.record import GitChanged, GitState
 from loom_audit.model.text.display import visible
 from loom_audit.ports import EventFilter, GitAnswer, GitPoint, MirroredGit, ObjectMirror
 from loom_audit.ports.git_objects import LONG_ID

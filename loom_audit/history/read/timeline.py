@@ -18,7 +18,7 @@ from loom_audit.history.read.call_detail import CallDetail, git_of, net_changes
 from loom_audit.history.read.call_numbers import CallNumbers
 from loom_audit.history.read.verified import VerifiedReading
 from loom_audit.model.backgrounds import BackgroundFinished
-from loom_audit.model.continuity import LOSING_KINDS
+from loom_audit.model.continuity import LOSING_KINDS, lost_by
 from loom_audit.model.events import (
     BaselineFinished,
     CallDecided,
@@ -29,13 +29,10 @@ from loom_audit.model.events import (
     ChangesAttributed,
     ContentFound,
     Event,
-    Fact,
     FilesChanged,
-    PathsUntracked,
-    ScopeAccepted,
 )
 from loom_audit.model.files import FileChange, FileState, Move, Tree, diff, parents
-from loom_audit.model.git import GitChanged
+from loom_audit.model.git.record import GitChanged
 from loom_audit.model.records import (
     Call,
     Checkpoint,
@@ -127,7 +124,9 @@ class Timeline(Struct, frozen=True):
     def sessions(
         self, *, before: int | None = None, limit: int = 100, outermost: bool = False
     ) -> Sequence[Session]:
-        """The sessions that began before an event, newest first; `outermost`: those in no other."""
+        """The sessions that started before an event, newest first, at most `limit`; `outermost`:
+        those alone that are in no other session on record.
+        """
         return self.projections.sessions(before=before, limit=limit, outermost=outermost)
 
     def session(self, id: str) -> Session:
@@ -346,7 +345,7 @@ class Timeline(Struct, frozen=True):
             reasons: dict[str, str] = {}
             newest_first = EventFilter(before=at + 1, kinds=LOSING_KINDS, newest_first=True)
             for event in self.events(newest_first) if lost else ():
-                for path, reason in _lost_by(event.fact):
+                for path, reason in lost_by(event.fact):
                     reasons.setdefault(path, reason)
             for path in lost & reasons.keys():
                 if not reasons[path].startswith("not a file"):
@@ -452,7 +451,7 @@ class Timeline(Struct, frozen=True):
         """
         # once a path has left the tree, changes alone do not say of which paths the state is known
         losing = EventFilter(before=old + 1, kinds=LOSING_KINDS)
-        lost = any(_lost_by(event.fact) for event in self.events(losing))
+        lost = any(lost_by(event.fact) for event in self.events(losing))
         if 0 <= new - old < max(NEAR, self._since_listed(old)) and not lost:
             self.verified.tree(new)  # Corrupt where it is not known what is there
             folded = [event.fact for event in self.proven.folded(old, new)]
@@ -467,14 +466,6 @@ class Timeline(Struct, frozen=True):
     def _since_listed(self, at: int) -> int:
         """How many events are folded for the tree after event `at`."""
         return at - next(iter(self.projections.keyframes(at)), 0)
-
-
-def _lost_by(fact: Fact) -> Iterable[tuple[str, str]]:
-    """The paths that a fact took from the tree, each with the reason."""
-    if isinstance(fact, ScopeAccepted):
-        return [(path, "it left the scope") for path in fact.untracked]
-    lost = getattr(fact, "paths" if isinstance(fact, PathsUntracked) else "untracked", ())
-    return [(one.path, one.reason) for one in lost]
 
 
 def _is_named(text: str) -> bool:

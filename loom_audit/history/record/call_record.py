@@ -29,7 +29,8 @@ from loom_audit.model.events import (
     Untracked,
 )
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.git import GitChanged, words_of
+from loom_audit.model.git.record import GitChanged
+from loom_audit.model.git.words import words_of
 from loom_audit.ports import Displaced, IndexEntry
 
 LOOKED_AT_LATE = "looked at late"

@@ -29,7 +29,7 @@ from loom_audit.history.record.call_record import LOOKED_AT_LATE, CallRecord
 from loom_audit.history.record.interrupted import SOURCE, record_interrupted
 from loom_audit.history.record.watching import note_command, note_unchecked
 from loom_audit.model.events import FilesChanged
-from loom_audit.model.git import STAYS, GitChanged
+from loom_audit.model.git.record import STAYS, GitChanged
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, Stamp
 

@@ -9,7 +9,8 @@ from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.look.special_files import displaced_special_files
 from loom_audit.history.read.call_detail import git_of
 from loom_audit.history.read.timeline import Timeline
-from loom_audit.model.git import CHANGED_GIT, GitChanged, words_of
+from loom_audit.model.git.record import CHANGED_GIT, GitChanged
+from loom_audit.model.git.words import words_of
 from loom_audit.model.plans.planning import MOVED_THERE, TAKEN_BACK, Note, Plan
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.text.display import duration_text, first_few, one_line, visible

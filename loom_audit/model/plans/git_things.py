@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.git import (
+from loom_audit.model.git.record import (
     ALTERNATES,
     HEAD_COMMIT,
     INDEX_ENTRIES,
@@ -30,9 +30,8 @@ from loom_audit.model.git import (
     intended_change,
     is_led_to,
     is_run_by_git,
-    pushed_back,
-    shown_name,
 )
+from loom_audit.model.git.words import pushed_back, shown_name
 from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.text.display import first_few, visible
 

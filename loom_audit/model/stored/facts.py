@@ -40,7 +40,7 @@ from loom_audit.model.events import (
     Untracked,
 )
 from loom_audit.model.files import FileChange
-from loom_audit.model.git import GitChanged, GitIntended, GitName
+from loom_audit.model.git.record import GitChanged, GitIntended, GitName
 from loom_audit.model.scope import LeftOut
 from loom_audit.model.stored.manifest import Manifest, decode_manifest, encode_manifest
 from loom_audit.model.stored.payloads import (

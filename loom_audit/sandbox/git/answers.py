@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from loom_audit.errors import ExecutionFailed
-from loom_audit.model.git import OF_WORKTREE
+from loom_audit.model.git.record import OF_WORKTREE
 from loom_audit.ports import GitAnswer, GitFile
 from loom_audit.sandbox.git.place import GitPlace
 

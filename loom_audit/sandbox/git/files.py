@@ -14,7 +14,7 @@ from heapq import nsmallest
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.files import is_within
-from loom_audit.model.git import ALTERNATES, SHARED_FILES, STATE_FILES
+from loom_audit.model.git.record import ALTERNATES, SHARED_FILES, STATE_FILES
 from loom_audit.ports import GitFile
 from loom_audit.sandbox.git.program import MAX_OUTPUT
 

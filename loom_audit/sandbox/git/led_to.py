@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import suppress
 
-from loom_audit.model.git import STATE_FILES
+from loom_audit.model.git.record import STATE_FILES
 from loom_audit.sandbox.git.files import FOLDER, MAX_FILE, Numbers, read_file, stamp
 
 MOST_LED = 32

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from loom_audit.errors import ExecutionFailed
-from loom_audit.model.git import HEAD_COMMIT, OBJECT_ID
+from loom_audit.model.git.record import HEAD_COMMIT, OBJECT_ID
 from loom_audit.ports import GitAnswer, GitPoint
 from loom_audit.ports.git_objects import bare_settings
 from loom_audit.sandbox.git.files import FOLDER

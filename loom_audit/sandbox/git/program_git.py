@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from loom_audit.errors import ExecutionFailed
-from loom_audit.model.git import (
+from loom_audit.model.git.record import (
     HEAD_COMMIT,
     INDEX_MTIME,
     OBJECT_ID,

@@ -15,7 +15,7 @@ from types import TracebackType
 
 from loom_audit.errors import Conflict, ExecutionFailed, PermissionDenied
 from loom_audit.model.files import is_same_identity
-from loom_audit.model.git import OBJECT_ID, STASH_LOG, GitName
+from loom_audit.model.git.record import OBJECT_ID, STASH_LOG, GitName
 from loom_audit.model.text.display import duration_text
 from loom_audit.ports import GitAnswer, GitFile, GitSteps, IndexBytes
 from loom_audit.sandbox.git.answers import LED_TO_BY_HEAD, NAMED_BY_HEAD, UNKNOWN_OPTION

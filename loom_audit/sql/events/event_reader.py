@@ -12,7 +12,7 @@ from loom_audit.model.events import (
     WorkspaceAttached,
     WorkspaceForgotten,
 )
-from loom_audit.model.git import GitChanged
+from loom_audit.model.git.record import GitChanged
 from loom_audit.model.stored.codec import intention_in
 from loom_audit.ports import BlobStore, EventFilter
 from loom_audit.sql.events import event_rows

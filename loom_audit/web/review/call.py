@@ -14,7 +14,7 @@ from loom_audit.api.review.later_changes import Aftermath, aftermath_of
 from loom_audit.errors import NotFound
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.events import ApprovalRequested, FilesChanged
-from loom_audit.model.git import push_words
+from loom_audit.model.git.words import push_words
 from loom_audit.model.kinds import without_encoded
 from loom_audit.model.plans.request import Verb
 from loom_audit.model.records import Call

@@ -12,7 +12,8 @@ from loom_audit.api.control.flagged import COUNTED, FlaggedCalls
 from loom_audit.api.control.needs import allowed_by_people
 from loom_audit.api.face import AuditedWorkspace, Timeline
 from loom_audit.model.coverage import FAILED
-from loom_audit.model.git import GitChanged, words_of
+from loom_audit.model.git.record import GitChanged
+from loom_audit.model.git.words import words_of
 from loom_audit.model.records import Call, OutsideChange
 from loom_audit.model.text.display import count_text, one_line
 from loom_audit.ports import CallFilter

@@ -24,7 +24,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from loom_audit.api.control.approvals import is_waiting
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.errors import AuditError
-from loom_audit.model.git import runs_code
+from loom_audit.model.git.words import runs_code
 from loom_audit.model.plans.lineage import by_calls_text
 from loom_audit.model.text.display import (
     count_text,

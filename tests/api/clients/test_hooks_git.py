@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace
-from loom_audit.model.git import STAYS, words_of
+from loom_audit.model.git.record import STAYS
+from loom_audit.model.git.words import words_of
 from tests.api.clients.test_hooks import claude as claude
 from tests.api.clients.test_hooks import root as root
 from tests.api.clients.test_hooks import workspace as workspace

@@ -10,7 +10,8 @@ import pytest
 from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.errors import NotFound
 from loom_audit.history.look.git import changes
-from loom_audit.model.git import STAYS, GitChanged, GitState, git_words
+from loom_audit.model.git.record import STAYS, GitChanged, GitState
+from loom_audit.model.git.words import git_words
 from loom_audit.ports import EventFilter
 from loom_audit.sandbox.git.files import STAMPED_REFS
 from tests.places.git_person import as_ann, git

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, Session, ToolResult
-from loom_audit.model.git import HEAD_COMMIT, SHARED_REFS, GitChanged, GitState, git_words
+from loom_audit.model.git.record import HEAD_COMMIT, SHARED_REFS, GitChanged, GitState
+from loom_audit.model.git.words import git_words
 from loom_audit.ports import EventFilter
 from tests.history.look.test_git_nested import LIB, check_against_git, facts, repository
 from tests.places.git_person import as_ann, git

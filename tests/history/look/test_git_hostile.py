@@ -10,7 +10,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.api.upkeep.git_mirror import kept_git, mirror_state
-from loom_audit.model.git import words_of
+from loom_audit.model.git.words import words_of
 from tests.history.look.test_git_nested import LIB, check_against_git, facts, repository
 from tests.places.git_person import as_ann, git
 from tests.sandbox.test_git import RUNNING, has_run, program

@@ -8,7 +8,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, AuditStore, ToolResult, open_store
 from loom_audit.history.look.doers import UNKNOWN
-from loom_audit.model.git import GitChanged
+from loom_audit.model.git.record import GitChanged
 from loom_audit.sandbox.git.files import STAMPED_REFS
 from tests.history.look.test_git_nested import facts, repository
 from tests.history.look.test_git_unread import refusing as refusing

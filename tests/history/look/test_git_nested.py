@@ -10,7 +10,8 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult, open_store
 from loom_audit.history.look.git import changes as looking
-from loom_audit.model.git import STAYS, GitChanged, GitState, git_words, words_of
+from loom_audit.model.git.record import STAYS, GitChanged, GitState
+from loom_audit.model.git.words import git_words, words_of
 from loom_audit.ports import EventFilter
 from tests.places.git_person import as_ann, git
 

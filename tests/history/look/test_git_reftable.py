@@ -10,7 +10,8 @@ import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.api.upkeep.git_mirror import kept_git
-from loom_audit.model.git import GitChanged, words_of
+from loom_audit.model.git.record import GitChanged
+from loom_audit.model.git.words import words_of
 from tests.history.look.test_git_nested import facts, repository
 from tests.history.look.test_git_tape import check, git, play
 from tests.history.look.test_git_tape_elsewhere import STEPS, check_folder, check_objects, states

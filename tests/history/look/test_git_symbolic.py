@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
-from loom_audit.model.git import git_words
+from loom_audit.model.git.words import git_words
 from tests.history.look.test_git_nested import facts, repository
 from tests.places.git_person import as_ann, git
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult
-from loom_audit.model.git import GitChanged, GitState, git_words
+from loom_audit.model.git.record import GitChanged, GitState
+from loom_audit.model.git.words import git_words
 from loom_audit.ports import EventFilter
 from tests.places.git_person import as_ann
 

@@ -13,7 +13,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.history.look.git.changes import MOST_NESTED
-from loom_audit.model.git import (
+from loom_audit.model.git.record import (
     HEAD_COMMIT,
     OBJECT_ID,
     OF_WORKTREE,

@@ -7,7 +7,8 @@ import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.history.look.doers import UNKNOWN
-from loom_audit.model.git import GitState, git_words
+from loom_audit.model.git.record import GitState
+from loom_audit.model.git.words import git_words
 from tests.history.look.test_git_nested import facts, repository
 from tests.places.git_person import as_ann
 

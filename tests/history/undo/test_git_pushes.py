@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, Session
-from loom_audit.model.git import GitName, pushed_back
+from loom_audit.model.git.record import GitName
+from loom_audit.model.git.words import pushed_back
 from tests.history.undo.test_git_taken_back import act, root
 from tests.places.git_person import git
 

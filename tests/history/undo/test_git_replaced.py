@@ -13,7 +13,7 @@ from loom_audit.disk.access.identity import identity_at
 from loom_audit.disk.writing.rename import rename_to_absent
 from loom_audit.errors import Conflict
 from loom_audit.model.events import Event
-from loom_audit.model.git import GitChanged
+from loom_audit.model.git.record import GitChanged
 from loom_audit.model.plans.request import PlanRequest
 from loom_audit.ports import EventFilter
 from loom_audit.sandbox.git.builder import ProgramGitBuilder

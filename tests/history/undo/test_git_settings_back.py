@@ -8,7 +8,7 @@ import pytest
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.disk.writing.rename import exchange_names
 from loom_audit.errors import Conflict, InvalidArguments, NotFound
-from loom_audit.model.git import GitIntended
+from loom_audit.model.git.record import GitIntended
 from loom_audit.ports import EventFilter
 from loom_audit.ports.git import GitFile
 from loom_audit.sandbox.git.settings import put_setting

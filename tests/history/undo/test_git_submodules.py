@@ -8,7 +8,7 @@ import pytest
 from loom_audit import AuditedWorkspace, AuditStore
 from loom_audit.api.upkeep.git_mirror import write_kept_git
 from loom_audit.errors import Conflict
-from loom_audit.model.git import GitChanged
+from loom_audit.model.git.record import GitChanged
 from loom_audit.model.plans.request import PlanRequest
 from tests.history.undo.test_git_taken_back import act, as_git_says, differences, root
 from tests.places.git_person import git

@@ -18,7 +18,7 @@ from loom_audit.history.look.capture import CLOCK_OF_FILES
 from loom_audit.history.look.git.git_look import FOLDER, GitLook, by_time
 from loom_audit.history.look.git.kept_objects import keep_objects
 from loom_audit.model.files import EPOCH_DIGITS, FileState
-from loom_audit.model.git import (
+from loom_audit.model.git.record import (
     HEAD_COMMIT,
     INDEX_ENTRIES,
     INDEX_MTIME,

@@ -11,7 +11,8 @@ from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import Draft
 from loom_audit.model.files import parents
-from loom_audit.model.git import STASH_LOG, GitChanged, GitName, git_words, is_untold
+from loom_audit.model.git.record import STASH_LOG, GitChanged, GitName, is_untold
+from loom_audit.model.git.words import git_words
 from loom_audit.model.text.display import first_few
 from loom_audit.ports import Git
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Set
 
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.model.git import OBJECT_ID
+from loom_audit.model.git.record import OBJECT_ID
 from loom_audit.model.text.display import count_text, visible
 from loom_audit.ports import GitSeen, MirroredGit, MissingObjects, ObjectMirror
 from loom_audit.ports.git_objects import LONG_ID, SHORT_ID

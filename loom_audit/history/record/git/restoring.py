@@ -23,7 +23,7 @@ from loom_audit.history.record.git.whole import (
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import Draft, FilesChanged
 from loom_audit.model.files import FileChange, FileState, is_same_identity
-from loom_audit.model.git import (
+from loom_audit.model.git.record import (
     INDEX_ENTRIES,
     INDEX_MTIME,
     STAYS,

@@ -9,12 +9,7 @@ from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.git.restoring import collect_restored, restore_git
 from loom_audit.history.record.interrupted import writer_of
 from loom_audit.model.files import FileChange
-from loom_audit.model.git import (
-    INDEX_MTIME,
-    GitIntended,
-    GitState,
-    is_run_by_git,
-)
+from loom_audit.model.git.record import INDEX_MTIME, GitIntended, GitState, is_run_by_git
 from loom_audit.model.plans.git_things import REPOSITORY, GitThing, is_of_index
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import visible

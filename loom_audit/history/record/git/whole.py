@@ -6,13 +6,8 @@ from loom_audit.errors import ExecutionFailed
 from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.look.git.kept_objects import STAGED, wanted_objects
 from loom_audit.model.files import FileChange, FileState
-from loom_audit.model.git import (
-    INDEX_ENTRIES,
-    INDEX_MTIME,
-    OBJECT_ID,
-    GitName,
-)
-from loom_audit.model.git_index import without_caches
+from loom_audit.model.git.index import without_caches
+from loom_audit.model.git.record import INDEX_ENTRIES, INDEX_MTIME, OBJECT_ID, GitName
 from loom_audit.model.plans.git_settings import is_of_long_ids, run_lines
 from loom_audit.model.plans.git_things import GitThing, is_led_out
 from loom_audit.model.text.display import count_text

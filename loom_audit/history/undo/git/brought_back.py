@@ -17,7 +17,7 @@ from loom_audit.history.record.git.whole import has_long_ids
 from loom_audit.history.undo.git.moved_back import GitOnRecord
 from loom_audit.model.events import CallRequested
 from loom_audit.model.files import BlobId, FileChange, FileState
-from loom_audit.model.git import SHARED_REFS, is_run_by_git
+from loom_audit.model.git.record import SHARED_REFS, is_run_by_git
 from loom_audit.model.plans.git_settings import (
     beside_state,
     is_elsewhere,

@@ -14,14 +14,14 @@ from loom_audit.history.look.git.changes import look_at_git
 from loom_audit.history.undo.selection import Selection
 from loom_audit.model.events import Event
 from loom_audit.model.files import FileState
-from loom_audit.model.git import (
+from loom_audit.model.git.record import (
     GitChanged,
     GitState,
     changed_files,
     changed_names,
-    git_words,
     is_run_by_git,
 )
+from loom_audit.model.git.words import git_words
 from loom_audit.model.git_points import git_folder
 from loom_audit.model.plans.git_things import GitThing, is_derived
 from loom_audit.model.plans.planning import Plan

@@ -17,7 +17,7 @@ from loom_audit.history.record.git.whole import (
     wanted_ids,
     whole_ids,
 )
-from loom_audit.model.git import OBJECT_ID
+from loom_audit.model.git.record import OBJECT_ID
 from loom_audit.model.plans.git_things import LEAVE, GitThing, where_of
 from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.text.display import count_text, first_few, visible

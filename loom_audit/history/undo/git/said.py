@@ -15,17 +15,8 @@ from msgspec.structs import replace
 from loom_audit.errors import AuditError, NotFound
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.model.files import FileState
-from loom_audit.model.git import (
-    OBJECT_ID,
-    RUNS_CODE,
-    SHARED_REFS,
-    GitName,
-    GitState,
-    git_words,
-    shown_name,
-    shown_value,
-    stash_message,
-)
+from loom_audit.model.git.record import OBJECT_ID, SHARED_REFS, GitName, GitState
+from loom_audit.model.git.words import RUNS_CODE, git_words, shown_name, shown_value, stash_message
 from loom_audit.model.git_points import GitPoints, git_folder, git_path
 from loom_audit.model.plans.git_things import SETTINGS, GitThing, where_of
 from loom_audit.model.text.display import one_line, visible

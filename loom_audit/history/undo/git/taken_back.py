@@ -20,7 +20,7 @@ from loom_audit.history.undo.git.said import said_of_git, settings_shown
 from loom_audit.history.undo.notes import uncaptured_notes
 from loom_audit.history.undo.selection import Selection
 from loom_audit.model.files import is_same_identity
-from loom_audit.model.git import GitChanged, GitState
+from loom_audit.model.git.record import GitChanged, GitState
 from loom_audit.model.git_points import GitPoints, git_folder, git_path
 from loom_audit.model.plans.git_things import (
     BROUGHT_BACK,

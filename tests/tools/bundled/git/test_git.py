@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loom_audit.model.git import STAYS
+from loom_audit.model.git.record import STAYS
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.gate import Decision
 from loom_audit.tools.calls.tool import Tool

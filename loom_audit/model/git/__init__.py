@@ -1,0 +1,1 @@
+"""What is on record of a git repository: its state, what changed of it, and that in words."""
