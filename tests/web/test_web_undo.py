@@ -40,6 +40,7 @@ def test_a_plan_that_was_seen_is_carried_out_and_leads_to_its_call(
 ) -> None:
     text = plan(client, recorded, f"verb=revert&target={recorded.numbers['notes']}")
     assert "Will change" in text
+    assert "Update the plan" not in text  # there is nothing to choose
     answer = carry_out(client, recorded, fields(text))
     assert answer.status_code == 303
     assert (recorded.root / "notes.txt").read_text() == "one\ntwo\nthree\n"
