@@ -87,6 +87,33 @@ def test_what_a_call_did_unseen_is_not_of_a_person_who_comes_next(
     assert newest.coverage.level == "full"
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("rm -rf .git/hooks; mv .git/off .git/hooks", "hooks/pre-push"),
+        ("mv .git/hooks .git/old; mv .git/off .git/hooks", "hooks/pre-push"),
+        ("git config core.hooksPath .git/off", "off/pre-push"),
+        ("git config --unset-all include.path", "led/more"),
+        ("mv .git/refs/heads/one .git/refs/heads/two", "refs/heads/two/feat"),
+        ("mv .git/logs/refs/heads/one .git/two", "logs/refs/heads/one/feat"),
+    ],
+)
+def test_what_was_written_before_and_comes_or_goes_now_is_of_the_call_that_did_it(
+    workspace: AuditedWorkspace, root: Path, call: Call, command: str, name: str
+) -> None:
+    made = "mkdir .git/off .git/led; echo true > .git/off/pre-push; echo > .git/led/more"
+    hook = "mkdir -p .git/hooks; echo false > .git/hooks/pre-push"
+    call("shell_execute", command=f"{made}; {hook}; git config include.path led/more")
+    call("shell_execute", command="git branch one/feat; sleep 0.1")
+    call("shell_execute", command="true")
+    call("shell_execute", command=command)
+    found, newest = facts(workspace)[-1], workspace.timeline.calls()[0]
+    assert name in {*(one.name for one in found.names), *(one.path for one in found.changes)}
+    assert (found.origin, found.call_id, found.causes) == ("command", newest.call_id, ())
+    assert not any(text.startswith("found later: ") for text in newest.coverage.reasons)
+    assert workspace.verify().findings == ()
+
+
 def test_a_plan_that_only_looks_makes_nothing_late(
     workspace: AuditedWorkspace, root: Path, call: Call
 ) -> None:

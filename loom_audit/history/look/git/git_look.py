@@ -18,6 +18,8 @@ from loom_audit.ports import Git
 
 FOLDER = ".git"
 _NAMED = 3
+_WRITTEN_IN_PLACE = ("refs/", "logs/")
+"""The folders of which not each file is stamped."""
 
 
 class GitLook(Struct, frozen=True):
@@ -75,16 +77,23 @@ def _narrowed(change: GitChanged, is_wanted: Callable[[str], bool]) -> GitChange
 
 
 def _made_by(change: GitChanged) -> Iterator[tuple[str, str]]:
-    """The names and files that changed, each with the file that was written for it."""
+    """The refs and reflogs that were there and are, each with the file that was written for it.
+
+    Of all else a stamp tells, also of what comes or goes, by its folder: it may be moved, or a
+    setting may lead to it, with the times of when it was written.
+    """
     moved = {one.name: one for one in change.names}
+    stay = {one.name for one in change.names if None not in (one.before, one.after)}
+    stay |= {one.path for one in change.changes if None not in (one.before, one.after)}
     for name in moved:
         path, led = name, _led_to(moved[name])
         for _ in range(len(moved)):
             if led not in moved:
                 break
             path, led = led, _led_to(moved[led])
-        yield name, STASH_LOG if name == "stashes" else path
-    yield from ((one.path, one.path) for one in change.changes)
+        if {name, path} <= stay:
+            yield name, STASH_LOG if name == "stashes" else path
+    yield from ((one.path, one.path) for one in change.changes if one.path in stay)
 
 
 def _led_to(one: GitName) -> str:
@@ -94,7 +103,7 @@ def _led_to(one: GitName) -> str:
 
 
 def _paths(change: GitChanged) -> Collection[str]:
-    return {path for _, path in _made_by(change) if "/" in path}
+    return {path for _, path in _made_by(change) if path.startswith(_WRITTEN_IN_PLACE)}
 
 
 def git_drafts(
