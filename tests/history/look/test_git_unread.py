@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from loom_audit import AuditedWorkspace
+from loom_audit import AuditedWorkspace, Session
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.model.git.words import git_words
 from tests.history.look.test_git_nested import facts, repository
@@ -131,3 +131,24 @@ def test_where_git_is_not_read_in_the_end_either_nothing_is_said_twice(
         before = git_reasons(workspace)
         assert before == [["git cannot be told: git cannot read the repository (exit 7)"]]
     assert git_reasons(workspace) == before
+
+
+def test_what_comes_in_place_unread_is_not_alone_of_a_call_that_went_on_meanwhile(
+    workspace: AuditedWorkspace, root: Path
+) -> None:
+    replacing = "mv .git away && git init -q && echo junk > .git/HEAD"
+    mending = "while [ ! -e mend ]; do sleep 0.01; done; echo ref: refs/heads/main > .git/HEAD"
+
+    async def beside(session: Session) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(session.call, "shell_execute", {"command": mending})
+            while not [*workspace.timeline.calls()]:
+                await anyio.sleep(0.01)
+            await session.call("shell_execute", {"command": replacing})
+            (root / "mend").touch()
+
+    with workspace.session("tester") as session:
+        anyio.run(beside, session)
+    _, gone, came = facts(workspace)
+    assert gone.is_gone and came.is_first
+    assert UNKNOWN in came.causes

@@ -273,7 +273,7 @@ def _replaced(
     if not (known.names and (is_gone or _is_replaced(folder, attachment, known))):
         return None
     is_overdue = bool(seen.why_failed)
-    seen.answer, seen.why_failed = "", ()
+    seen.answer, seen.why_failed = "", why  # what is told of the other one later is overdue
     return GitLook(_gone(folder, seen.state), why, is_overdue=is_overdue)
 
 
