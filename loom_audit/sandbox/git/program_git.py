@@ -8,7 +8,7 @@ that read refs, the index and commits: none of them converts, compares or checks
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from itertools import product
@@ -47,6 +47,7 @@ from loom_audit.sandbox.git.files import (
     check_links,
     contents_since,
     open_below,
+    paths_of_refs,
     shared_stamps_of,
     stamp,
     stamps_of,
@@ -167,9 +168,10 @@ class ProgramGit:
             asked["worktree"] = _WORKTREES
         if in_tables:
             asked["logs"] = _LOGS
+        there = frozenset() if in_tables else frozenset(paths_of_refs(place.git))
         done, why = self._answers(asked)
         if "refs" in done:
-            refs = self._with_next(told_refs(done["refs"]))
+            refs = _with_silent(self._with_next(told_refs(done["refs"])), there, folders, place)
             self._told = self._told.with_answer(refs, folders, stamped)
             found.names.update(self._told.refs)
         try:
@@ -364,6 +366,29 @@ def _take_logs(
     for one in [*untold, *untold_logs(gathered.names)]:
         gathered.untold[one] = ""
         gathered.unseen.append(f"git does not tell .git/{one}")
+
+
+def _with_silent(
+    refs: Mapping[str, str], there: Collection[str], folders: Sequence[str] | None, place: GitPlace
+) -> Mapping[str, str]:
+    """The refs with those that git tells nothing of, as they lead to none or in a circle: they were
+    `there` before it was asked, and are still.
+    """
+    asked = None if folders is None else tuple(f"{one}/" for one in folders)
+    silent = {
+        name: "broken"
+        for name in there
+        if name not in refs and (asked is None or name.startswith(asked))
+        if not (name.endswith(".lock") or "/." in name) and _is_there(place.git, name)
+    }
+    return {**refs, **silent} if silent else refs
+
+
+def _is_there(git: int, path: str) -> bool:
+    with suppress(OSError):
+        os.stat(path, dir_fd=git, follow_symlinks=False)
+        return True
+    return False
 
 
 def _folders(top: str, git: str, common: str) -> Mapping[str, str]:

@@ -57,3 +57,23 @@ def test_a_head_that_leads_through_others_comes_back_with_an_undo(
     workspace.carry_out(workspace.plan_undo())
     assert (root / ".git/HEAD").read_text() == "ref: refs/heads/main\n"
     assert workspace.verify().findings == ()
+
+
+def test_a_branch_that_leads_to_none_is_broken_and_not_gone(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call(
+        "shell_execute",
+        command="git branch second; git symbolic-ref refs/heads/led refs/heads/second",
+    )
+    call("shell_execute", command="git update-ref --no-deref -d refs/heads/second")
+    named = {one.name: one.after for one in facts(workspace)[-1].names}
+    assert named == {"refs/heads/second": None, "refs/heads/led": "broken"}
+    call("shell_execute", command="git symbolic-ref refs/heads/dangling refs/heads/nowhere")
+    assert [(one.name, one.after) for one in facts(workspace)[-1].names] == [
+        ("refs/heads/dangling", "broken")
+    ]
+    call("shell_execute", command="git symbolic-ref -d refs/heads/dangling")
+    assert [(one.name, one.after) for one in facts(workspace)[-1].names] == [
+        ("refs/heads/dangling", None)
+    ]

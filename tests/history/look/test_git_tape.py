@@ -83,6 +83,14 @@ def as_git_says(root: Path) -> dict[str, str]:
         if line:
             name, found, target = line.split(" ")
             names[name] = f"ref: {target} {found}" if target else found
+    for path in (root / ".git/refs").rglob("*"):
+        name = str(path.relative_to(root / ".git"))
+        if (
+            path.is_file()
+            and name not in names
+            and git(root, "symbolic-ref", "--no-recurse", "-q", name, code=None)
+        ):
+            names[name] = "broken"  # it leads to none, or in a circle
     stashes = git(root, "stash", "list", "--format=%H %gs").splitlines()
     if stashes:
         names["stashes"] = "\n".join(stashes)

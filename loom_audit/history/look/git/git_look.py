@@ -83,7 +83,9 @@ def _made_by(change: GitChanged) -> Iterator[tuple[str, str]]:
     setting may lead to it, with the times of when it was written.
     """
     moved = {one.name: one for one in change.names}
-    stay = {one.name for one in change.names if None not in (one.before, one.after)}
+    # what leads to none becomes so, and again whole, by the one that it leads to
+    other = {None, "broken"}
+    stay = {one.name for one in change.names if other.isdisjoint((one.before, one.after))}
     stay |= {one.path for one in change.changes if None not in (one.before, one.after)}
     for name in moved:
         path, led = name, _led_to(moved[name])
