@@ -65,3 +65,20 @@ def test_what_somebody_wrote_since_the_kill_stays(root: Path) -> None:
     assert run(root, "recover", "--abandon").returncode in (0, 7)
     assert hook.read_text() == "by hand\n"
     assert run(root, "verify").returncode == 0
+
+
+def test_what_somebody_wrote_since_of_what_a_setting_leads_to_stays(root: Path) -> None:
+    hook = root / ".git" / "my" / "mine"
+    hook.parent.mkdir()
+    hook.write_text("mine\n")
+    git(root, "config", "core.hooksPath", ".git/my")
+    assert run(root, "init").returncode == 0
+    run(root, "run", "--", "sh", "-c", "echo evil >> .git/my/mine")
+    killed = [sys.executable, str(PROGRAM), "0", "before", "undo", "--git-config", "--yes"]
+    done = subprocess.run(killed, cwd=root, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    hook.write_text("by hand\n")
+    recovered = run(root, "recover", "--continue")
+    assert b"my/mine was moved since the undo stopped" in recovered.stderr + recovered.stdout
+    assert run(root, "recover", "--abandon").returncode in (0, 7)
+    assert hook.read_text() == "by hand\n"

@@ -263,6 +263,11 @@ def is_led_to(path: str) -> bool:
     return not known and path not in (INDEX_ENTRIES, ALTERNATES)
 
 
+def is_setting(path: str) -> bool:
+    """Whether a file of the git folder is a hook or a setting, or what a setting leads to."""
+    return is_run_by_git(path) or is_led_to(path)
+
+
 def _is_shared(path: str) -> bool:
     """Whether a file of the git folder is one that linked worktrees share."""
     return is_within(path, SHARED_FILES)

@@ -23,7 +23,7 @@ from loom_audit.sandbox.git.files import check_links
 from loom_audit.sandbox.git.mirrored import SECONDS
 from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place
 from loom_audit.sandbox.git.program import ask_git, check_answer, find_git, write_whole
-from loom_audit.sandbox.git.settings import Exchange, put_setting
+from loom_audit.sandbox.git.settings import Exchange, check_setting, put_setting
 from loom_audit.sandbox.git.writing import (
     REFUSED,
     UNFINISHED,
@@ -217,6 +217,8 @@ class ProgramGitRestore:
 
     def carry_out(self, steps: GitSteps) -> None:
         """Make the steps, in an order in which each can be made and none is made twice."""
+        for path, (before, _) in steps.settings.items():  # else HEAD would move without the index
+            check_setting(self._place.git, path, before)
         refs = [one for one in steps.names if one.name[:5] == "refs/" and one.name != _STASH]
         going = [one for one in refs if one.after is None]
         coming = [one for one in refs if one.after is not None]

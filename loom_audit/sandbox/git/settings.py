@@ -4,6 +4,7 @@ No lock of git's is held for a hook. What a step displaces is read before it goe
 what was seen, somebody else wrote it just now, and it is put back.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -56,6 +57,27 @@ def put_setting(
         os.fsync(folder)
 
 
+def check_setting(base: int, path: str, before: GitFile | None) -> None:
+    """Conflict where a file in an open git folder is not as it was seen; ExecutionFailed."""
+    *above, name = path.split("/")
+    found: GitFile | None = None
+    with ExitStack() as opened:
+        folder = base
+        try:
+            for part in above:
+                folder = os.open(part, FOLDER, dir_fd=folder)
+                opened.callback(os.close, folder)
+            found = _read(folder, name)
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # so it is not there
+        except _MovedError as error:
+            raise _moved(path) from error
+        except OSError as error:
+            raise ExecutionFailed(f"git: {visible(path)}: {error.strerror}") from error
+    if found != before:
+        raise _moved(path)
+
+
 class _MovedError(Exception):
     """A file is not what it was seen to be; what is there was left, or put back."""
 
@@ -80,16 +102,24 @@ def _put(
         return
     if after is None:
         os.rename(name, UNFINISHED, src_dir_fd=folder, dst_dir_fd=base)
-        if _read(base, UNFINISHED) != before:
+        if not _is_still(base, UNFINISHED, before):
             os.link(UNFINISHED, name, src_dir_fd=base, dst_dir_fd=folder, follow_symlinks=False)
             raise _MovedError
         return
     make_file(base, after)
     ends = (base, UNFINISHED.encode(), folder, os.fsencode(name))
     exchange(*ends)
-    if _read(base, UNFINISHED) != before:
+    if not _is_still(base, UNFINISHED, before):
         exchange(*ends)
         raise _MovedError
+
+
+def _is_still(folder: int, name: str, before: GitFile) -> bool:
+    """Whether a file is as it was seen, and not something else that cannot be read."""
+    try:
+        return _read(folder, name) == before
+    except (OSError, _MovedError):
+        return False
 
 
 def _read(folder: int, name: str) -> GitFile | None:
@@ -101,11 +131,16 @@ def _read(folder: int, name: str) -> GitFile | None:
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except FileNotFoundError:
         return None
-    with open(file, "rb") as stream:
+    try:
         mode = os.fstat(file).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not stat.S_ISREG(mode):
             raise _MovedError
-        return GitFile("file", stat.S_IMODE(mode), stream.read(MOST_BYTES))
+        with open(file, "rb", closefd=False) as stream:
+            return GitFile("file", stat.S_IMODE(mode), stream.read(MOST_BYTES))
+    finally:
+        os.close(file)
 
 
 def _moved(path: str) -> Conflict:

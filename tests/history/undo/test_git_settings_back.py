@@ -7,7 +7,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.disk.writing.rename import exchange_names
-from loom_audit.errors import Conflict, InvalidArguments, NotFound
+from loom_audit.errors import Conflict, ExecutionFailed, InvalidArguments, NotFound
 from loom_audit.model.git.record import GitIntended
 from loom_audit.ports import EventFilter
 from loom_audit.ports.git import GitFile
@@ -177,3 +177,39 @@ def test_a_setting_that_somebody_writes_just_now_is_put_back(tmp_path: Path) -> 
         put_setting(base, "hooks/x", None, new, exchange_names)
     assert not (tmp_path.parent / "x").exists()
     os.close(base)
+
+
+@pytest.mark.parametrize("theirs", ["folder", "pipe"])
+def test_what_is_no_file_just_now_is_put_back(tmp_path: Path, theirs: str) -> None:
+    tmp_path = tmp_path / "git"
+    tmp_path.mkdir()
+    base = os.open(tmp_path, os.O_RDONLY)
+    (tmp_path / "config").write_text("old\n")
+    (tmp_path / "config").chmod(0o644)
+    old, new = GitFile("file", 0o644, b"old\n"), GitFile("file", 0o644, b"new\n")
+
+    def meanwhile(*ends: object) -> None:
+        if not done:
+            done.append(1)
+            (tmp_path / "config").unlink()
+            (os.mkdir if theirs == "folder" else os.mkfifo)(tmp_path / "config")
+        exchange_names(*ends)  # type: ignore[arg-type]
+
+    done: list[int] = []
+    with pytest.raises(Conflict, match="config was changed by somebody else just now"):
+        put_setting(base, "config", old, new, meanwhile)
+    assert os.listdir(tmp_path) == ["config"]
+    assert (tmp_path / "config").is_dir() == (theirs == "folder")
+    assert (tmp_path / "config").is_fifo() == (theirs == "pipe")
+    os.close(base)
+
+
+def test_what_cannot_be_written_of_them_keeps_head_and_the_index_together(
+    workspace: AuditedWorkspace, hooked: Path, session: Session
+) -> None:
+    act(session, "echo 1 > .git/hooks/new; echo b > b; git add b; git commit -qm more")
+    act(session, "rm .git/hooks/new; mkdir .git/hooks/new; echo c > b; git commit -qam last")
+    now = git(hooked, "rev-parse", "HEAD"), git(hooked, "ls-files", "-s")
+    with pytest.raises(ExecutionFailed, match="hooks/new: Is a directory"):
+        workspace.carry_out(workspace.plan_undo(git_config=True))
+    assert (git(hooked, "rev-parse", "HEAD"), git(hooked, "ls-files", "-s")) == now

@@ -30,7 +30,7 @@ from loom_audit.model.git.record import (
     GitChanged,
     GitIntended,
     GitName,
-    is_run_by_git,
+    is_setting,
 )
 from loom_audit.model.git_points import git_path
 from loom_audit.model.plans.git_things import GitThing, is_of_index
@@ -243,7 +243,7 @@ def _steps(
         return GitFile(state.kind, state.mode or 0o644, content_of(stored, state))
 
     made = [one for one in files if one.path not in (INDEX_ENTRIES, "index")]
-    run = [one for one in made if is_run_by_git(one.path)]
+    run = [one for one in made if is_setting(one.path)]
     settings = {one.path: (file(one.before), file(one.after)) for one in run}
     return GitSteps(names, {o.path: file(o.after) for o in made if o not in run}, note, settings)
 

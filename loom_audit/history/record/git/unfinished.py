@@ -9,7 +9,7 @@ from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.git.restoring import collect_restored, restore_git
 from loom_audit.history.record.interrupted import writer_of
 from loom_audit.model.files import FileChange
-from loom_audit.model.git.record import INDEX_MTIME, GitIntended, GitState, is_run_by_git
+from loom_audit.model.git.record import INDEX_MTIME, GitIntended, GitState, is_setting
 from loom_audit.model.plans.git_things import REPOSITORY, GitThing, is_of_index
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import visible
@@ -73,7 +73,7 @@ def continue_restores(attachment: Attachment, call: Call) -> None:
         if not any(n.name != INDEX_MTIME for n in names) and not _own_files(files):
             continue
         moved = [n.name for n in names if state.names.get(n.name) != n.before]
-        run = [f for f in files if is_run_by_git(f.path)]
+        run = [f for f in files if is_setting(f.path)]
         moved += [f.path for f in run if state.files.get(f.path) != f.before]
         if moved and moved != [INDEX_MTIME]:
             raise Conflict(
