@@ -83,3 +83,36 @@ def test_one_under_another_name_comes_back_unless_its_settings_changed(
         act(session, f"mkdir -p old; mv .git {name}; echo '[core]pager=evil' >> {name}/config")
         [note] = workspace.plan_undo().blocked
         assert "config" in note.reason
+
+
+def test_what_a_setting_leads_to_is_compared(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    (root / ".git" / "my").mkdir()
+    (root / ".git" / "my" / "pre-commit").write_text("mine\n")
+    git(root, "config", "core.hooksPath", ".git/my")
+    session.run(["true"])
+    act(session, "mv .git old; echo evil >> old/my/pre-commit; cp -p /bin/true old/my/post-commit")
+    [note] = [one for one in workspace.plan(PlanRequest("undo")).blocked if one.path == ".git"]
+    assert "my/post-commit, my/pre-commit" in note.reason
+
+
+def test_what_a_setting_leads_to_blocks_nothing_while_it_is_as_it_was(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    (root / ".git" / "my").mkdir()
+    (root / ".git" / "my" / "pre-commit").write_text("mine\n")
+    git(root, "config", "core.hooksPath", ".git/my")
+    session.run(["true"])
+    act(session, "mkdir old; mv .git old/.git")
+    workspace.carry_out(workspace.plan_undo())
+    assert (root / ".git" / "my" / "pre-commit").read_text() == "mine\n"
+
+
+def test_the_command_of_a_choice_is_quoted(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    act(session, "mkdir '$(id)'; git init -q '$(id)'; git -C '$(id)' commit -q --allow-empty -m c")
+    act(session, "mkdir old; mv '$(id)/.git' old/.git; git -C old tag t")
+    [note] = [one for one in workspace.plan(PlanRequest("undo")).blocked if ".git" in one.path]
+    assert "--choose '$(id)/.git'=old" in note.reason

@@ -6,6 +6,7 @@ away would be armed at its old place.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from shlex import quote
 
 from msgspec import Struct, field
 
@@ -19,7 +20,9 @@ from loom_audit.model.git.record import (
     GitState,
     changed_files,
     changed_names,
+    is_led_to,
     is_run_by_git,
+    is_setting,
 )
 from loom_audit.model.git.words import git_words
 from loom_audit.model.git_points import git_folder
@@ -122,7 +125,7 @@ def renamed_back_notes(
         folder, source = git_folder(path) or "", sources[path]
         whole = next((one for one in things if one.folder == folder and one.is_whole), None)
         if said := _what_differs(attachment, plan, seen, (folder, source), (first, whole)):
-            asked = f"--choose {visible(path)}=old"
+            asked = f"--choose {visible(quote(path))}=old"
             yield Note(path, f"git in {visible(source)}: {said}; {asked} brings it back with that")
 
 
@@ -138,7 +141,9 @@ def _what_differs(
     now = GitState() if above is None else seen.now.get(above, GitState())
     was = seen.before_it_went(folder, now.identity, first)
     if whole is not None:
+        led_to = {path: file for path, file in was.files.items() if is_led_to(path)}
         was = GitState().after(whole.as_change)
+        was.files.update(led_to)  # what is built has none of it, and what is renamed has all
     if not (was.names or now.names):
         return ""
     if above is None:
@@ -172,7 +177,13 @@ def _differing_files(plan: Plan, source: str, was: GitState) -> str:
         return NOT_KNOWN  # it is left out there
     files = {path: one for path, one in found.items() if one.kind != "directory"}
     run = {path for path in files if is_run_by_git(path) and not path.endswith(".sample")}
-    run |= {path for path in was.files if is_run_by_git(path)}
+    run |= {path for path in was.files if is_setting(path)}
+    led_to = {path.rpartition("/")[0] for path in was.files if is_led_to(path)} - {""}
+    run |= {
+        path
+        for path, one in files.items()
+        if path.rpartition("/")[0] in led_to and (one.mode or 0) & 0o111
+    }
     differing = sorted(one for one in run if _told(files.get(one)) != _told(was.files.get(one)))
     differing += sorted(_differing_refs(files, was))
     return f"changed: {first_few(differing, 5, visible)}" if differing else ""
