@@ -196,3 +196,19 @@ def test_forgetting_the_workspace_deletes_the_mirror(lost: Shell) -> None:
     assert [*lost.home.glob("index/*.git/sha1/HEAD")] != []
     lost("workspaces", "forget", str(lost.workspace), "--yes")
     assert [*lost.home.glob("index/*.git")] == []
+
+
+def test_what_blocks_and_has_no_path_is_not_offered_as_one(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_ann(monkeypatch)
+    root = shell.workspace
+    git(root, "init", "-q", "-b", "main")
+    git(root, "commit", "-q", "--allow-empty", "-m", "one")
+    shell("init")
+    shell("run", "--", "sh", "-c", "git tag t; git tag u")
+    git(root, "commit", "-q", "--allow-empty", "-m", "two")
+    git(root, "tag", "-f", "t")
+    git(root, "tag", "-f", "u")
+    refused = shell("undo", "--choose", "a/.git=old", "--yes", code=4).errors
+    assert "the plan says nothing of a/.git" in refused and "In conflict" not in refused

@@ -221,9 +221,9 @@ def _tell_complete(output: Output, workspace: "AuditedWorkspace", plan: Plan, be
 def _refuse_unknown(plan: Plan) -> None:
     """NOT_FOUND for a choice about a path that the plan has nothing to do with."""
     for path in idle_choices(plan):
-        conflicts = first_few(plan.blocked, 5, lambda note: visible(note.path))
+        conflicts = first_few([one.path for one in plan.blocked if one.path], 5, visible)
         raise NotFound(
-            f"the plan says nothing of {path}, so there is nothing to choose",
+            f"the plan says nothing of {visible(path)}, so there is nothing to choose",
             hint=f"In conflict: {conflicts}." if conflicts else "Look at the plan with --dry-run.",
         )
 
