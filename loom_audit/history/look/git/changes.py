@@ -14,7 +14,6 @@ from loom_audit.errors import AuditError, ExecutionFailed
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.process_state import ExpectedGit, LastRepository, SaidGit
 from loom_audit.history.look.attribution import ended_candidate
-from loom_audit.history.look.capture import CLOCK_OF_FILES
 from loom_audit.history.look.git.git_look import FOLDER, GitLook, by_time
 from loom_audit.history.look.git.kept_objects import keep_objects
 from loom_audit.model.files import EPOCH_DIGITS, FileState
@@ -150,7 +149,8 @@ def _looks_at(
     """Look at one repository, and tell apart what the look before it missed."""
     if seen.said is not None and seen.said.state == seen.state:  # what was found is on record
         seen.looked, seen.unasked, seen.said = seen.said.began, seen.unasked - seen.said.asked, None
-    began, before = time.clock_gettime_ns(CLOCK_OF_FILES), copy(seen)
+    # by the finer clock: newer kernels date files by it, and what was made before is never later
+    began, before = time.time_ns(), copy(seen)
     look = replace(_look_at(folder, attachment, seen, anyway), folder=folder)
     if look.change or look.why_unseen:
         missed = (attachment.stored.reading.call_at(n) for n in sorted(seen.unasked))

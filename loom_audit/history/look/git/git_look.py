@@ -59,7 +59,7 @@ def by_time(look: GitLook, before: LastRepository, git: Git | None) -> Iterator[
         names = {*(one.name for one in change.names), *(one.path for one in change.changes)}
         overdue = {one for one in names if not before.untold or is_untold(one, before.untold)}
     made = git.changed_at([*_paths(change)])
-    late = {path for path, at in made.items() if at < before.looked}
+    late = {path for path, at in made.items() if at <= before.looked}
     missed = {name for name, path in _made_by(change) if path in late} - overdue
     now = overdue | missed
     for is_overdue, wanted in ((True, overdue), (False, missed)):
