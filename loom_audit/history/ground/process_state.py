@@ -46,7 +46,7 @@ class LastRepository(Struct):
     nothing is known. `expected` is what it said last and is not among that, as it was to be
     recorded, or what it is about had just changed. `why_failed` says why the looks since the last
     good one could not read it, or what of it is `untold`. `looked` is when the last look began all
-    that was found by which is on record, in ns since 1970 by the clock of files, and `said` is what
+    that was found by which is on record, in ns since 1970, and `said` is what
     a later one found, as long as that is not known to be on record. `unasked` are the
     requests of the calls after which git was not asked since its stamps were the same, or not all
     of it could be read.

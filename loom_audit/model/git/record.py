@@ -1,4 +1,4 @@
-"""The state of a git repository as the log has it, and what changed of it, also in git's words."""
+"""The state of a git repository as the log has it, and what changed of it."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -64,6 +64,9 @@ ALTERNATES = "objects/info/alternates"
 _STATE_FOLDERS = ("logs", "rebase-merge", "rebase-apply", "sequencer")
 
 _RUN_BY_GIT = ("hooks", "info", "remotes", "branches", "config", "config.worktree")
+
+BROKEN = "broken"
+"""The value of a HEAD or ref that leads to no commit, as far as git tells."""
 
 OBJECT_ID = re.compile(r"[0-9a-f]{64}|[0-9a-f]{40}")
 

@@ -4,10 +4,12 @@ import re
 from collections.abc import Iterator, Mapping
 
 from loom_audit.errors import ExecutionFailed
-from loom_audit.model.git.record import OF_WORKTREE
+from loom_audit.model.git.record import BROKEN, OF_WORKTREE
 from loom_audit.ports import GitAnswer, GitFile
 from loom_audit.sandbox.git.place import GitPlace
 
+PRESENT = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
+REACHED = ("rev-list", "--objects", "--quiet", "--missing=print", "--stdin")
 NAMED_BY_HEAD = ("symbolic-ref", "-q", "--no-recurse", "HEAD")
 LED_TO_BY_HEAD = ("symbolic-ref", "-q", "HEAD")
 """How git is asked which ref HEAD names; before 2.38 it knows only the last one that this leads to,
@@ -41,7 +43,7 @@ def marked_branch(done: GitAnswer) -> str:
 def told_refs(done: GitAnswer) -> Mapping[str, str]:
     """The refs by name: an id, `ref: NAME` and an id, or `broken`."""
     broken = filter(None, map(_BROKEN.fullmatch, done.errors.split("\n")))
-    names = {one[1]: "broken" for one in broken}
+    names = {one[1]: BROKEN for one in broken}
     for line in filter(None, text_of(done.output).split("\n")):
         found, name, target = line[1:].split(" ", 2)
         names[name] = f"ref: {target} {found}" if target else found
@@ -82,7 +84,7 @@ def untold_logs(names: Mapping[str, str]) -> Iterator[str]:
     """The reflogs in tables that git does not tell of names, though they may be there."""
     for name, value in names.items():
         target = value.removeprefix("ref: ").partition(" ")[0]
-        if value == "broken" or (target != value and target not in names):
+        if value == BROKEN or (target != value and target not in names):
             yield f"logs/{name}"
 
 
@@ -115,3 +117,10 @@ def index_entries(output: bytes) -> bytes:
 def text_of(output: bytes) -> str:
     """What git says as a text, from which its bytes can be had again."""
     return output.decode("utf-8", "surrogateescape")
+
+
+def kinds_told(text: str) -> Iterator[tuple[str, str]]:
+    """The objects that were asked for by `PRESENT`, each with its kind, or `missing`."""
+    for line in text.splitlines():
+        id, _, kind = line.partition(" ")
+        yield id, kind

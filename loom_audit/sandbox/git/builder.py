@@ -16,7 +16,7 @@ from types import TracebackType
 
 from loom_audit.errors import Conflict, ExecutionFailed
 from loom_audit.model.files import is_same_identity
-from loom_audit.model.git.record import OBJECT_ID
+from loom_audit.model.git.record import BROKEN, OBJECT_ID
 from loom_audit.model.scope import TEMPORARY
 from loom_audit.ports import GitAnswer, GitFile, GitWhole
 from loom_audit.ports.git_objects import bare_settings
@@ -287,7 +287,7 @@ class ProgramGitBuilding:
 
 def _lines(names: Mapping[str, str]) -> Iterator[str]:
     for one, value in names.items():
-        if one.startswith("refs/") and value != "broken":
+        if one.startswith("refs/") and value != BROKEN:
             yield f"{value.rpartition(' ')[2]} {one}"
 
 

@@ -10,6 +10,7 @@ from loom_audit.errors import ExecutionFailed
 from loom_audit.model.git.record import HEAD_COMMIT, OBJECT_ID
 from loom_audit.ports import GitAnswer, GitPoint
 from loom_audit.ports.git_objects import bare_settings
+from loom_audit.sandbox.git.answers import PRESENT, REACHED, kinds_told
 from loom_audit.sandbox.git.files import FOLDER
 from loom_audit.sandbox.git.loose import are_whole
 from loom_audit.sandbox.git.program import MAX_OUTPUT, ask_git, check_answer, find_git
@@ -27,8 +28,6 @@ FEW = 50
 MOST_WHOLE = 2_000
 """The number of ids that are given to git as those at which it can stop."""
 
-_PRESENT = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
-_REACHED = ("rev-list", "--objects", "--quiet", "--missing=print", "--stdin")
 _HASHED = ("fsck", "--full", "--no-dangling", "--no-progress")
 _DAMAGED = re.compile(
     r"mismatch|corrupt|garbage|does not match|inflate|unable to (?:unpack|parse|read contents)"
@@ -64,8 +63,7 @@ class ProgramMirroredGit:
                 return self._missing_below(mirror, wanted, whole, shallow)
         given = "".join(f"{one}\n" for one in wanted).encode("ascii")
         there, missing = [], []
-        for line in self._said(mirror, _PRESENT, given, b"").splitlines():
-            id, _, kind = line.partition(" ")
+        for id, kind in kinds_told(self._said(mirror, PRESENT, given, b"")):
             if kind == "missing":
                 missing.append(id)
             elif kind != "blob":
@@ -81,7 +79,7 @@ class ProgramMirroredGit:
         ends = [f"^{one}" for one in whole[-MOST_WHOLE:]]
         given = "".join(f"{one}\n" for one in (*ids, *ends))
         try:
-            reached = self._said(mirror, _REACHED, given.encode("ascii"), shallow)
+            reached = self._said(mirror, REACHED, given.encode("ascii"), shallow)
         except ExecutionFailed:
             if not ends:
                 raise

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.git.record import (
+    BROKEN,
     HEAD_COMMIT,
     INDEX_MTIME,
     OBJECT_ID,
@@ -162,13 +163,13 @@ class ProgramGit:
         _read_files(place, found, self._more(place))
         self._folders = _folders(place.top, place.path, place.common_path)
         in_tables = "reftable" in common
-        folders = None if in_tables else self._told.folders_to_ask(stamped, place.git)
+        there = frozenset() if in_tables else frozenset(paths_of_refs(place.git))
+        folders = None if in_tables else self._told.folders_to_ask(stamped, there)
         asked: dict[str, Sequence[str]] = {"refs": (*_REFS, *(folders or ())), "index": _ENTRIES}
         if "worktrees" in common and not place.is_linked:
             asked["worktree"] = _WORKTREES
         if in_tables:
             asked["logs"] = _LOGS
-        there = frozenset() if in_tables else frozenset(paths_of_refs(place.git))
         done, why = self._answers(asked)
         if "refs" in done:
             refs = _with_silent(self._with_next(told_refs(done["refs"])), there, folders, place)
@@ -242,7 +243,7 @@ class ProgramGit:
             return text_of(detached.output).rstrip()
         if refs is None:
             raise ExecutionFailed(why)
-        return "broken"
+        return BROKEN
 
     def changed_at(self, paths: Sequence[str]) -> Mapping[str, int]:
         """When files of the git folder, or of the common one, were changed last."""
@@ -376,7 +377,7 @@ def _with_silent(
     """
     asked = None if folders is None else tuple(f"{one}/" for one in folders)
     silent = {
-        name: "broken"
+        name: BROKEN
         for name in there
         if name not in refs and (asked is None or name.startswith(asked))
         if not (name.endswith(".lock") or "/." in name) and _is_there(place.git, name)

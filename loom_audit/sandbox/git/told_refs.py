@@ -1,12 +1,13 @@
 """Which refs git is asked for again, where it told all of them at earlier stamps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct, field
 
 from loom_audit.model.files import is_within
+from loom_audit.model.git.record import BROKEN
 from loom_audit.ports import SETTLED
-from loom_audit.sandbox.git.files import Numbers, paths_of_refs
+from loom_audit.sandbox.git.files import Numbers
 
 
 class TakenStamps(Struct, frozen=True):
@@ -34,19 +35,19 @@ class ToldRefs(Struct, frozen=True):
     stamped: TakenStamps = TakenStamps()
     refs: Mapping[str, str] = field(default_factory=dict)
 
-    def folders_to_ask(self, stamped: TakenStamps, git: int) -> Sequence[str] | None:
+    def folders_to_ask(self, stamped: TakenStamps, there: Collection[str]) -> Sequence[str] | None:
         """The folders in `refs` of which git is asked at these stamps, with that of branches, which
-        HEAD names; None where it is asked of all.
+        HEAD names; None where it is asked of all. `there` are the refs that are files now.
         """
         if not stamped.numbers or not self.refs:
             return None
         # what one that leads to another tells can change with that one
         leading = {_folder(name) for name, told in self.refs.items() if told.startswith("ref: ")}
         changed = stamped.folders_changed_since(self.stamped) | leading | {"refs/heads"}
-        if not changed.isdisjoint({"refs", "packed-refs"}) or "broken" in self.refs.values():
+        if not changed.isdisjoint({"refs", "packed-refs"}) or BROKEN in self.refs.values():
             return None
         # git tells none that leads in a circle, which the one that it leads to can end
-        return sorted(changed) if all(one in self.refs for one in paths_of_refs(git)) else None
+        return sorted(changed) if all(one in self.refs for one in there) else None
 
     def with_answer(
         self, told: Mapping[str, str], folders: Sequence[str] | None, stamped: TakenStamps

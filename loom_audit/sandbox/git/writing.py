@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 
 from loom_audit.errors import AuditError, ExecutionFailed, PermissionDenied
 from loom_audit.ports import GitAnswer, GitFile
+from loom_audit.sandbox.git.answers import PRESENT, REACHED, kinds_told
 from loom_audit.sandbox.git.files import FOLDER
 from loom_audit.sandbox.git.program import check_answer
 
@@ -63,18 +64,15 @@ def missing_objects(ask: Ask, wanted: Sequence[str]) -> Sequence[str]:
     if not wanted:
         return ()
     given = "".join(f"{one}\n" for one in dict.fromkeys(wanted)).encode()
-    words = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
-    listed = ask(words, given, PUT_SECONDS, 64 << 20)
+    listed = ask(PRESENT, given, PUT_SECONDS, 64 << 20)
     check_answer(listed)
     missing: list[str] = []
     leading: list[str] = []
-    for line in listed.output.decode("ascii", "replace").splitlines():
-        id, _, kind = line.partition(" ")
+    for id, kind in kinds_told(listed.output.decode("ascii", "replace")):
         (missing if kind == "missing" else leading).append(id)
     if leading:
         ids = "".join(f"{one}\n" for one in leading)
-        walked = ("rev-list", "--objects", "--quiet", "--missing=print", "--stdin")
-        reached = ask((*walked, "--not", "--all"), ids.encode(), PUT_SECONDS, 64 << 20)
+        reached = ask((*REACHED, "--not", "--all"), ids.encode(), PUT_SECONDS, 64 << 20)
         found = reached.output.decode("ascii", "replace").split()
         missing += [one[1:] for one in found if one.startswith("?")]
         missing += leading if reached.code else []

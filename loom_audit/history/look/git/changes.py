@@ -14,7 +14,7 @@ from loom_audit.errors import AuditError, ExecutionFailed
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.ground.process_state import ExpectedGit, LastRepository, SaidGit
 from loom_audit.history.look.attribution import ended_candidate
-from loom_audit.history.look.git.git_look import FOLDER, GitLook, by_time
+from loom_audit.history.look.git.git_look import GitLook, by_time
 from loom_audit.history.look.git.kept_objects import keep_objects
 from loom_audit.model.files import EPOCH_DIGITS, FileState
 from loom_audit.model.git.record import (
@@ -32,10 +32,13 @@ from loom_audit.model.git.record import (
     is_untold,
     untold_reason,
 )
+from loom_audit.model.git_points import git_path
 from loom_audit.model.plans.git_settings import is_elsewhere
 from loom_audit.model.records import untold_last
 from loom_audit.model.text.display import count_text, visible
 from loom_audit.ports import SETTLED, CallFilter, EventFilter, Git, GitSeen
+
+FOLDER = ".git"
 
 _KEPT = "the stamps of git"
 """The name under which the last stamps are kept for the next process."""
@@ -279,7 +282,7 @@ def _replaced(
 
 def _is_replaced(folder: str, attachment: Attachment, known: GitState) -> bool:
     """Whether what is at a `.git` is surely not the repository on record."""
-    path = f"{folder}/{FOLDER}" if folder else FOLDER
+    path = git_path(folder)
     try:
         found = attachment.on_disk.workspace.stamp(path)
         identity = attachment.on_disk.workspace.identity(path)

@@ -11,12 +11,12 @@ from loom_audit.history.look.doers import UNKNOWN, Candidate
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import Draft
 from loom_audit.model.files import parents
-from loom_audit.model.git.record import STASH_LOG, GitChanged, GitName, is_untold
+from loom_audit.model.git.record import BROKEN, STASH_LOG, GitChanged, GitName, is_untold
 from loom_audit.model.git.words import git_words
+from loom_audit.model.git_points import git_path
 from loom_audit.model.text.display import first_few
 from loom_audit.ports import Git
 
-FOLDER = ".git"
 _NAMED = 3
 _WRITTEN_IN_PLACE = ("refs/", "logs/")
 """The folders of which not each file is stamped."""
@@ -84,7 +84,7 @@ def _made_by(change: GitChanged) -> Iterator[tuple[str, str]]:
     """
     moved = {one.name: one for one in change.names}
     # what leads to none becomes so, and again whole, by the one that it leads to
-    other = {None, "broken"}
+    other = {None, BROKEN}
     stay = {one.name for one in change.names if other.isdisjoint((one.before, one.after))}
     stay |= {one.path for one in change.changes if None not in (one.before, one.after)}
     for name in moved:
@@ -124,7 +124,7 @@ def git_drafts(
         return ()
     if between and look.is_new:
         return [Draft(replace(change, origin="baseline"), "", OUTSIDE)]
-    path = f"{change.folder}/{FOLDER}" if change.folder else FOLDER
+    path = git_path(change.folder)
     doers = [one for one in among if one.paths is None and _can_write(one, path)]
     is_missed = look.is_overdue or look.is_missed_before
     missed = look.missed if is_missed else ()

@@ -17,7 +17,7 @@ from loom_audit.history.record.git.whole import has_long_ids
 from loom_audit.history.undo.git.moved_back import GitOnRecord
 from loom_audit.model.events import CallRequested
 from loom_audit.model.files import BlobId, FileChange, FileState
-from loom_audit.model.git.record import SHARED_REFS, is_run_by_git
+from loom_audit.model.git.record import BROKEN, SHARED_REFS, is_run_by_git
 from loom_audit.model.plans.git_settings import (
     beside_state,
     is_elsewhere,
@@ -49,7 +49,7 @@ RUNS = (
 NO_LINK = "a symbolic link does not come back, as git would write where it leads"
 NO_WORKTREE = "a linked worktree does not come back with it, `git worktree add` makes it anew"
 NOT_RECORDED = "not on record, so that they do not come back"
-BROKEN = "a ref that is broken does not come back"
+BROKEN_REF = "a ref that is broken does not come back"
 ELSEWHERE = "its work tree or its refs lie elsewhere, so that it is not brought back"
 
 
@@ -151,9 +151,9 @@ def _said(thing: GitThing, kept: Mapping[str, FileState | None], was_there: bool
 
 def _lost(attachment: Attachment, thing: GitThing) -> Iterator[str]:
     """What of a repository that is gone does not come back, where that can be told."""
-    broken = [visible(one.name) for one in thing.names if one.after == "broken"]
+    broken = [visible(one.name) for one in thing.names if one.after == BROKEN]
     if broken:
-        yield f"{BROKEN}: {first_few(broken, 5)}"
+        yield f"{BROKEN_REF}: {first_few(broken, 5)}"
     config = next((file.after for file in thing.files if file.path == "config"), None)
     if lost := beside_state(_content(attachment, config) or b""):
         yield f"{NOT_RECORDED}: {first_few(lost, 5)}"

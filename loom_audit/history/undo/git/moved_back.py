@@ -16,6 +16,7 @@ from loom_audit.history.undo.selection import Selection
 from loom_audit.model.events import Event
 from loom_audit.model.files import FileState
 from loom_audit.model.git.record import (
+    BROKEN,
     GitChanged,
     GitState,
     changed_files,
@@ -200,5 +201,5 @@ def _differing_refs(files: Mapping[str, FileState], was: GitState) -> Iterator[s
             continue
         value = was.names.get(path, "")
         plain = " ".join(value.split(" ")[:2]) if value.startswith("ref: ") else value
-        if value != "broken" and state.blob != sha256(f"{plain}\n".encode()).hexdigest():
+        if value != BROKEN and state.blob != sha256(f"{plain}\n".encode()).hexdigest():
             yield path
