@@ -411,10 +411,15 @@ class Conversation:
         self._vain_waits = 0
 
     def _read_to_the_end(self) -> None:
-        """Read until the client writes no more, since it tells its last calls late."""
+        """Read until the client writes no more, since it tells its last calls late.
+
+        While it has not told how a call ended that it asked for, it writes still: for
+        `TRANSCRIPT_WAIT` seconds at most.
+        """
         until = monotonic() + TRANSCRIPT_WAIT
         while self._file is not None and (left := until - monotonic()) > 0:
-            if not self._file.wait(min(left, QUIET_WAIT)):
+            untold = any(ingest.awaits_ends for ingest in self.ingests.values())
+            if not self._file.wait(left if untold else min(left, QUIET_WAIT)):
                 return
             self.read()
 

@@ -220,6 +220,11 @@ class Ingest:
         """Whether the transcript has told the request of this call, which has no finish yet."""
         return safe_id(call_id) in self._pending.transcript_begins
 
+    @property
+    def awaits_ends(self) -> bool:
+        """Whether the transcript has told requests of calls of which nothing else is known."""
+        return any(self._find(call_id) is None for call_id in self._pending.transcript_begins)
+
     def end_unrun(self, call_id: str, status: Status, why: str) -> None:
         """Finish a call that did not run, since it was denied for the reason `why`."""
         self._pending.hook_requests.pop(call_id, None)
