@@ -462,7 +462,7 @@ TABLES = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", TABLES)
 @pytest.mark.parametrize("known", [True, False], ids=["known session", "new session"])
 def test_while_nothing_can_be_recorded_hooks_note_it_and_strict_denies(

@@ -85,6 +85,7 @@ def test_an_older_release_s_store_is_listed(golden: SimpleNamespace) -> None:
     assert workspace.timeline.calls(CallFilter(limit=None)) == calls
 
 
+@pytest.mark.few(1)
 def test_an_older_release_s_store_is_moved_appended_to_and_rolled_back(
     golden: SimpleNamespace, tmp_path: Path
 ) -> None:

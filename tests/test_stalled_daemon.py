@@ -20,7 +20,7 @@ __all__ = ["home", "root", "store"]
 LIMIT = ("--seconds", "1")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("moment", ["before", "after", "both"])
 def test_what_was_done_while_it_stalled_is_not_a_call_s_own(
     store: AuditStore, home: Path, root: Path, tmp_path: Path, moment: str

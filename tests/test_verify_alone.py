@@ -255,6 +255,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("what", some([*CHANGES], 12))
 def test_what_is_changed_in_a_store_is_found(store: Recorded, what: str) -> None:
     change(store, *CHANGES[what])

@@ -109,6 +109,7 @@ def test_what_was_changed_and_is_as_before_is_listed_by_both(
     assert "was changed and left as it had been" in page
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "forged",
     [

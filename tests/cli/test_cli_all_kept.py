@@ -64,6 +64,7 @@ def shared(claude: HookedClaude, audited: Shell) -> None:
 HOW = {"late": late, "late before the next call": late_before_the_next, "shared": shared}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", HOW)
 def test_a_revert_of_what_is_kept_takes_nothing_back_and_exits_with_5(
     claude: HookedClaude, audited: Shell, how: str

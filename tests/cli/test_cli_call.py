@@ -204,6 +204,7 @@ def test_the_help_of_call_has_the_codes_its_errors_end_with(shell: Shell) -> Non
         assert f"\n  {code:>3}  " in text or f" {code}  " in text
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_call_told_to_end_is_cancelled_and_leaves_nothing(audited: Shell, number: int) -> None:
     process = calling(audited)
@@ -218,6 +219,7 @@ def test_a_call_told_to_end_is_cancelled_and_leaves_nothing(audited: Shell, numb
     assert scratches(audited) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("function", "moment"), [("_make_self_pipe", "call"), ("_close_self_pipe", "return")]
 )

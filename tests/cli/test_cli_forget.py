@@ -257,7 +257,7 @@ STEPS = [
 ]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_after_any_step_nothing_is_served_and_it_can_be_finished(
     two: tuple[Shell, Path], step: str
@@ -309,6 +309,7 @@ with open_store({str(shell.database)!r}) as store:
     shell("--workspace", id, "verify")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("at_once", [1, 2000])
 def test_others_go_on_between_the_steps(
     two: tuple[Shell, Path], monkeypatch: pytest.MonkeyPatch, at_once: int

@@ -30,6 +30,7 @@ def refused(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=root, capture_output=True, text=True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("where", ["", ".git", ".git/refs/heads"])
 def test_a_folder_in_which_nobody_may_write(root: Path, where: str) -> None:
     assert run(root, "init").returncode == 0

@@ -47,6 +47,7 @@ async def client(
         yield connected
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ERAS)
 def test_calls_are_on_record_under_the_clients_name_and_it_is_told_that_they_go_on(
     audited: Shell, mode: str
@@ -249,6 +250,7 @@ def hooked(shell: Shell, transcript: Path) -> Iterator[HookedClaude]:
         hook.kill()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("id_is_told", [True, False])
 def test_a_call_seen_by_hooks_and_by_the_server_is_one_within_the_clients_session(
     audited: Shell, tmp_path: Path, id_is_told: bool

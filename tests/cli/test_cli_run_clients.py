@@ -99,6 +99,7 @@ def on_record(person: Shell) -> dict[str, dict[str, Any]]:
     return {str(call["tool"]): call for call in person.records("log")}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("program", "tool"), [("claude", "Write"), ("codex", "apply_patch")])
 def test_each_call_is_on_record_within_the_run(person: Shell, program: str, tool: str) -> None:
     ran = person("run", "--", program, "do it")

@@ -225,6 +225,7 @@ DAMAGES: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_line_among_the_heads_that_are_kept_is_said(
     recorded: Shell, damage: Callable[[str], str]
@@ -240,6 +241,7 @@ def test_a_damaged_line_among_the_heads_that_are_kept_is_said(
     assert "line 1 " in finding["message"] and str(file) in finding["message"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("left", [1, 9, 19, 30, 37, 40, 99])
 def test_a_line_that_a_power_cut_left_half_written_is_not_damage(
     recorded: Shell, left: int

@@ -862,6 +862,7 @@ def test_what_is_as_listed_among_hundreds_that_changed_since_is_not_told_of(
     assert stored.projections.tree_since(2, ["n150"])["n150"] == old
 
 
+@pytest.mark.few(0)
 def test_keyframes_are_due_every_ten_thousand_events(stored: Opened) -> None:
     change = FileChange("x", None, stored.file(b"x"))
     stored.change(change)
@@ -1074,6 +1075,7 @@ def test_projections_say_what_a_naive_fold_says_at_length(
     compare(tmp_path_factory, 200, 50)
 
 
+@pytest.mark.few(0)
 def test_words_that_thousands_of_calls_say_are_found_with_other_filters(tmp_path: Path) -> None:
     opened = open_sqlite(tmp_path)
     assert opened.database

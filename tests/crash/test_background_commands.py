@@ -136,6 +136,7 @@ def check(root: Path) -> None:
                     assert commands & {*event.fact.causes} or event.fact.call_id, change.path
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("place", ["begin", "stop"])
 def test_a_kill_when_it_was_started_or_stopped_loses_and_makes_up_nothing(
     root: Path, place: str

@@ -88,6 +88,7 @@ def test_a_kill_at_a_sampled_step_leaves_no_folder_open(root: Path) -> None:
     assert kills(root, every=12) > 1
 
 
+@pytest.mark.few(0)
 def test_a_signal_at_a_sampled_step_leaves_no_folder_open(root: Path) -> None:
     assert kills(root, every=11, number=signal.SIGINT) > 1
 

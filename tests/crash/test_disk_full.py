@@ -48,6 +48,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.few(0)
 def test_no_commit_of_a_scan_is_larger_than_what_the_ballast_frees(home: Path, root: Path) -> None:
     content = random.Random(1).randbytes
     for n in range(240):

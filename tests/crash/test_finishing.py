@@ -260,6 +260,7 @@ def start_of(place: Place) -> Tree:
     return old
 
 
+@pytest.mark.few(0)
 def test_what_a_person_changes_after_a_kill_at_a_sampled_step_stays(
     place: Place, seed: str
 ) -> None:

@@ -30,7 +30,7 @@ def left_over(root: Path) -> list[str]:
     return [one.name for one in root.rglob("*") if "loom-audit" in one.name]
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("at", STEPS)
 @pytest.mark.parametrize("way", ["--continue", "--abandon"])
 @pytest.mark.parametrize("is_made", [False, True], ids=["before", "after"])
@@ -67,6 +67,7 @@ BEFORE: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("where", BEFORE)
 @pytest.mark.parametrize("place", ["absent", "an empty folder"])
 def test_nothing_stays_under_a_temporary_name_wherever_it_is_killed(

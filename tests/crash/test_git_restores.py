@@ -84,7 +84,7 @@ def undo_until(root: Path, before: dict[str, object], ran: bytes) -> None:
             assert done.returncode in (0, 7), done.stderr + done.stdout
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("at", STEPS)
 @pytest.mark.parametrize("way", ["--continue", "--abandon"])
 @pytest.mark.parametrize("is_made", [False, True], ids=["before", "after"])

@@ -21,7 +21,7 @@ CHANGED = (
 PATHS = ("config", "info/exclude", "hooks/mine")
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", ["--continue", "--abandon"])
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("at", [0, 1, 2])
@@ -51,6 +51,7 @@ def test_each_is_before_or_after_and_recovery_goes_on_or_leaves_them(
     assert run(root, "verify").returncode == 0
 
 
+@pytest.mark.few(0)
 def test_what_somebody_wrote_since_the_kill_stays(root: Path) -> None:
     hook = root / ".git" / "hooks" / "mine"
     hook.write_text("mine\n")

@@ -37,6 +37,7 @@ def kills(place: Place, way: str, **order: Any) -> Iterator[str]:
     raise AssertionError("it does not end")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", some(NATIVE, 2))
 def test_a_kill_at_a_commit_leaves_one_finish_and_no_change_of_nobody(
     place: Place, way: str

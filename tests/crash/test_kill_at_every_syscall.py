@@ -153,6 +153,7 @@ def points(arena: Arena, scenario: str, stage: Stage, syscall: str = "") -> list
     ]
 
 
+@pytest.mark.few(0)
 def test_a_kill_before_a_file_of_a_rollback_changes_places_loses_nothing(arena: Arena) -> None:
     _, second, third, *_, last = points(arena, "rollback", "open", "renameat2")
     assert attempt(arena, second) and attempt(arena, third) and attempt(arena, last)

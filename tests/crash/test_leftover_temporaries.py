@@ -143,7 +143,7 @@ OWNERS: dict[str, Any] = {"identity_at": reservation, "look_for_results": Step}
 OWNERS |= dict.fromkeys(("discard", "discard_unchanged"), reversal.PathReversal)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     ["identity_at", "stage", "put_staged", "look_for_results", "discard_unchanged", "discard"],

@@ -85,6 +85,7 @@ def raced(is_enough: Callable[[], bool]) -> Iterator[int]:
         yield number
 
 
+@pytest.mark.few(1)
 def test_no_read_leaks_while_a_folder_and_a_link_trade_places(workspace: DiskWorkspace) -> None:
     root = Path(workspace.root)
     seen = Counter[str]()
@@ -111,6 +112,7 @@ def test_no_read_leaks_while_a_folder_and_a_link_trade_places(workspace: DiskWor
     assert seen["INVALID_PATH"] > 5, f"the race was never met: {seen}"
 
 
+@pytest.mark.few(1)
 def test_no_write_lands_outside_while_a_folder_and_a_link_trade_places(
     workspace: DiskWorkspace,
 ) -> None:

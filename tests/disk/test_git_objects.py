@@ -69,7 +69,7 @@ def test_a_second_take_copies_nothing(root: Path, tmp_path: Path) -> None:
     assert all(path.stat().st_nlink == 1 for path in (tmp_path / "mirror").rglob("*/*/*/*"))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("limits", "said"),
     [

@@ -152,6 +152,7 @@ mirror.take(".git", git)
 """
 
 
+@pytest.mark.few(0)
 def test_a_take_after_a_repack_that_is_killed_at_any_step_loses_no_object(root: Path) -> None:
     mirror = root.parent / "mirror"
     before = objects(root)

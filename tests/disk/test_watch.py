@@ -100,6 +100,7 @@ def look_at_random_operations(folder: Path, seed: int, looks_made: int, most: in
     return done
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_operations_are_seen_as_by_a_look_at_everything(tmp_path: Path, seed: int) -> None:
     assert look_at_random_operations(tmp_path, seed, 40, 20) > 100

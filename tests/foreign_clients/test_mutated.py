@@ -137,7 +137,7 @@ def check_damage(client: str, seed: str, number: int) -> None:
         check_a_damaged_transcript(client, chance.choice(TRANSCRIPTS[client]), chance)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("client", list(CLIENTS))
 def test_damaged_input_raises_nothing_else_and_no_whole_line_is_lost(
     client: str, seed: str
@@ -184,6 +184,7 @@ def check_a_damaged_import(client: str, chance: random.Random, folder: Path) -> 
             assert path and not path.startswith("/") and ".." not in path.split("/")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("client", list(CLIENTS))
 def test_damaged_transcripts_are_imported_as_far_as_they_can_be_read(
     client: str, seed: str, tmp_path: Path

@@ -37,6 +37,7 @@ def hooks_of(text: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("client", HOOKED)
 @given(SETTINGS, st.sampled_from([None, 2, "\t"]))
 def test_what_others_wrote_stays_and_ours_is_there_once(

@@ -197,7 +197,7 @@ def put(small: Recorded, folder: Path, value: object, sql: str) -> Recorded:
     return forged
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("table", "column"), TYPED, ids=[".".join(one) for one in TYPED])
 def test_a_value_of_another_type_is_a_finding_and_never_a_failure(
     small: Recorded, tmp_path: Path, table: str, column: str

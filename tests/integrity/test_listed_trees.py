@@ -165,7 +165,7 @@ ANOTHER_TREE = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ANOTHER_TREE)
 def test_tables_with_another_tree_than_was_listed_take_nothing_however_many_paths_there_are(
     workspace: AuditedWorkspace, how: str

@@ -47,7 +47,7 @@ def test_a_log_in_order_is_read_once(master: Recorded) -> None:
     assert found.ok and counted.again == 0
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("table", "sql"), PROJECTED)
 def test_an_edited_projection_is_not_agreed_to(store: Recorded, table: str, sql: str) -> None:
     with connect(store) as raw:

@@ -633,7 +633,7 @@ def codes(found: Verification) -> set[tuple[str, int | None]]:
     return exact | {(one.code, None) for one in found.findings}
 
 
-@pytest.mark.few(15)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
 def test_tampering_is_found_and_located(store: Recorded, attack: Attack) -> None:
     with connect(store) as raw:
@@ -723,7 +723,7 @@ PROJECTED = [
 ]
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("table", "sql"), PROJECTED)
 def test_an_edited_projection_differs_from_the_log(store: Recorded, table: str, sql: str) -> None:
     with connect(store) as raw:

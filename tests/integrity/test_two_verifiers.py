@@ -215,6 +215,7 @@ def test_both_say_of_what_was_really_recorded_that_it_is(stores: Mapping[str, Pa
         assert (one.wrong, other.wrong, apart(one, other)) == ([], [], []), name
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("harm", [change_rows, forge_events])
 def test_both_say_the_same_of_a_log_that_was_forged(
     stores: Mapping[str, Path], tmp_path: Path, harm: Harm, seed: str

@@ -71,7 +71,7 @@ def test_processes_end_where_they_can_be_counted(confined: Confined) -> None:
         assert count == 200  # docs/confinement.md
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_processes_of_the_user_elsewhere_do_not_count(confined: Confined) -> None:
     """Trap: with 60 of them and a limit of 50 bubblewrap itself could not start."""
     user = SOMEBODY if confined.uid == SOMEBODY else None

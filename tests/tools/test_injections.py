@@ -64,6 +64,7 @@ def leaving_a_mark(outside: Path, name: str) -> str:
     return f"try: open({f'{outside}/{name}'!r}, 'w')\nexcept OSError: pass\n"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("first", [True, False], ids=["first on our PATH", "not on our PATH"])
 def test_programs_of_the_project_stand_in_for_none_of_ours(
     confined: Bench,

@@ -195,7 +195,7 @@ def test_the_first_view_of_every_page_is_small(
         assert 1 + len(shape.loads) <= REQUESTS, found
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("files", "lines"), [(1, 240), (12, 20), (40, 8)])
 def test_a_review_of_which_all_was_changed_again_is_small(
     recorded: Recorded, client: TestClient, files: int, lines: int
@@ -247,6 +247,7 @@ def follow(asker: TestClient, path: str, link: str, what: str, *, scripted: bool
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scripted", [True, False])
 def test_all_files_of_a_call_are_listed_once_with_their_counts(
     hostile: Recorded, asker: TestClient, scripted: bool
@@ -271,6 +272,7 @@ def test_a_difference_of_24_000_lines_can_be_read_to_its_end(
     assert "More lines" in asker.get(path).text
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scripted", [True, False])
 def test_the_names_of_a_folder_come_in_parts_without_gap_or_double(
     hostile: Recorded, asker: TestClient, scripted: bool

@@ -43,7 +43,7 @@ def meant(busy: Busy, *paths: str) -> set[int]:
     return {one.number for one in busy.done if not {*one.paths, *one.named}.isdisjoint(paths)}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "typed", ["src/mod_03.py", "mod_03.py", "*mod_03.p?", "{root}/src/mod_03.py"]
 )

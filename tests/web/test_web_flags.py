@@ -49,6 +49,7 @@ def test_a_flag_is_in_the_request_of_a_plan_and_of_one_made_anew(
     assert again.request.choices == {"notes.txt": "current"}
 
 
+@pytest.mark.few(1)
 @EACH
 def test_a_flag_in_an_address_is_offered_kept_and_on_record(
     recorded: Recorded, client: TestClient, flag: Flag

@@ -93,6 +93,7 @@ def test_a_request_that_changes_something_must_be_ours(
     assert (standing.root / "notes.txt").read_text() == "one\nTWO\nthree\n"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "headers",
     [

@@ -108,7 +108,7 @@ def sent_with(text: str, button: str, boxes: list[tuple[str, str]]) -> str:
     return f"{where}?{urlencode([*pairs, *go])}"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("place", ["calls", "s/{}/calls", "s/{}/steps"])
 def test_calls_ticked_on_several_pages_are_one_plan_without_a_script(
     place: str, recorded: Recorded, client: TestClient

@@ -78,6 +78,7 @@ def test_every_page_in_turn_without_its_content(stored: Shell) -> None:
         check(stored, zeroed(good, page))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("size", [0, 1, 100, 511, 512, PAGE, 5 * PAGE + 7])
 def test_a_store_that_was_cut_off_is_not_made_anew(stored: Shell, size: int) -> None:
     good = stored.database.read_bytes()

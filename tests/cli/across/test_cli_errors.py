@@ -49,7 +49,7 @@ def test_a_folder_that_is_not_there_is_in_no_workspace(audited: Shell) -> None:
     audited("--workspace", "src", "log")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "command", [("init",), ("status",), ("doctor",), ("mcp",), ("run", "true")]
 )

@@ -78,6 +78,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("read", some([*READS], 2))
 def test_what_is_on_record_is_read_on_a_full_disk(recorded: Shell, read: str) -> None:
     call = str(recorded.numbers()[-1])
@@ -110,6 +111,7 @@ def test_a_full_disk_is_only_read_by_one_and_is_free_again_at_once(recorded: She
     assert recorded("verify").code == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("write", WRITES)
 def test_a_write_on_a_full_disk_says_where_and_how_much_is_free(
     recorded: Shell, write: str
@@ -125,6 +127,7 @@ def test_a_write_on_a_full_disk_says_where_and_how_much_is_free(
     assert recorded.tree() == before
 
 
+@pytest.mark.few(0)
 def test_init_and_run_begin_nothing_where_too_little_room_is_left(recorded: Shell) -> None:
     filler = fill_up(recorded.home, leave=100 << 20)
     for words, code in ((("run", "--", "touch", "new"), 125), (("call", "bash", "{}"), 3)):

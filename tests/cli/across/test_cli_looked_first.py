@@ -14,7 +14,7 @@ LATE = (
 )
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("verb", ["revert", "undo", "rollback"])
 @pytest.mark.parametrize("shown", [True, False])
 def test_what_a_kept_command_made_since_is_taken_back_with_it_the_first_time(

@@ -142,7 +142,7 @@ def test_what_was_written_while_it_was_closed_is_from_outside_with_the_call_as_c
     assert (root / "a.txt").read_text() == "PERSON"
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", [0, 0o300, 0o400, 0o644])
 @pytest.mark.parametrize("folder", ["d", "d/e", "d/e/deep"])
 def test_a_watched_folder_that_is_closed_takes_all_below_out_of_the_tree_whoever_closes_it(

@@ -52,6 +52,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> Path:
     return root
 
 
+@pytest.mark.few(3)
 def test_what_is_on_record_is_what_git_says(
     workspace: AuditedWorkspace, root: Path, call: Callable[..., ToolResult], kind: str
 ) -> None:
@@ -69,6 +70,7 @@ def test_what_is_on_record_is_what_git_says(
     assert bool(unkept) == (kind in ("alternates", "partial")), unkept
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "steps",
     [pytest.param(3), pytest.param(100, marks=[pytest.mark.deep, pytest.mark.timeout(3600)])],

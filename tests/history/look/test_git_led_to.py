@@ -35,6 +35,7 @@ LED = [
 ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("setting", "value", "path"), LED)
 def test_what_settings_lead_to_is_marked_when_it_changes(
     workspace: AuditedWorkspace, root: Path, call: Call, setting: str, value: str, path: str

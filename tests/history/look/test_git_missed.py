@@ -87,6 +87,7 @@ def test_what_a_call_did_unseen_is_not_of_a_person_who_comes_next(
     assert newest.coverage.level == "full"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("command", "name"),
     [

@@ -242,6 +242,7 @@ def test_of_a_worktree_of_a_repository_elsewhere_it_is_said_that_no_object_is_ke
     assert "git: the objects of the linked worktree in tree are elsewhere, and not kept" in said
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("file", "is_named"),
     [

@@ -41,6 +41,7 @@ def reasons(workspace: AuditedWorkspace) -> list[str]:
 STASH = "$(git rev-parse refs/stash | sed 's,^..,.git/objects/&/,')"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -77,6 +78,7 @@ def test_that_the_ref_of_stashes_is_broken_is_said(
     assert said.startswith("refs/stash ") and said.endswith(" → broken")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("damage", "repair", "said"),
     [

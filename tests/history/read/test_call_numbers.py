@@ -150,6 +150,7 @@ def test_counts_forged_with_the_key_move_only_far_points_and_only_to_where_a_cal
     assert again(workspace).timeline.point("head~400") != right[399]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seal", ["of what was kept", "of another block", "of another key"])
 def test_counts_that_were_not_sealed_with_the_key_of_the_store_are_none(
     workspace: AuditedWorkspace, seal: str
@@ -173,6 +174,7 @@ def test_counts_that_were_not_sealed_with_the_key_of_the_store_are_none(
     assert {name: kept_of(workspace)[name] for name in kept} == kept
 
 
+@pytest.mark.few(0)
 def test_an_older_copy_of_the_cache_is_as_good(workspace: AuditedWorkspace, tmp_path: Path) -> None:
     told(workspace)
     shutil.copy(cache_of(workspace), tmp_path / "older")
@@ -194,6 +196,7 @@ def test_without_a_kept_head_and_without_a_key_nothing_is_kept(
     assert not cache_of(workspace).exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "sql",
     [

@@ -111,6 +111,7 @@ def test_the_coverage_of_a_call_does_not_rest_on_the_table(
     assert [detail.call.coverage.level for detail in calls] == ["partial", "partial"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("how", FORGERIES)
 @pytest.mark.parametrize("copied", [True, False], ids=["of a copy", "in place"])
 def test_what_is_recorded_after_it_is_right_and_nothing_is_deleted(

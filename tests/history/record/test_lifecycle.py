@@ -322,6 +322,7 @@ def test_a_writing_function_and_a_command_that_overlap_share_what_changed(
 # --- a log that cannot be written ---------------------------------------------------------
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("way", ["recording", "function", "coroutine", "call"])
 @pytest.mark.parametrize("how", ["ok", "error"])
 def test_a_finish_that_fails_is_told_and_made_up_for(

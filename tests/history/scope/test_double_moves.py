@@ -97,7 +97,7 @@ CHAINS = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @CHAINS
 def test_single_undos_and_redos_of_a_chain_of_moves_give_each_tree_again(
     workspace: AuditedWorkspace, root: Path, run: Run, commands: list[str]

@@ -65,7 +65,7 @@ CHAINS = [
 ]
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("commands", [*INSIDE, *CHAINS], ids=" / ".join)
 def test_a_rollback_takes_back_a_move_and_what_changed_inside_and_is_taken_back_itself(
     workspace: AuditedWorkspace, root: Path, run: Run, commands: list[str]

@@ -43,6 +43,7 @@ def left_over(root: Path) -> list[str]:
     return [one.name for one in root.rglob("*") if "loom-audit" in one.name]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("state", STATES)
 def test_a_removed_repository_comes_back_as_git_says(
     store: AuditStore, root: Path, state: str

@@ -21,6 +21,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("what", PLANTED)
 def test_what_changed_in_a_moved_git_folder_blocks(

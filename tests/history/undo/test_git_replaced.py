@@ -32,6 +32,7 @@ IN_ITS_PLACE = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("verb", "calls"), [("undo", 1), ("rollback", 1), ("rollback", 2)])
 def test_an_empty_folder_in_its_place_gives_way(
     workspace: AuditedWorkspace, root: Path, session: Session, verb: str, calls: int

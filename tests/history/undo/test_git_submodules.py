@@ -28,6 +28,7 @@ def superproject(store: AuditStore, root: Path, tmp_path: Path) -> AuditedWorksp
     return store.attach(root)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "done",
     [

@@ -38,6 +38,7 @@ def told(folder: Path) -> dict[str, bytes]:
     return {path: one.read_bytes() for path, one in paths.items() if not path.startswith("objects")}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("at", STEPS)
 @pytest.mark.parametrize("way", ["folder", "link"])
 def test_nothing_is_written_into_a_repository_that_took_its_place(

@@ -249,6 +249,7 @@ class Mix:
         assert self.workspace.verify().findings == ()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("moves", [False, True])
 @pytest.mark.parametrize(
     "seeds",

@@ -185,6 +185,7 @@ def test_a_confined_command_sees_neither_the_store_nor_what_names_it(
         assert word not in result.data["stdout"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("tool", ["run_code", "bash", "shell_execute"])
 def test_commands_and_code_have_the_network_only_when_a_person_enables_it(
     bench: Bench, tool: str

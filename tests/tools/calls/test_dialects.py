@@ -28,6 +28,7 @@ def adapter_of(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(getattr(import_module(module), kind))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dialect", [*TYPES])
 def test_the_vendors_types_take_every_schema_whole(dialect: Dialect) -> None:
     adapter = adapter_of(TYPES[dialect])

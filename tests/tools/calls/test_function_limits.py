@@ -134,7 +134,7 @@ def test_what_an_isolated_function_writes_is_on_record(bench: Bench) -> None:
     bench.assert_log_agrees_with_disk()
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("how", "code", "said"),
     [

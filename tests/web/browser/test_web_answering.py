@@ -49,6 +49,7 @@ def test_a_call_that_was_denied_and_whose_process_is_slow_is_said_to_be_denied(
     assert "It was denied" not in client.get(page).text
 
 
+@pytest.mark.few(1)
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1440, 768, 390])
 def test_its_buttons_are_on_the_first_screen_however_much_would_change(
@@ -73,6 +74,7 @@ def test_its_buttons_are_on_the_first_screen_however_much_would_change(
     context.close()
 
 
+@pytest.mark.few(1)
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [340, 320])
 def test_no_page_with_a_call_that_waits_is_wider_than_a_narrow_window(

@@ -318,6 +318,7 @@ def test_what_is_shown_whole_is_answered_in_the_list_which_shows_the_next(
         assert answer.headers["location"].startswith(f"{recorded.url}/c/")
 
 
+@pytest.mark.few(1)
 @pytest.mark.browser
 @pytest.mark.parametrize("scripted", [True, False], ids=["with JavaScript", "without JavaScript"])
 def test_in_a_browser_one_is_found_looked_into_and_answered(

@@ -100,6 +100,7 @@ def notes(recorded: Recorded) -> str:
     return (recorded.root / "notes.txt").read_text()
 
 
+@pytest.mark.few(1)
 def test_a_clean_call_is_undone_by_one_click_in_its_row(
     recorded: Recorded, watch: Watch, scripted: bool
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_clean_call_is_undone_by_one_click_in_its_row(
     assert notes(recorded) == "one\nTWO\nthree\n"
 
 
+@pytest.mark.few(1)
 def test_a_call_in_conflict_shows_its_plan_and_follows_the_choice(
     recorded: Recorded, watch: Watch
 ) -> None:
@@ -136,6 +138,7 @@ def test_a_call_in_conflict_shows_its_plan_and_follows_the_choice(
     assert "return value + 7\n" in (recorded.root / "src/main.py").read_text()
 
 
+@pytest.mark.few(1)
 def test_ticked_calls_are_taken_back_by_one_plan(recorded: Recorded, watch: Watch) -> None:
     page, n = watch.page, recorded.numbers
     for where, ticked in (

@@ -125,6 +125,7 @@ def nothing_is_taken_back(who: Reviewer, made: Imports, one: Told) -> None:
     expect(who.page.locator('a[href*="/plan?"]')).to_have_count(0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("scripted", "keys"), some(WAYS[:2], 1))
 def test_a_session_of_a_real_client_is_reviewed_in_three_clicks(
     made: Imports, browser: Browser, scripted: bool, keys: bool

@@ -15,6 +15,7 @@ BEHIND = 3 * AT_ONCE
 """Events that no search has seen: some answers say how far the index is, the last has the hits."""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scripted", [True, False])
 def test_the_first_search_shows_how_far_it_is_until_it_has_its_hits(
     scripted: bool, recorded: Recorded, browser: Browser, monkeypatch: pytest.MonkeyPatch

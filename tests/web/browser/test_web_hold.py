@@ -152,6 +152,7 @@ def test_where_something_is_to_be_decided_the_agent_is_held_and_the_plan_is_show
     assert (recorded.root / "notes.txt").read_text() == "a person's\n"
 
 
+@pytest.mark.few(1)
 @pytest.mark.browser
 @pytest.mark.parametrize("scripted", [True, False], ids=["with JavaScript", "without JavaScript"])
 def test_it_works_in_a_browser(

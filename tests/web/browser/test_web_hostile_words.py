@@ -31,6 +31,7 @@ def watch(browser: Browser, live: Live) -> Iterator[Watch]:
     assert made.problems == []
 
 
+@pytest.mark.few(0)
 def test_a_hundred_hostile_texts_are_text_on_every_page(recorded: Recorded, watch: Watch) -> None:
     assert len(TEXTS) == 100
     workspace, said = recorded.workspace, dict[int, str]()

@@ -52,6 +52,7 @@ FILES = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "status"), [(n, 413 if n == "large.png" else 400) for n in FILES if n != "page.gif"]
 )

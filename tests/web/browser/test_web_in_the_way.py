@@ -125,6 +125,7 @@ def test_whether_a_client_has_told_its_end_is_looked_at_by_a_press(
         assert "Look whether" not in plan(client, recorded, query(recorded))
 
 
+@pytest.mark.few(1)
 @pytest.mark.browser
 @pytest.mark.parametrize("scripted", [True, False], ids=["with JavaScript", "without JavaScript"])
 def test_in_a_browser_it_is_offered_again_when_the_question_is_answered(

@@ -33,6 +33,7 @@ def press(page: Page, what: Locator) -> None:
     (Locator.click if page.evaluate("typeof htmx") == "object" else follow)(what)
 
 
+@pytest.mark.few(1)
 def test_a_part_is_folded_and_unfolded_and_the_file_with_it(page: Page) -> None:
     told = page.locator("#progress b")
     count = int((told.text_content() or "").split()[2])
@@ -62,6 +63,7 @@ def test_a_part_is_folded_and_unfolded_and_the_file_with_it(page: Page) -> None:
     expect(file.get_by_text("import sys")).to_be_visible()
 
 
+@pytest.mark.few(1)
 def test_more_lines_of_a_marked_file_go_on_below_it(page: Page) -> None:
     file = page.locator(".file", has_text="big.txt").first
     press(page, file.get_by_role("link", name="Load diff"))

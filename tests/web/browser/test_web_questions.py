@@ -171,6 +171,7 @@ def somebody(busy: Busy, live: Live, browser: Browser, *, scripted: bool) -> Ite
     context.close()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scripted", [True, False], ids=["with JavaScript", "without JavaScript"])
 def test_questions_are_answered_in_three_clicks(
     busy: Busy, busy_live: Live, browser: Browser, scripted: bool

@@ -353,6 +353,7 @@ def test_a_link_from_elsewhere_leads_in_by_one_more_click(
     context.close()
 
 
+@pytest.mark.few(1)
 @pytest.mark.browser
 def test_the_token_of_the_terminal_is_typed_in(
     standing: Recorded, stranger: Page, standing_live: Live
@@ -385,6 +386,7 @@ def test_a_file_signs_the_browser_in_that_opens_it(
     assert str(standing.root) in stranger.content()
 
 
+@pytest.mark.few(1)
 @pytest.mark.browser
 def test_a_forwarded_port_works(recorded: Recorded, live: Live, stranger: Page) -> None:
     """As `ssh -L` forwards one: another number on the person's side, the bytes as they are."""

@@ -55,6 +55,7 @@ def test_status_says_what_was_begun_and_accepts_nothing_meanwhile(
     assert client.get(f"{recorded.url}/recover").status_code in (404, 405)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mode", ["continue", "abandon"])
 def test_it_is_finished_or_left_on_the_page(
     recorded: Recorded, client: TestClient, monkeypatch: pytest.MonkeyPatch, mode: str
@@ -99,6 +100,7 @@ def test_where_all_was_changed_nothing_is_finished_and_the_page_says_so(
     assert taken_back(recorded.root) == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.browser
 def test_it_is_finished_by_a_press_in_a_browser(
     recorded: Recorded,

@@ -15,6 +15,7 @@ def tick(page: Page, number: int) -> None:
     page.get_by_label(f"Tick call {number}", exact=True).check()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scripted", [True, False])
 def test_what_is_ticked_stays_ticked_on_the_way_to_other_calls(
     scripted: bool, standing: Recorded, standing_live: Live, browser: Browser

@@ -37,6 +37,7 @@ def shown(time: Locator) -> str:
     return " ".join((time.text_content() or "").split())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", FAR])
 def test_times_are_read_in_the_zone_of_the_reader_and_in_utc_in_their_tips(
     standing: Recorded, standing_live: Live, browser: Browser, zone: str
@@ -108,6 +109,7 @@ def test_in_utc_and_without_javascript_times_are_as_they_are_on_record(
     page.context.close()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scripted", [True, False])
 @pytest.mark.parametrize("page_of", ["at/head/", "compare/head..head"])
 def test_a_time_is_typed_in_the_zone_in_which_times_are_shown(

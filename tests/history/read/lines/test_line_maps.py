@@ -168,6 +168,7 @@ FORGED = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("how", FORGED)
 def test_a_forged_map_names_no_writer_and_is_forgotten(
     how: str, workspace: AuditedWorkspace, long: str

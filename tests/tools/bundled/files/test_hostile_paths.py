@@ -213,7 +213,7 @@ def test_the_corpus_is_large_and_has_every_kind() -> None:
         assert sum(1 for _, one in rows if one == kind) >= least
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("part", some(range(PARTS), 1))
 @pytest.mark.parametrize("how", TOOLS)
 def test_no_path_leads_out(bench: Bench, how: str, part: int) -> None:

@@ -179,6 +179,7 @@ def test_arguments_of_a_log_that_are_none(bench: Bench, repo: Path, bad: dict[st
     assert bench.call("git_log", bad).error.code == "INVALID_ARGUMENTS"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["--output=marker", "-p", "a\nb", "a\0b"])
 def test_a_revision_is_never_an_option(bench: Bench, repo: Path, name: str) -> None:
     for tool, arguments in (
@@ -263,6 +264,7 @@ def test_a_commit_of_what_is_staged_and_of_all(bench: Bench, repo: Path) -> None
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "bad",
     [

@@ -104,7 +104,7 @@ KEYS = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 def test_a_program_the_repository_names_does_not_run(
     bench: Bench, repo: Path, remote: Path, keys: list[str]
@@ -162,6 +162,7 @@ HOOKS = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("configured", [False, True])
 def test_hooks_do_not_run_neither_here_nor_in_a_remote_on_this_machine(
     bench: Bench, repo: Path, remote: Path, configured: bool
@@ -198,7 +199,7 @@ def test_hooks_run_when_asked_for_and_what_they_change_is_on_record(
     assert result.error.code == "EXECUTION_ERROR" and "not so" in result.output
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("filter", ["evil", "a=b", "with space"])
 def test_a_file_that_goes_through_the_repository_s_own_filter_is_not_committed(
     bench: Bench, repo: Path, filter: str
@@ -292,7 +293,7 @@ def test_settings_that_are_included_count_as_the_repository_s(
     assert marked(repo) == []
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "url", ["ext::sh -c %S{}", "ssh://example.invalid/x", "git://example.invalid/x", "evil::x"]
 )
@@ -355,7 +356,7 @@ def test_a_bare_repository_among_the_workspace_s_own_files_is_none(bench: Bench)
     assert marked(bench.root) == []
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     ["COMMIT_EDITMSG", "logs/HEAD", "logs/refs/heads/main", "index", "HEAD.lock/x", "logs", "lfs"],
@@ -379,7 +380,7 @@ def test_a_link_in_the_repository_is_not_written_through(
     assert not [*outside.iterdir()]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", ["{root}/.venv/bin", "{way}/.venv/bin", ".venv/bin", ""])
 def test_programs_in_the_workspace_are_not_taken_for_ours(
     bench: Bench, repo: Path, remote: Path, monkeypatch: pytest.MonkeyPatch, way: str

@@ -129,7 +129,7 @@ def test_which_commit_a_command_made_is_in_its_result_and_on_record(
     assert f"[HEAD: {commit[:12]}, detached]" in bench.call("run_code", code).output
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["pipe", "folder", "link", "other text"])
 def test_a_head_that_is_none_is_not_told(
     bench: Bench, repo: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch

@@ -92,6 +92,7 @@ def test_an_environment_that_leads_elsewhere_is_not_used(bench: Bench, tmp_path:
     assert run_code(bench, "print(1)") == "1"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("link", ["uv", "pyenv"])
 def test_an_environment_that_links_to_a_version_by_its_short_name(
     confined: Bench, tmp_path: Path, link: str

@@ -161,6 +161,7 @@ def test_a_report_that_tests_print_themselves_is_not_taken(bench: Bench) -> None
     assert counts(run(bench, {"framework": "pytest"}).data) == (0, 1, 0, 0)
 
 
+@pytest.mark.few(0)
 def test_more_failures_than_are_shown_are_counted(bench: Bench) -> None:
     (bench.root / "test_it.py").write_text(
         "import pytest\n@pytest.mark.parametrize('n', range(300))\n"
@@ -254,6 +255,7 @@ def test_summaries_of_other_runners(text: str, expected: tuple[int, ...]) -> Non
     assert _npm_tally("nothing of the kind") == {}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("files", "code", "said", "shown"),
     [

@@ -173,6 +173,7 @@ def answers(
     return [(index.symbols([w], "", 50), index.text([w], "", 50)) for w in words]
 
 
+@pytest.mark.few(0)
 def test_after_any_edits_undo_and_rollback_it_answers_as_one_built_from_nothing(
     bench: Bench, tmp_path: Path
 ) -> None:

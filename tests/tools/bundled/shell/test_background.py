@@ -571,6 +571,7 @@ def test_nine_at_once_are_refused_and_one_that_ended_makes_room(bench: Bench) ->
     assert start(bench, "sleep 600") == "bg9"
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("folder", "code"),
     [
@@ -648,6 +649,7 @@ def test_without_confinement_it_is_refused(bench: Bench) -> None:
     assert not (bench.root / "made").exists() and bench.events("background.started") == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("effect", ["network", "write", "execute"])
 def test_a_gate_that_denies_one_of_its_effects_denies_it_and_what_joins_it(
     bench: Bench, effect: str

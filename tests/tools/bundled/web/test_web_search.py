@@ -194,7 +194,7 @@ def test_a_refusal_is_not_asked_again_and_tells_no_key(call: Call, providers: Pr
     assert "secret" not in result.to_json()
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("raw", [b"<html>", b"[]", b'{"choices": []}', b"[" * 100_000])
 def test_an_answer_that_is_none_is_an_error(call: Call, providers: Providers, raw: bytes) -> None:
     providers.failures = [(200, raw)] * 4
