@@ -156,6 +156,19 @@ def test_whatever_its_last_event_was_its_loss_is_said(
     assert_said(workspace, called)
 
 
+def test_the_status_of_a_folder_in_which_nothing_differs_is_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOOM_AUDIT_HOME", str(tmp_path / "home"))
+    (tmp_path / "work").mkdir()
+    with closing(open_store()) as store:
+        found = store.attach(tmp_path / "work")
+        found.checkpoint("last")
+        cut_off(found, 1)
+        with pytest.raises(Corrupt, match="its end is gone"):
+            again(found).status()
+
+
 NEWEST_SET = "FROM change_set WHERE seq = (SELECT max(seq) FROM change_set)"
 SET = "at, session, actor, origin, requested, call, causes"
 

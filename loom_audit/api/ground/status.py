@@ -34,13 +34,16 @@ class Status(Struct, frozen=True):
 def status(attachment: Attachment, timeline: Timeline, anew: bool) -> Status:
     """What a look at disk finds against the log that the timeline reads; nothing is changed.
 
-    With `anew` every file is read, and the change index is not asked.
+    With `anew` every file is read, and the change index is not asked. Corrupt where the log has
+    lost its end.
     """
     from loom_audit.history.look.capture import look_once
     from loom_audit.history.record.interrupted import half_moves, without_interrupted
     from loom_audit.history.record.recovery import interrupted_calls
     from loom_audit.history.undo.kept_when_finished import would_be_kept
 
+    # where no file looks different, nothing of the log is read that would tell
+    timeline.proven.check_end()
     with attachment.exclusive_if_possible():
         found = look_once(checked(attachment, timeline), anew=anew)
         drift, begun = without_interrupted(attachment, found.changes)
