@@ -60,6 +60,9 @@ def diff(
             "--own", help="Of a session only what its own calls changed on balance, line by line."
         ),
     ] = False,
+    all_changes: Annotated[
+        bool, option("--all", help="Of a session all that changed meanwhile, as without --own.")
+    ] = False,
     name_only: Annotated[bool, option("--name-only", help="Only the paths.")] = False,
     stat: Annotated[bool, option("--stat", help="Lines added and removed.")] = False,
     raw: Annotated[
@@ -80,7 +83,7 @@ def diff(
     output = invocation.output
     number = None if call is None else call_number(call)
     points, paths = _points_and_paths(arguments or [])
-    _check_together(points, call, session, own=own, patch=patch)
+    _check_together(points, call, session, own=own, all_changes=all_changes, patch=patch)
     git: Sequence[GitChanged] = ()
     with invocation.workspace() as workspace:
         named = [workspace_path(workspace.root, path) for path in paths]
@@ -133,7 +136,13 @@ def _git_is_below(fact: "GitChanged", paths: Sequence[str]) -> bool:
 
 
 def _check_together(
-    points: Sequence[str], call: str | None, session: str | None, *, own: bool, patch: bool
+    points: Sequence[str],
+    call: str | None,
+    session: str | None,
+    *,
+    own: bool,
+    all_changes: bool,
+    patch: bool,
 ) -> None:
     """Refuse options that say different things, with INVALID_ARGUMENTS."""
     given = [bool(points), call is not None, session is not None]
@@ -141,8 +150,12 @@ def _check_together(
         raise InvalidArguments(
             "points, --call and --session cannot be given together", hint="Give one of them."
         )
-    if own and session is None:
-        raise InvalidArguments("--own is of a session", hint="Name it by --session ID.")
+    if (own or all_changes) and session is None:
+        raise InvalidArguments(
+            f"{'--own' if own else '--all'} is of a session", hint="Name it by --session ID."
+        )
+    if own and all_changes:
+        raise InvalidArguments("--own and --all cannot be given together", hint="Give one of them.")
     if patch and not any(given):
         raise InvalidArguments(
             "a patch is of what is on record", hint="Name a point, --call or --session."

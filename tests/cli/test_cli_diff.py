@@ -34,6 +34,7 @@ def test_the_own_change_of_a_session_names_the_call_of_each_line(audited: Shell)
         f"#{number} +2",
         f"{'':{len(str(number)) + 1}}  three",
     ]
+    assert audited(*words, "--all").text == audited(*words).text
     assert audited(*words, "--own", "--stat").text.splitlines() == own[:1]
     assert audited(*words, "--own", "--name-only").text == "a.txt\n"
     [record] = audited.records(*words, "--own")
@@ -68,6 +69,8 @@ def test_a_patch_has_binary_contents_and_git_takes_it(audited: Shell) -> None:
         ("1", "--session", "x"),
         ("--call", "1", "--session", "x"),
         ("1", "--own"),
+        ("1", "2", "--all"),
+        ("--session", "x", "--own", "--all"),
     ],
 )
 def test_options_that_say_different_things_are_refused(
