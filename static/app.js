@@ -21,6 +21,20 @@ document.addEventListener("htmx:before:request", event => {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (zone === "UTC") return;
   const two = number => String(number).padStart(2, "0");
+  // Whether an hour alone stands below its day. A row of another day than the rows above it gets
+  // its day above it; what is told within a row has it beside it.
+  const isBelow = (time, day) => {
+    const row = time.closest(".calls tr, .steps > li");
+    let above = row;
+    while (above && !above.matches(".of")) above = above.previousElementSibling;
+    if (!above) return time.dateTime.startsWith(day);
+    if (above.querySelector("time").textContent === day) return true;
+    if (row.matches(".nested") || row.querySelector("time") !== time) return false;
+    const own = above.cloneNode(true);
+    Object.assign(own.querySelector("time"), { textContent: day, dateTime: time.dateTime, title: time.title });
+    row.before(own);
+    return true;
+  };
   const localize = time => {
     const at = new Date(time.dateTime);
     time.dataset.local = "";
@@ -29,8 +43,7 @@ document.addEventListener("htmx:before:request", event => {
     const clock = [at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":");
     const told = time.textContent;
     if (!time.title) time.title = told.trim() + " UTC";
-    // an hour alone is of the day in UTC that stands above it
-    const apart = /\d-\d/.test(told) || time.dateTime.startsWith(day) ? "" : day.slice(5) + " ";
+    const apart = /\d-\d/.test(told) || isBelow(time, day) ? "" : day.slice(5) + " ";
     const texts = document.createTreeWalker(time, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) {
       const text = texts.currentNode;

@@ -1,5 +1,5 @@
 // What the keys of a page do; app.js loads this with the first of them.
-const ROWS = ".calls tbody tr[id], .steps > li, .hits > li, ol.sessions > li, .need, .list tbody tr";
+const ROWS = ".calls tbody tr[id], .steps > li:not(.of), .hits > li, ol.sessions > li, .need, .list tbody tr";
 const list = document.getElementById("keys");
 const isChanged = row => !!row && (row.classList.contains("add") || row.classList.contains("remove"));
 

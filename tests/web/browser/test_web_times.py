@@ -1,18 +1,26 @@
 """Times are on record in UTC, and with JavaScript each is read in the reader's own zone."""
 
+import asyncio
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
-from tests.web.conftest import Live, Recorded
+from loom_audit.sql.ground.clock import SystemClock
+from tests.web.conftest import Live, Recorded, in_thread
 
 pytestmark = pytest.mark.browser
 
 FAR = "Pacific/Kiritimati"
 """Fourteen hours ahead: for most of a day in UTC it is the next day there."""
+DAY_ABOVE = """time => {
+    let row = time.closest('.calls tr, .steps > li')
+    while (row && !row.matches('.of')) row = row.previousElementSibling
+    return row ? row.querySelector('time').textContent : ''
+}"""
+"""The day that stands above an hour in a list."""
 WATCHING = """() => {
     window.late = 0
     const look = () => {
@@ -55,10 +63,11 @@ def test_times_are_read_in_the_zone_of_the_reader_and_in_utc_in_their_tips(
         for time in times:
             at = moment(time)
             local = at.astimezone(ZoneInfo(zone))
-            text = shown(time)
-            assert text.endswith(local.strftime("%H:%M:%S")), path
+            text, above = shown(time), time.evaluate(DAY_ABOVE)
+            clock = local.strftime("%H:%M:%S")
+            assert text.endswith(clock) or text == above == f"{local:%Y-%m-%d}", path
             if local.date() != at.date():
-                assert local.strftime("%m-%d") in text, path
+                assert local.strftime("%m-%d") in text or above == f"{local:%Y-%m-%d}", path
             assert time.get_attribute("title") == f"{at:%Y-%m-%d %H:%M:%S} UTC", path
         for named in page.locator(".zone").all():
             assert (named.text_content(), named.get_attribute("title")) == ("local", zone)
@@ -67,18 +76,64 @@ def test_times_are_read_in_the_zone_of_the_reader_and_in_utc_in_their_tips(
     page.context.close()
 
 
-@pytest.mark.parametrize("width", [1280, 800, 375])
-def test_a_time_of_another_local_day_is_seen_whole_in_a_list(
-    standing: Recorded, standing_live: Live, browser: Browser, width: int
+TOKYO = "Asia/Tokyo"
+MIDNIGHT = datetime(2034, 5, 6, 15, tzinfo=UTC)
+"""The one between the 6th and the 7th in Tokyo."""
+
+
+@pytest.fixture
+def over_midnight(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A session with two calls before and two after a midnight of Tokyo, on one day in UTC."""
+
+    async def run() -> None:
+        with recorded.workspace.session("second") as session, monkeypatch.context() as ahead:
+            for minutes in (-2, -1, 1, 2):
+                now = MIDNIGHT + timedelta(minutes=minutes)
+                ahead.setattr(SystemClock, "now", lambda _, now=now: now)
+                await session.call("write_file", {"path": "n", "content": f"{minutes}"})
+
+    in_thread(lambda: asyncio.run(run()))
+    return recorded.workspace.timeline.calls()[0].session
+
+
+@pytest.mark.parametrize("scripted", [True, False])
+@pytest.mark.parametrize("page_of", ["calls", "steps"])
+def test_hours_of_each_day_stand_below_it(
+    recorded: Recorded,
+    live: Live,
+    browser: Browser,
+    over_midnight: str,
+    page_of: str,
+    scripted: bool,
 ) -> None:
-    zones = {zone: datetime.now(ZoneInfo(zone)).date() for zone in (FAR, "Pacific/Niue")}
-    other = next(zone for zone, day in zones.items() if day != datetime.now(UTC).date())
-    page = reader(standing_live, browser, other)
+    page = reader(live, browser, TOKYO, scripted=scripted)
+    session = f"{live.address}{recorded.url}/s/{over_midnight}"
+    page.goto(f"{session}/{page_of}")
+    rows = page.locator(".calls tbody tr:has(time), .steps > li")
+    told = [shown(time) for time in rows.locator("time").all()]
+    if scripted:
+        days = [["2034-05-06", "23:58:00", "23:59:00"], ["2034-05-07", "00:01:00", "00:02:00"]]
+    else:
+        days = [["2034-05-06", "14:58:00", "14:59:00", "15:01:00", "15:02:00"]]
+    if page_of == "calls":
+        days = [[day, *hours[::-1]] for day, *hours in days[::-1]]
+    assert told == [one for day in days for one in day]
+    heights = rows.evaluate_all("all => all.map(one => Math.round(one.offsetHeight))")
+    assert len({*heights}) == 2, "a row with a time is as high as the others"
+    page.context.close()
+
+
+@pytest.mark.parametrize("width", [1280, 800, 375])
+def test_a_time_of_another_day_than_its_row_s_is_seen_whole(
+    recorded: Recorded, live: Live, browser: Browser, over_midnight: str, width: int
+) -> None:
+    recorded.workspace.carry_out(recorded.workspace.plan_undo(session=over_midnight))
+    page = reader(live, browser, TOKYO)
     page.set_viewport_size({"width": width, "height": 800})
-    page.goto(f"{standing_live.address}{standing.url}/calls")
-    cells = page.locator(".calls td.t")
-    assert re.fullmatch(r"\d\d-\d\d \d\d:\d\d:\d\d", shown(cells.locator("time").first))
-    assert cells.evaluate_all("all => all.every(one => one.scrollWidth <= one.clientWidth)")
+    page.goto(f"{live.address}{recorded.url}/calls")
+    told = page.locator(".calls tr.nested td.t")
+    assert re.fullmatch(r"\d\d-\d\d \d\d:\d\d:\d\d", shown(told.locator("time").first))
+    assert told.evaluate_all("all => all.every(one => one.scrollWidth <= one.clientWidth)")
     page.context.close()
 
 
