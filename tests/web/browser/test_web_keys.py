@@ -222,6 +222,33 @@ def test_who_wrote_a_line_stands_beside_its_number_and_not_over_it(
     assert watch.page.evaluate(over) == 0
 
 
+def test_on_a_phone_who_wrote_lines_stands_above_them_and_stays_in_sight(
+    standing: Recorded, watch: Watch
+) -> None:
+    watch.page.set_viewport_size({"width": 375, "height": 800})
+    watch.go(f"{standing.url}/at/head/huge.txt?view=blame")
+    by, code = watch.page.locator(".blame .by").first, watch.page.locator(".blame .code").first
+    watch.page.locator(".scroll").evaluate("one => one.scrollTo(500, 0)")
+    above, below = by.bounding_box(), code.bounding_box()
+    assert above and below and above["y"] + above["height"] <= below["y"]
+    assert above["x"] >= 0 and above["x"] + above["width"] <= 375
+
+
+@pytest.mark.parametrize("width", [1280, 375])
+@pytest.mark.parametrize("view", ["", "?view=blame"])
+def test_lines_longer_than_the_screen_are_read_by_scrolling(
+    standing: Recorded, watch: Watch, view: str, width: int
+) -> None:
+    watch.page.set_viewport_size({"width": width, "height": 800})
+    watch.go(f"{standing.url}/at/head/huge.txt{view}")
+    code = watch.page.locator(".diff .code").first
+    before = code.bounding_box()
+    assert before and before["width"] > width
+    watch.page.locator(".scroll").evaluate("one => one.scrollTo(500, 0)")
+    after = code.bounding_box()
+    assert after and after["x"] == before["x"] - 500
+
+
 def test_on_paper_all_is_open_and_calls_have_their_addresses(
     standing: Recorded, watch: Watch
 ) -> None:

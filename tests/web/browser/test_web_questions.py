@@ -127,7 +127,7 @@ def the_file_then(person: Person, busy: Busy, chance: random.Random) -> None:
     path = chance.choice(sorted(path for path in then if path.startswith("src/")))
     person.look_back(busy.done[count - 1].at.isoformat(), path)
     assert (
-        person.page.locator(".file td.code").all_text_contents() == then[path].decode().splitlines()
+        person.page.locator(".diff td.code").all_text_contents() == then[path].decode().splitlines()
     )
 
 

@@ -124,7 +124,7 @@ class Reviewer:
 
 
 def content_shown(page: Page) -> list[str]:
-    return page.locator(".file td.code").all_text_contents()
+    return page.locator(".diff td.code").all_text_contents()
 
 
 def files_shown(page: Page) -> set[str]:
