@@ -67,15 +67,19 @@ def accept(request: Request, workspace: Workspace, form: Form) -> Response:
 
 @router.post("/w/{workspace}/recover")
 def recover(request: Request, workspace: Workspace, form: Form, visitor: SignedIn) -> Response:
-    """Finish what was interrupted, or leave things as they are, and show the status again.
+    """Finish what was interrupted, or leave things as they are, and show the status again; or only
+    close calls whose process is gone, and show what else waits.
 
     Where something was kept its call is shown, which lists that. InvalidArguments for a form that
-    says neither.
+    says none of these.
     """
     mode = first(form, "mode")
-    if mode not in ("continue", "abandon"):
-        raise InvalidArguments(f"{mode!r} is neither continue nor abandon")
+    if mode not in ("auto", "continue", "abandon"):
+        raise InvalidArguments(f"{mode!r} is neither auto, continue nor abandon")
     agree(workspace)
+    if mode == "auto":
+        workspace.recover(actor=visitor.actor)
+        return redirect(request, address("w", workspace.id, "needs"))
     known: Literal["continue", "abandon"] = "continue" if mode == "continue" else "abandon"
     for one in workspace.recover(known, actor=visitor.actor):
         if one.kept and one.call.seq:

@@ -15,7 +15,7 @@ from loom_audit.api.agents.said import tell_message, tell_prompt
 from loom_audit.api.control.holding import hold
 from loom_audit.api.review.marks import read_up_to
 from loom_audit.model.coverage import Coverage
-from loom_audit.model.events import CoverageLowered, Draft
+from loom_audit.model.events import CallRequested, CoverageLowered, Draft
 from loom_audit.tools.calls.gate import Decision
 from tests.web.conftest import Recorded, asking, in_thread
 from tests.web.web_pages import HOSTILE
@@ -267,6 +267,21 @@ def test_a_held_session_is_released_from_the_first_page_and_the_queue(
         assert "held</span>" in client.get(f"{recorded.url}/").text
         client.post(f"{recorded.url}/s/{session.id}/hold", data={"hold": "0"})
         assert "Release" not in client.get(f"{recorded.url}/needs").text
+
+
+@pytest.mark.parametrize("page", ["", "needs"])
+def test_a_call_whose_process_is_gone_is_closed_where_it_is_listed(
+    recorded: Recorded, client: TestClient, page: str
+) -> None:
+    lost = Draft(CallRequested("lost", "tool", {}, "write"), recorded.session, "agent:a")
+    recorded.workspace.log.append([lost])
+    text = client.get(f"{recorded.url}/{page}").text
+    form = re.search(r"The process of .*? is gone.*?<form([^>]+)><button ([^>]+)>Close", text, re.S)
+    assert form and f'action="{recorded.url}/recover"' in form[1]
+    assert form[2] == 'name="mode" value="auto"'
+    client.post(f"{recorded.url}/recover", data={"mode": "auto"})
+    assert "The process of" not in client.get(f"{recorded.url}/{page}").text
+    assert recorded.workspace.timeline.calls()[0].status == "interrupted"
 
 
 def test_the_queue_says_what_differs_on_disk(recorded: Recorded, client: TestClient) -> None:

@@ -286,11 +286,15 @@ def test_a_question_outlives_the_dashboard_and_not_the_process_that_asked(
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait(30)
-    assert "its process is gone" in client.get(f"{recorded.url}/needs").text
+    listed = client.get(f"{recorded.url}/needs").text
+    assert "its process is gone" in listed and ">Close it<" in listed
     page = client.get(url).text
-    assert "The process that asked is gone" in page and "<form" not in page
-    recorded.workspace.recover()
+    assert "The process that asked is gone" in page and ">Close it<" in page
+    assert ">Allow</button>" not in page
+    answer = client.post(f"{recorded.url}/recover", data={"mode": "auto"})
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{recorded.url}/needs")
     assert "No call waits" in client.get(f"{recorded.url}/needs").text
+    assert recorded.workspace.timeline.calls()[0].status == "interrupted"
     assert client.get(url).status_code == 404
 
 
