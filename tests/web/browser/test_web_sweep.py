@@ -21,7 +21,7 @@ from tests.web.browser.test_web_browser import AXE, RUN_AXE, Watch
 from tests.web.busy_store import make
 from tests.web.conftest import CHROMIUM, FLAGS, Live, Recorded, serving
 
-pytestmark = [pytest.mark.browser, pytest.mark.deep, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.browser, pytest.mark.deep, pytest.mark.timeout(3600)]
 
 WIDTHS = (1440, 768, 390, 320)
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
