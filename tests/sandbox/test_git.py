@@ -1,13 +1,17 @@
 """git is asked for the state of a repository that names programs: none runs, nothing is written."""
 
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from loom_audit.disk.access.identity import identity_at
 from loom_audit.errors import ExecutionFailed
+from loom_audit.model.files import is_within
+from loom_audit.model.git.record import is_untold
 from loom_audit.sandbox.git.program_git import ProgramGit
 from tests.places.git_person import as_ann
 
@@ -137,20 +141,93 @@ def test_a_replaced_object_is_told_as_it_is(root: Path) -> None:
     assert f"refs/replace/{older}" in asked.seen().names
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("objects", "refs", "hooks", "info", "logs", "HEAD", "config", "index"),
-        *("packed-refs", "refs/heads", "refs/heads/main", "logs/HEAD", "objects/pack"),
-    ],
-)
-def test_what_is_a_link_is_named_and_not_read_through(root: Path, name: str) -> None:
+REFS = frozenset({"refs", "logs", "stashes", "HEAD commit", "worktree"})
+HEAD = frozenset({"HEAD", "logs/HEAD", "HEAD commit"})
+LINKED = {
+    "hooks": frozenset({"behind hooks"}),
+    "info": frozenset({"behind info"}),
+    "objects": frozenset({"objects"}),
+    "objects/pack": frozenset({"objects"}),
+    "index": frozenset({"index"}),
+    "refs": REFS,
+    "refs/heads": REFS,
+    "refs/heads/main": REFS,
+    "packed-refs": REFS,
+    "logs": frozenset({"logs", "stashes"}),
+    "logs/HEAD": frozenset({"logs/HEAD"}),
+    "worktrees": frozenset({"worktree"}),
+    "worktrees/linked": frozenset({"worktree"}),
+    "worktrees/linked/HEAD": frozenset({"worktree"}),
+    "worktrees/linked/gitdir": frozenset({"worktree"}),
+    "HEAD": REFS | HEAD | {"index"},
+    "config": REFS | HEAD | {"index"},
+}
+"""What is not told where each of these is a link, or what it leads to; all else is told."""
+
+
+def link(root: Path, name: str) -> Path:
+    """Let something in the git folder be a link; where it lies now."""
+    elsewhere = root.parent / "elsewhere"
+    (root / ".git" / name).rename(elsewhere)
+    os.symlink(elsewhere, root / ".git" / name)
+    return elsewhere
+
+
+@pytest.fixture
+def full(root: Path) -> Path:
+    """The repository with a linked worktree, and refs that are packed and loose."""
     git(root, "pack-refs")
     git(root, "commit", "-q", "--allow-empty", "-m", "more")
-    (root / ".git" / name).rename(root.parent / "elsewhere")
-    os.symlink(root.parent / "elsewhere", root / ".git" / name)
-    with pytest.raises(ExecutionFailed, match=f".git/{name} is a symbolic link"):
-        ProgramGit(str(root), identity_at).seen()
+    git(root, "worktree", "add", "-q", "-b", "side", str(root.parent / "linked"))
+    return root
+
+
+@pytest.mark.few(6)
+@pytest.mark.parametrize("name", LINKED)
+def test_what_is_a_link_is_named_and_not_read_through_and_the_rest_is_told(
+    full: Path, name: str
+) -> None:
+    before = ProgramGit(str(full), identity_at).seen()
+    link(full, name)
+    asked = ProgramGit(str(full), identity_at)
+    seen = asked.seen()
+    assert seen.untold.keys() == LINKED[name]
+    assert {*seen.untold.values()} - {""} <= {
+        f"{what}.git/{name} is a symbolic link"
+        for what in ("", "the refs: ", "the index: ", "the linked worktrees: ")
+    }
+    told = {k: v for k, v in before.names.items() if not is_untold(k, seen.untold)}
+    assert seen.names == told
+    found = seen.files.get(name)
+    assert found is None or found.kind == "symlink"
+    inside = (f"{name}/", *seen.untold)
+    assert {path for path in before.files if not path.startswith(inside)} <= seen.files.keys()
+
+
+SCRIPT = """
+import sys
+from loom_audit.disk.access.identity import identity_at
+from loom_audit.sandbox.git.program_git import ProgramGit
+
+asked = ProgramGit(sys.argv[1], identity_at)
+asked.distances([(one, None) for one in asked.seen().names.values() if len(one) == 40])
+"""
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("name", LINKED)
+def test_nothing_is_opened_behind_a_link(full: Path, name: str) -> None:
+    if not shutil.which("strace"):
+        pytest.skip("without strace it is not seen what is opened")
+    elsewhere, said = str(link(full, name)), full.parent / "said"
+    words = ("strace", "-f", "-e", "trace=open,openat", "-o", str(said))
+    subprocess.run([*words, sys.executable, "-c", SCRIPT, str(full)], check=True)
+    assert '".git"' in said.read_text()
+    for line in said.read_text().splitlines():
+        if "= -1" not in line and "O_NOFOLLOW" not in line:
+            opened = line.partition('"')[2].partition('"')[0]
+            paths = opened, opened.rpartition(".git/")[2]
+            assert not any(is_within(one, (elsewhere, name)) for one in paths), line
 
 
 def test_what_stands_in_a_file_that_git_cannot_read_is_not_repeated(root: Path) -> None:

@@ -38,6 +38,9 @@ _NO_LINKS = (
 )
 """What git reads, and would read elsewhere where it is a link."""
 
+_OF_WORKTREE = ("HEAD", "gitdir", "locked", "refs")
+"""What git reads of the entry of a linked worktree when it tells of it."""
+
 _WHOLE = ("hooks", "info", "remotes", "branches", "rebase-merge", "rebase-apply", "sequencer")
 """The folders of which each file is the state."""
 
@@ -194,8 +197,10 @@ def _is_sample(one: "os.DirEntry[str]") -> bool:
     return one.name.endswith(".sample") and one.is_file(follow_symlinks=False)
 
 
-def _without_links(git: int, folder: str) -> Iterator[str]:
-    """The paths in a folder and below; ExecutionFailed for a link or an unreadable folder."""
+def _walked(git: int, folder: str, links: list[str]) -> Iterator[str]:
+    """The paths of the files in a folder and below; in `links` those that are symbolic links, which
+    are not followed. ExecutionFailed for a folder that cannot be read.
+    """
     waiting = [folder]
     while waiting:
         path = waiting.pop()
@@ -203,43 +208,79 @@ def _without_links(git: int, folder: str) -> Iterator[str]:
             opened = os.open(path, FOLDER, dir_fd=git)
         except OSError as error:
             if error.errno != errno.ENOENT:
-                yield _no_folder(git, path)
+                yield from _no_folder(git, path, links)
             continue
         folders, files = list[str](), list[str]()
         try:
             with os.scandir(opened) as entries:  # which tells kinds, without a call for each
                 for one in entries:
                     if one.is_symlink():
-                        raise ExecutionFailed(f".git/{path}/{one.name} is a symbolic link")
-                    (folders if one.is_dir(follow_symlinks=False) else files).append(one.name)
+                        links.append(f"{path}/{one.name}")
+                    else:
+                        (folders if one.is_dir(follow_symlinks=False) else files).append(one.name)
         finally:
             os.close(opened)
         waiting += (f"{path}/{name}" for name in sorted(folders, reverse=True))
         yield from (f"{path}/{name}" for name in sorted(files))
 
 
-def _no_folder(git: int, path: str) -> str:
-    """The path of what could not be opened as a folder; ExecutionFailed unless it is a file."""
+def _no_folder(git: int, path: str, links: list[str]) -> Iterator[str]:
+    """The path of what could not be opened as a folder, if it is a file; ExecutionFailed for what
+    is neither that nor a link.
+    """
     with suppress(OSError):
         found = os.stat(path, dir_fd=git, follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
-            raise ExecutionFailed(f".git/{path} is a symbolic link")
+            links.append(path)
+            return
         if not stat.S_ISDIR(found.st_mode):
-            return path
+            yield path
+            return
     raise ExecutionFailed(f".git/{path} cannot be read")
 
 
 def paths_of_refs(git: int) -> Iterator[str]:
     """The paths of the files in `refs`; ExecutionFailed for a link or an unreadable folder."""
-    return _without_links(git, "refs")
+    links: list[str] = []
+    yield from _walked(git, "refs", links)
+    for path in links:
+        raise is_link(path)
+
+
+def is_link(path: str) -> ExecutionFailed:
+    """The error that names a symbolic link in a git folder."""
+    return ExecutionFailed(f".git/{path} is a symbolic link")
+
+
+def links_in(git: int) -> Iterator[str]:
+    """The paths at which git would follow a link to what lies outside of the folder, but in `refs`.
+
+    OSError for a folder that cannot be read.
+    """
+    split = (name for name in os.listdir(git) if name.startswith("sharedindex."))
+    tables, entries = (_names_below(git, one) for one in ("reftable", "worktrees"))
+    of_entries = (f"{one}/{name}" for one in entries for name in _OF_WORKTREE)
+    for path in (*_NO_LINKS, *split, *tables, *entries, *of_entries):
+        with suppress(OSError):
+            if stat.S_ISLNK(os.stat(path, dir_fd=git, follow_symlinks=False).st_mode):
+                yield path
+
+
+def _names_below(git: int, folder: str) -> list[str]:
+    """The paths of what lies in a folder; none where it is not there, or a link. OSError."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        opened = os.open(folder, FOLDER, dir_fd=git)
+        try:
+            return [f"{folder}/{name}" for name in sorted(os.listdir(opened))]
+        finally:
+            os.close(opened)
+    return []
 
 
 def check_links(git: int) -> None:
     """ExecutionFailed where git would follow a link to what lies outside of the folder."""
-    for name in _NO_LINKS:
-        with suppress(OSError):
-            if stat.S_ISLNK(os.stat(name, dir_fd=git, follow_symlinks=False).st_mode):
-                raise ExecutionFailed(f".git/{name} is a symbolic link")
+    for path in links_in(git):
+        raise is_link(path)
     deque(paths_of_refs(git), maxlen=0)
 
 
@@ -254,17 +295,16 @@ def state_files(
     """The files that hold the state; in `untold` the paths of others, each with the reason.
 
     What lies at `more` paths is among them. Where there are too many reflogs, `unseen` has the
-    reason. Of a common folder only those that linked worktrees have `shared`. ExecutionFailed where
-    git would follow a link to what lies outside of the folder.
+    reason. Of a common folder only those that linked worktrees have `shared`. No link is followed:
+    it is told as one, but for a reflog.
     """
-    check_links(git)
     names = sorted(n for n in os.listdir(git) if STATE_FILES.fullmatch(n) and n not in _ASKED)
     own = [*names, "index", ALTERNATES]
     paths = [one for one in names if one in SHARED_FILES] if shared else own
     whole = [one for one in _WHOLE if one in SHARED_FILES or not shared]
     inside = {one: [path for path, _ in _below(git, one)] for one in (*whole, *more)}
     logs = "logs/refs" if shared else "logs"
-    inside[logs] = sorted(_without_links(git, logs), key=lambda one: one not in _TOLD_BY)
+    inside[logs] = _reflogs(git, logs, untold)
     for folder, found in inside.items():
         most = MAX_LOGS if folder == logs else MAX_FILES
         if len(found) > most:
@@ -275,7 +315,7 @@ def state_files(
     for path in dict.fromkeys(paths):
         try:
             file = read_file(git, path, MAX_OUTPUT if path == "index" else MAX_FILE)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):  # nor is it there behind a link
             continue
         except OSError as error:
             untold[path] = f".git/{path}: {error.strerror}"
@@ -284,6 +324,20 @@ def state_files(
             untold[path] = f".git/{path} is not a file, or too large"
         else:
             yield path, file
+
+
+def _reflogs(git: int, folder: str, untold: MutableMapping[str, str]) -> list[str]:
+    """The paths of reflogs, those first by which others are told; in `untold` what is a link, or
+    cannot be read.
+    """
+    links: list[str] = []
+    try:
+        found = [*_walked(git, folder, links)]
+    except ExecutionFailed as error:
+        untold[folder] = error.message
+        return []
+    untold.update((path, is_link(path).message) for path in links)
+    return sorted(found, key=lambda one: one not in _TOLD_BY)
 
 
 def read_text(folder: int, name: str) -> str | None:

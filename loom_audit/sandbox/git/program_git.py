@@ -45,16 +45,15 @@ from loom_audit.sandbox.git.answers import (
 from loom_audit.sandbox.git.files import (
     FOLDER,
     KnownFolders,
-    check_links,
     contents_since,
     open_below,
-    paths_of_refs,
     shared_stamps_of,
     stamp,
     stamps_of,
     state_files,
 )
 from loom_audit.sandbox.git.led_to import LedTo, files_led_to, settings_of_worktrees
+from loom_audit.sandbox.git.links import ASKED, NOT_FOLLOWED, behind_links
 from loom_audit.sandbox.git.loose import loose_object
 from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place, path_below
 from loom_audit.sandbox.git.program import ask_git, find_git, why_failed
@@ -89,6 +88,7 @@ class ProgramGit:
         self._stamped = TakenStamps()
         self._told = ToldRefs()
         self._led_to = LedTo()
+        self._behind: Mapping[str, str] = {}
 
     def nested(self, folder: str) -> "ProgramGit":
         """The repository in another folder of the same workspace."""
@@ -159,24 +159,31 @@ class ProgramGit:
         # without one of these git takes a folder for no repository
         if "HEAD" not in inside or not {"objects", "refs"}.issubset(common):
             return GitSeen()
-        found = _Gathered()
+        found, (behind, there) = _Gathered(), behind_links(place)
         _read_files(place, found, self._more(place))
-        self._folders = _folders(place.top, place.path, place.common_path)
+        self._behind = behind
+        self._folders = {
+            **_folders(place.top, place.path, place.common_path),
+            **{name: value for what, (name, value) in NOT_FOLLOWED.items() if what in behind},
+        }
         in_tables = "reftable" in common
-        there = frozenset() if in_tables else frozenset(paths_of_refs(place.git))
+        there = frozenset() if in_tables else there
         folders = None if in_tables else self._told.folders_to_ask(stamped, there)
         asked: dict[str, Sequence[str]] = {"refs": (*_REFS, *(folders or ())), "index": _ENTRIES}
         if "worktrees" in common and not place.is_linked:
             asked["worktree"] = _WORKTREES
         if in_tables:
             asked["logs"] = _LOGS
-        done, why = self._answers(asked)
+        done, why = self._answers({k: one for k, one in asked.items() if k not in behind})
+        why |= behind
+        found.untold.update((k, one) for k, one in behind.items() if k not in ASKED)
         if "refs" in done:
             refs = _with_silent(self._with_next(told_refs(done["refs"])), there, folders, place)
             self._told = self._told.with_answer(refs, folders, stamped)
             found.names.update(self._told.refs)
         try:
-            found.names["HEAD"] = self._head(done.get("refs"), why.get("refs", ""))
+            if "HEAD" not in behind:
+                found.names["HEAD"] = self._head(done.get("refs"), why.get("refs", ""))
         except ExecutionFailed as error:
             why["HEAD"] = error.message
         if place.is_linked:
@@ -232,13 +239,15 @@ class ProgramGit:
         leading = [one for one in self._told.refs.values() if not OBJECT_ID.fullmatch(one)]
         if led_to and not any(one.startswith(f"ref: {led_to} ") for one in leading):
             return f"ref: {led_to}"
-        named, detached = self._ask(NAMED_BY_HEAD, _DETACHED)
+        # what HEAD names is only followed where refs are told
+        named, *more = self._ask(NAMED_BY_HEAD, *([_DETACHED] if refs else []))
         if named.code == UNKNOWN_OPTION:
             if leading:
                 raise ExecutionFailed("git is too old to tell which ref HEAD itself names")
             [named] = self._ask(LED_TO_BY_HEAD)
         if named.code == 0:
             return f"ref: {text_of(named.output).rstrip()}"
+        [detached] = more or self._ask(_DETACHED)
         if detached.code == 0:
             return text_of(detached.output).rstrip()
         if refs is None:
@@ -266,6 +275,8 @@ class ProgramGit:
                 if words:
                     found[n] = words
                     del some[n]
+            if "worktree" in self._behind:  # which git asks for what all refs hold
+                some = {n: one for n, one in some.items() if all(one)}
             commands = [_distance(old, new) for old, new in some.values()]
             asked = self._ask(*commands) if commands else ()
         except ExecutionFailed:
@@ -328,7 +339,9 @@ class _Gathered(Struct):
         without = {"refs": ("logs", "stashes", HEAD_COMMIT), "HEAD": ("logs/HEAD", HEAD_COMMIT)}
         left = [one for name, others in without.items() if name in why for one in others]
         self.untold.update(dict.fromkeys(left, ""))
-        left += ["index"] if "index" in why else []
+        if "index" in why:
+            self.names.pop(INDEX_MTIME, None)
+            left.append("index")
         self.files = {path: file for path, file in self.files.items() if not is_untold(path, left)}
         if "refs/stash" in self.names:
             if STASH_LOG in self.files:
@@ -348,9 +361,7 @@ def _read_files(place: GitPlace, gathered: _Gathered, more: Sequence[str]) -> No
     known = gathered.unseen, gathered.untold
     own = () if place.is_linked else (*more, *settings_of_worktrees(place.git))
     gathered.files.update(state_files(place.git, *known, own))
-    if place.is_shared_inside:
-        check_links(place.common)
-    elif place.is_linked:
+    if place.is_linked and not place.is_shared_inside:
         gathered.files.update(state_files(place.common, *known, more, shared=True))
     with suppress(FileNotFoundError):
         index = os.stat("index", dir_fd=place.git, follow_symlinks=False)

@@ -246,7 +246,8 @@ def test_links_in_a_common_folder_are_not_read_through(
     assert (
         "git cannot be told in linked: .git/objects is a symbolic link" in newest.coverage.reasons
     )
-    assert facts(workspace, "linked") == []
+    [found] = facts(workspace, "linked")
+    assert {one.name for one in found.names} >= {"HEAD", HEAD_COMMIT, "index"}
 
 
 def test_a_git_folder_of_a_submodule_that_is_made_anew_is_replaced(

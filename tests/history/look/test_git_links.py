@@ -1,0 +1,66 @@
+"""A symbolic link in a git folder is named, nothing behind it is read, the rest is on record."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loom_audit import AuditedWorkspace, ToolResult
+from loom_audit.model.git.words import git_words
+from tests.history.look.test_git_nested import facts, repository
+from tests.history.look.test_git_untold import on_record, reasons
+from tests.places.git_person import as_ann, git
+
+Call = Callable[..., ToolResult]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace that is a repository with a hook and a branch `feat`."""
+    as_ann(monkeypatch)
+    root = tmp_path / "workspace"
+    repository(root)
+    (root / ".git/hooks").mkdir(exist_ok=True)
+    (root / ".git/hooks/pre-push").write_text("true\n")
+    return root
+
+
+def test_hooks_that_become_a_link_are_named_and_what_is_done_next_is_on_record(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("shell_execute", command="true")
+    call("shell_execute", command="mv .git/hooks hooks; ln -s ../hooks .git/hooks")
+    [found] = facts(workspace)[1:]
+    assert {*git_words(found)} == {
+        "hooks changed: it can run code as you",
+        "hooks/pre-push changed: it can run code as you",
+    }
+    call("shell_execute", command="git branch -qD feat; sleep 0.1")
+    newest, *_ = workspace.timeline.calls()
+    assert (facts(workspace)[-1].call_id, facts(workspace)[-1].causes) == (newest.call_id, ())
+    assert "refs/heads/feat" not in on_record(workspace).names
+    for _ in range(2):
+        assert reasons(workspace) == ["git cannot be told: .git/hooks is a symbolic link"]
+        call("shell_execute", command="true")
+    call("shell_execute", command="rm .git/hooks; mv hooks .git/hooks")
+    newest, *_ = workspace.timeline.calls()
+    assert (facts(workspace)[-1].call_id, facts(workspace)[-1].causes) == (newest.call_id, ())
+    call("shell_execute", command="true")
+    assert reasons(workspace) == []
+    assert workspace.verify().findings == ()
+
+
+def test_objects_that_become_a_link_are_named_and_what_is_done_next_is_on_record(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("shell_execute", command="true")
+    call("shell_execute", command="mv .git/objects o; ln -s ../o .git/objects")
+    call("shell_execute", command="git branch -qD feat; git tag here")
+    state = on_record(workspace)
+    assert "refs/heads/feat" not in state.names and "refs/tags/here" in state.names
+    call("shell_execute", command="git commit -q --allow-empty -m more")
+    assert on_record(workspace).names["refs/heads/main"] == git(root, "rev-parse", "main").strip()
+    assert reasons(workspace) == ["git cannot be told: .git/objects is a symbolic link"]
+    newest, *_ = workspace.timeline.calls()
+    assert "git: 1 object that git names not kept" in newest.coverage.reasons
+    assert workspace.verify().findings == ()
