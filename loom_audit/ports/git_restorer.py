@@ -9,6 +9,9 @@ from msgspec import Struct
 from loom_audit.model.git.record import GitName
 from loom_audit.ports.git import GitFile
 
+Settings = Mapping[str, tuple[GitFile | None, GitFile | None]]
+"""Hooks and settings by path in the git folder, each as it is and as it is to be."""
+
 
 class GitSteps(Struct, frozen=True):
     """What is to become of a repository: each name from what it is to what it will be.
@@ -22,7 +25,7 @@ class GitSteps(Struct, frozen=True):
     names: tuple[GitName, ...]
     files: Mapping[str, GitFile | None]
     note: str
-    settings: Mapping[str, tuple[GitFile | None, GitFile | None]] = {}
+    settings: Settings = {}
 
 
 class IndexBytes(Struct, frozen=True):
@@ -46,6 +49,13 @@ class GitRestorer(Protocol):
     def missing(self, folder: str, identity: str, wanted: Sequence[str]) -> Sequence[str]:
         """The wanted ids that are not in the repository in a folder, or do not lead to all they
         need there; it must be of that identity. ExecutionFailed; nothing is written.
+        """
+        ...
+
+    def check_settings(self, folder: str, identity: str, settings: Settings) -> None:
+        """Conflict where a hook or setting of the repository in a folder is not what its step
+        begins with, or cannot be put back, as a folder is in its place; it must be of that
+        identity. ExecutionFailed; nothing is written.
         """
         ...
 

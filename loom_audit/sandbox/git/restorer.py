@@ -18,6 +18,7 @@ from loom_audit.model.files import is_same_identity
 from loom_audit.model.git.record import OBJECT_ID, STASH_LOG, GitName
 from loom_audit.model.text.display import duration_text
 from loom_audit.ports import GitAnswer, GitFile, GitSteps, IndexBytes
+from loom_audit.ports.git_restorer import Settings
 from loom_audit.sandbox.git.answers import LED_TO_BY_HEAD, NAMED_BY_HEAD, UNKNOWN_OPTION
 from loom_audit.sandbox.git.files import check_links
 from loom_audit.sandbox.git.mirrored import SECONDS
@@ -97,6 +98,14 @@ class ProgramGitRestorer:
                 return done
 
             return missing_objects(ask, wanted)
+
+    def check_settings(self, folder: str, identity: str, settings: Settings) -> None:
+        """Conflict where a hook or setting is not what its step begins with, or cannot be put back.
+
+        ExecutionFailed.
+        """
+        with self._opened(folder, identity) as place:
+            _check_settings(place, settings)
 
     def _is_there(self, folder: str, identity: str) -> bool:
         """Whether the repository of that identity is at its path now."""
@@ -217,8 +226,7 @@ class ProgramGitRestore:
 
     def carry_out(self, steps: GitSteps) -> None:
         """Make the steps, in an order in which each can be made and none is made twice."""
-        for path, (before, _) in steps.settings.items():  # else HEAD would move without the index
-            check_setting(self._place.git, path, before)
+        _check_settings(self._place, steps.settings)  # else HEAD would move without the index
         refs = [one for one in steps.names if one.name[:5] == "refs/" and one.name != _STASH]
         going = [one for one in refs if one.after is None]
         coming = [one for one in refs if one.after is not None]
@@ -346,6 +354,12 @@ class ProgramGitRestore:
 
 
 _STASH = "refs/stash"
+
+
+def _check_settings(place: GitPlace, settings: Settings) -> None:
+    going = {path for path, (_, after) in settings.items() if after is None}
+    for path, (before, after) in settings.items():
+        check_setting(place.git, path, before, after, going)
 
 
 def _ask_at(

@@ -7,10 +7,11 @@ what was seen, somebody else wrote it just now, and it is put back.
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 
 from loom_audit.errors import Conflict, ExecutionFailed
+from loom_audit.model.files import is_within
 from loom_audit.model.text.display import visible
 from loom_audit.ports import GitFile
 from loom_audit.sandbox.git.files import FOLDER
@@ -57,8 +58,12 @@ def put_setting(
         os.fsync(folder)
 
 
-def check_setting(base: int, path: str, before: GitFile | None) -> None:
-    """Conflict where a file in an open git folder is not as it was seen; ExecutionFailed."""
+def check_setting(
+    base: int, path: str, before: GitFile | None, after: GitFile | None, going: Collection[str]
+) -> None:
+    """Conflict where a file in an open git folder is not as it was seen, or cannot become another
+    one: a folder is in its place, or a file above it that is not `going`; ExecutionFailed.
+    """
     *above, name = path.split("/")
     found: GitFile | None = None
     with ExitStack() as opened:
@@ -68,8 +73,13 @@ def check_setting(base: int, path: str, before: GitFile | None) -> None:
                 folder = os.open(part, FOLDER, dir_fd=folder)
                 opened.callback(os.close, folder)
             found = _read(folder, name)
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             pass  # so it is not there
+        except NotADirectoryError as error:
+            if after is not None and not is_within(path, going):
+                raise _in_the_way(path, "something that is no folder is above it") from error
+        except IsADirectoryError as error:
+            raise _in_the_way(path, "a folder is in its place") from error
         except _MovedError as error:
             raise _moved(path) from error
         except OSError as error:
@@ -141,6 +151,14 @@ def _read(folder: int, name: str) -> GitFile | None:
             return GitFile("file", stat.S_IMODE(mode), stream.read(MOST_BYTES))
     finally:
         os.close(file)
+
+
+def _in_the_way(path: str, what: str) -> Conflict:
+    return Conflict(
+        f"git: {visible(path)} cannot be put back: {what}",
+        hint="Look at it, move it away, and plan again.",
+        details={"name": path},
+    )
 
 
 def _moved(path: str) -> Conflict:

@@ -1,13 +1,14 @@
 """Hooks and settings of git come back only where a person asks for it, and are shown before."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from loom_audit import AuditedWorkspace, Session
 from loom_audit.disk.writing.rename import exchange_names
-from loom_audit.errors import Conflict, ExecutionFailed, InvalidArguments, NotFound
+from loom_audit.errors import Conflict, InvalidArguments, NotFound
 from loom_audit.model.git.record import GitIntended
 from loom_audit.ports import EventFilter
 from loom_audit.ports.git import GitFile
@@ -204,12 +205,41 @@ def test_what_is_no_file_just_now_is_put_back(tmp_path: Path, theirs: str) -> No
     os.close(base)
 
 
-def test_what_cannot_be_written_of_them_keeps_head_and_the_index_together(
+IN_THE_WAY = {
+    "a folder": ("rm .git/hooks/d/new; mkdir .git/hooks/d/new", "", "a folder is in its place"),
+    "a folder with a file": (
+        "rm .git/hooks/d/new; mkdir .git/hooks/d/new; echo x > .git/hooks/d/new/x",
+        "",
+        "a folder is in its place",
+    ),
+    "a file above": ("rm -r .git/hooks/d", "echo x > .git/hooks/d", "no folder is above it"),
+}
+
+
+@pytest.mark.parametrize("what", IN_THE_WAY)
+def test_what_is_in_their_place_blocks_the_plan_and_keeps_head_and_the_index_together(
+    workspace: AuditedWorkspace, hooked: Path, session: Session, what: str
+) -> None:
+    by_agent, by_person, said = IN_THE_WAY[what]
+    act(session, "mkdir .git/hooks/d; echo 1 > .git/hooks/d/new; git add .; git commit -qm more")
+    act(session, f"{by_agent}; echo c > b; git commit -qam last")
+    plan = workspace.plan_undo(git_config=True)
+    subprocess.run(["sh", "-c", by_person], cwd=hooked, check=True)
+    now = git(hooked, "rev-parse", "HEAD"), git(hooked, "ls-files", "-s")
+    [note] = workspace.plan_undo(git_config=True).blocked
+    assert note.reason.startswith("git: hooks/d/new cannot be put back: ")
+    assert said in note.reason
+    with pytest.raises(Conflict, match="hooks/d/new cannot be put back"):
+        workspace.carry_out(plan)
+    assert (git(hooked, "rev-parse", "HEAD"), git(hooked, "ls-files", "-s")) == now
+
+
+def test_a_folder_with_a_hook_comes_back_in_place_of_the_file_that_the_call_made(
     workspace: AuditedWorkspace, hooked: Path, session: Session
 ) -> None:
-    act(session, "echo 1 > .git/hooks/new; echo b > b; git add b; git commit -qm more")
-    act(session, "rm .git/hooks/new; mkdir .git/hooks/new; echo c > b; git commit -qam last")
-    now = git(hooked, "rev-parse", "HEAD"), git(hooked, "ls-files", "-s")
-    with pytest.raises(ExecutionFailed, match="hooks/new: Is a directory"):
-        workspace.carry_out(workspace.plan_undo(git_config=True))
-    assert (git(hooked, "rev-parse", "HEAD"), git(hooked, "ls-files", "-s")) == now
+    act(session, "mkdir .git/hooks/d; echo 1 > .git/hooks/d/new")
+    act(session, "rm -r .git/hooks/d; echo x > .git/hooks/d")
+    workspace.carry_out(workspace.plan_undo(git_config=True))
+    assert (hooked / ".git" / "hooks" / "d" / "new").read_text() == "1\n"
+    [note] = workspace.plan_redo(git_config=True).blocked
+    assert "hooks/d cannot be put back: a folder is in its place" in note.reason

@@ -13,16 +13,17 @@ from loom_audit.history.look.observation import observe
 from loom_audit.history.look.opaque import opaque_change
 from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.git.whole import (
-    content_of,
     entries_of,
+    file_of,
     index_of,
     packed_objects,
+    settings_of,
     wanted_ids,
     whole_of,
 )
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import Draft, FilesChanged
-from loom_audit.model.files import FileChange, FileState, is_same_identity
+from loom_audit.model.files import FileChange, is_same_identity
 from loom_audit.model.git.record import (
     INDEX_ENTRIES,
     INDEX_MTIME,
@@ -30,13 +31,11 @@ from loom_audit.model.git.record import (
     GitChanged,
     GitIntended,
     GitName,
-    is_setting,
 )
 from loom_audit.model.git_points import git_path
 from loom_audit.model.plans.git_things import GitThing, is_of_index
 from loom_audit.model.text.display import visible
 from loom_audit.ports import (
-    GitFile,
     GitRestore,
     GitSteps,
 )
@@ -237,15 +236,11 @@ def note_built(record: CallRecord, intended: GitIntended) -> None:
 def _steps(
     stored: StoredLog, names: tuple[GitName, ...], files: Iterable[FileChange], note: str
 ) -> GitSteps:
-    def file(state: FileState | None) -> GitFile | None:
-        if state is None:
-            return None
-        return GitFile(state.kind, state.mode or 0o644, content_of(stored, state))
-
     made = [one for one in files if one.path not in (INDEX_ENTRIES, "index")]
-    run = [one for one in made if is_setting(one.path)]
-    settings = {one.path: (file(one.before), file(one.after)) for one in run}
-    return GitSteps(names, {o.path: file(o.after) for o in made if o not in run}, note, settings)
+    settings = settings_of(stored, made)
+    states = {one.path: one.after for one in made if one.path not in settings}
+    becoming = {path: file_of(stored, one) if one else None for path, one in states.items()}
+    return GitSteps(names, becoming, note, settings)
 
 
 def _bring_objects(

@@ -7,7 +7,13 @@ from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.look.git.kept_objects import STAGED, wanted_objects
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.git.index import without_caches
-from loom_audit.model.git.record import INDEX_ENTRIES, INDEX_MTIME, OBJECT_ID, GitName
+from loom_audit.model.git.record import (
+    INDEX_ENTRIES,
+    INDEX_MTIME,
+    OBJECT_ID,
+    GitName,
+    is_setting,
+)
 from loom_audit.model.plans.git_settings import is_of_long_ids, run_lines
 from loom_audit.model.plans.git_things import GitThing, is_led_out
 from loom_audit.model.text.display import count_text
@@ -18,6 +24,7 @@ from loom_audit.ports import (
     IndexBytes,
 )
 from loom_audit.ports.git_objects import LONG_ID
+from loom_audit.ports.git_restorer import Settings
 
 MOST_ASKED = 500
 """How often git is asked which of the objects that only logs name are whole."""
@@ -26,7 +33,7 @@ MOST_ASKED = 500
 def whole_of(stored: StoredLog, thing: GitThing) -> GitWhole:
     """All that a repository is to hold but objects. ExecutionFailed where a content is erased."""
     files = {
-        one.path: GitFile(one.after.kind, one.after.mode or 0o644, content_of(stored, one.after))
+        one.path: file_of(stored, one.after)
         for one in thing.files
         if one.after is not None and one.path not in (INDEX_ENTRIES, "index")
         if not is_led_out(one)
@@ -138,6 +145,21 @@ def index_of(
             continue
         return IndexBytes(made, int(values.get(INDEX_MTIME) or 0))
     raise ExecutionFailed("the index on record cannot be read")
+
+
+def settings_of(stored: StoredLog, files: Iterable[FileChange]) -> Settings:
+    """The hooks and settings among files, each as it is and as it is to be. ExecutionFailed."""
+
+    def file(state: FileState | None) -> GitFile | None:
+        return None if state is None else file_of(stored, state)
+
+    run = (one for one in files if is_setting(one.path))
+    return {one.path: (file(one.before), file(one.after)) for one in run}
+
+
+def file_of(stored: StoredLog, state: FileState) -> GitFile:
+    """A file of git that is on record. ExecutionFailed."""
+    return GitFile(state.kind, state.mode or 0o644, content_of(stored, state))
 
 
 def content_of(stored: StoredLog, state: FileState) -> bytes:

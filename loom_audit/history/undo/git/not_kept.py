@@ -1,4 +1,5 @@
-"""What of git a plan cannot bring back, as objects of it are not kept or git would not take it.
+"""What of git a plan cannot bring back: its objects are not kept, git would not take it, or
+something is in its place.
 
 It is told before anything begins: carrying out refuses for the same reasons.
 """
@@ -7,16 +8,18 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from loom_audit.errors import AuditError, ExecutionFailed, ToolTimeout
+from loom_audit.errors import AuditError, Conflict, ExecutionFailed, ToolTimeout
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.git.kept_objects import STAGED, wanted_objects
 from loom_audit.history.record.git.whole import (
     content_of,
     entries_of,
     index_of,
+    settings_of,
     wanted_ids,
     whole_ids,
 )
+from loom_audit.model.files import FileChange
 from loom_audit.model.git.record import OBJECT_ID
 from loom_audit.model.plans.git_things import LEAVE, GitThing, where_of
 from loom_audit.model.plans.verdicts import Note
@@ -51,6 +54,8 @@ def _what_lacks(attachment: Attachment, things: Sequence[GitThing]) -> Iterator[
     every = [name for one in things for name in one.names]
     index_of(stored, every, changes, apart=first.is_whole)  # it can be read
     entries = entries_of(stored, files)
+    if not first.is_whole:
+        yield from _in_the_way(attachment, first, changes)
     if first.is_whole:
         needed = [*dict.fromkeys(wanted_objects(GitSeen(names, {}, entries)))]
     else:
@@ -64,6 +69,18 @@ def _what_lacks(attachment: Attachment, things: Sequence[GitThing]) -> Iterator[
         yield f"{count_text(len(missing), 'object')} that would come back not kept whole: {shown}"
     else:
         yield from _no_commits(attachment, names)
+
+
+def _in_the_way(
+    attachment: Attachment, thing: GitThing, files: Iterable[FileChange]
+) -> Iterator[str]:
+    """In words what keeps hooks and settings of a repository from coming back. ExecutionFailed."""
+    settings, restorer = settings_of(attachment.stored, files), attachment.on_disk.git_restorer
+    if settings and restorer is not None:
+        try:
+            restorer.check_settings(thing.folder, thing.identity, settings)
+        except Conflict as error:
+            yield error.message.removeprefix("git: ")
 
 
 def _missing(
