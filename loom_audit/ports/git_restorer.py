@@ -94,11 +94,11 @@ class GitRestore(Protocol):
         ...
 
     def carry_out(self, steps: GitSteps) -> None:
-        """Make the steps: first names that are in the way of others go, then refs, stashes and
-        files, then HEAD, then what else goes, and settings last. The lock is restore.
+        """Make the steps: settings first, all or none, then names that are in the way of others go,
+        then refs, stashes and files, then HEAD, then what else goes. The lock is restore.
 
-        Conflict where a ref or a setting is not what its step begins with; steps before it are made
-        then.
+        Conflict where a ref or a setting is not what its step begins with; of a ref steps before it
+        are made then.
         ExecutionFailed.
         """
         ...

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 
-from loom_audit.errors import Conflict, ExecutionFailed, PermissionDenied
+from loom_audit.errors import AuditError, Conflict, ExecutionFailed, PermissionDenied
 from loom_audit.model.files import is_same_identity
 from loom_audit.model.git.record import OBJECT_ID, STASH_LOG, GitName
 from loom_audit.model.text.display import duration_text
@@ -226,7 +226,7 @@ class ProgramGitRestore:
 
     def carry_out(self, steps: GitSteps) -> None:
         """Make the steps, in an order in which each can be made and none is made twice."""
-        _check_settings(self._place, steps.settings)  # else HEAD would move without the index
+        self._put_settings(steps.settings)  # else HEAD would move without the index
         refs = [one for one in steps.names if one.name[:5] == "refs/" and one.name != _STASH]
         going = [one for one in refs if one.after is None]
         coming = [one for one in refs if one.after is not None]
@@ -245,9 +245,21 @@ class ProgramGitRestore:
             if one.name == "HEAD":
                 self._move_head(one, steps.note)
         self._move_refs([one for one in going if one not in in_the_way], steps.note)
-        for path, (before, after) in steps.settings.items():
-            self._check_there()
-            put_setting(self._place.git, path, before, after, self._exchange)
+
+    def _put_settings(self, settings: Settings) -> None:
+        """Exchange hooks and settings: all, or none where one was changed just now."""
+        _check_settings(self._place, settings)
+        done: list[tuple[str, GitFile | None, GitFile | None]] = []
+        try:
+            for path, (before, after) in settings.items():
+                self._check_there()
+                put_setting(self._place.git, path, before, after, self._exchange)
+                done.append((path, after, before))
+        except AuditError:
+            for path, put, was in reversed(done):
+                with suppress(AuditError):  # it was changed since, and is on record as it is
+                    put_setting(self._place.git, path, put, was, self._exchange)
+            raise
 
     def _move_refs(self, refs: Sequence[GitName], note: str) -> None:
         """Move refs in one transaction, each from what it is (git-update-ref(1))."""

@@ -13,7 +13,7 @@ from loom_audit.model.git.record import GitIntended
 from loom_audit.ports import EventFilter
 from loom_audit.ports.git import GitFile
 from loom_audit.sandbox.git.settings import put_setting
-from tests.history.undo.test_git_taken_back import act, root
+from tests.history.undo.test_git_taken_back import act, as_git_says, differences, root
 from tests.places.git_person import git
 
 __all__ = ["root"]
@@ -203,6 +203,44 @@ def test_what_is_no_file_just_now_is_put_back(tmp_path: Path, theirs: str) -> No
     assert (tmp_path / "config").is_dir() == (theirs == "folder")
     assert (tmp_path / "config").is_fifo() == (theirs == "pipe")
     os.close(base)
+
+
+def test_one_that_somebody_writes_just_now_leaves_all_of_git_as_it_was(
+    workspace: AuditedWorkspace, hooked: Path, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act(session, f"{CHANGED}; echo b > b; git add b; git commit -qm more; git stash -q; git tag t")
+    act(
+        session,
+        "git config user.name worse; echo 1 >> .git/info/exclude; echo c > c; git add c;"
+        " git commit -qm last; git tag -d t; echo 1 >> .git/hooks/post-commit",
+    )
+    now, settings = as_git_says(hooked), settings_of(hooked)
+    hook = hooked / ".git" / "hooks" / "post-commit"
+
+    def meanwhile(*ends: object) -> None:
+        if ends[-1] == b"post-commit" and not done:
+            done.append(hook.read_bytes())
+            hook.write_text("by hand\n")
+        exchange_names(*ends)  # type: ignore[arg-type]
+
+    done: list[bytes] = []
+    plan = workspace.plan_undo(git_config=True)
+    assert {path for path, _ in plan.git_settings} == {
+        ".git/config",
+        ".git/info/exclude",
+        ".git/hooks/post-commit",
+    }
+    restorer = workspace.attachment.on_disk.git_restorer
+    monkeypatch.setattr(restorer, "_exchange", meanwhile)
+    with pytest.raises(Conflict, match="hooks/post-commit was changed by somebody else just now"):
+        workspace.carry_out(plan)
+    assert done and hook.read_text() == "by hand\n"
+    assert not differences(now, as_git_says(hooked))
+    hook.write_bytes(done[0])
+    assert settings_of(hooked) == settings
+    workspace.carry_out(workspace.plan_undo(git_config=True))
+    assert "last" not in git(hooked, "log", "--format=%s") and git(hooked, "tag", "--list") == "t\n"
+    assert workspace.verify().findings == ()
 
 
 IN_THE_WAY = {
