@@ -66,7 +66,17 @@ def git_of_plan(
     def place_of(folder: str) -> str | None:
         return _place_of(attachment, folder, selection)
 
-    return git_verdicts(steps, before, place_of, with_settings=request.git_config)
+    def verdicts(steps: Sequence[GitStep]) -> GitVerdicts:
+        return git_verdicts(steps, before, place_of, with_settings=request.git_config)
+
+    elsewhere = GitPoints(on_record.now).with_refs_elsewhere
+    chosen = {one for one in elsewhere if request.choices.get(git_path(one)) == "old"}
+    found = verdicts([one for one in steps if one.fact.folder not in elsewhere - chosen])
+    found = _without_settings_elsewhere(found, elsewhere)
+    for folder in sorted(elsewhere - chosen):
+        own = verdicts([one for one in steps if one.fact.folder == folder])
+        found = _with_what_stays(found, folder, own)
+    return found
 
 
 def _place_of(attachment: Attachment, folder: str, selection: Selection) -> str | None:
@@ -103,37 +113,32 @@ def _is_taken(selection: Selection, change: RecordedChange) -> bool:
     return change.requested is not None and {change.requested, *change.causes} <= calls
 
 
-def _without_refs_elsewhere(
-    request: PlanRequest, verdicts: GitVerdicts, points: GitPoints
-) -> GitVerdicts:
-    """The verdicts in which what a repository outside of the workspace shares stays, unless a
-    person chose it.
+def _with_what_stays(verdicts: GitVerdicts, folder: str, own: GitVerdicts) -> GitVerdicts:
+    """The verdicts with those on a folder whose refs are those of a repository outside of the
+    workspace: unless a person chose it all of it stays, and nothing of it blocks.
     """
-    elsewhere = points.with_refs_elsewhere
-    outside = {
-        one.folder
-        for one in verdicts.things
-        if one.folder in elsewhere and not one.is_whole
-        if request.choices.get(git_path(one.folder)) != "old"
-    }
-    notes = (
-        Note("", f"git{where_of(one)}: {OUTSIDE_REFS}; `{asked}` {CHOSEN_OUTSIDE}")
-        for one in sorted(outside)
-        for asked in [f"--choose {visible(quote(git_path(one)))}=old"]
+    own = _without_settings_elsewhere(own, {folder})
+    whole = tuple(one for one in own.things if one.is_whole)
+    asked = f"--choose {visible(quote(git_path(folder)))}=old"
+    note = Note("", f"git{where_of(folder)}: {OUTSIDE_REFS}; `{asked}` {CHOSEN_OUTSIDE}")
+    is_left = own.blocked or len(own.things) > len(whole)
+    return replace(
+        verdicts,
+        things=(*verdicts.things, *whole),
+        stays=(*verdicts.stays, *own.stays, *([note] if is_left else ())),
+        there=(*verdicts.there, *own.there),
+        settings=(*verdicts.settings, *own.settings),
     )
+
+
+def _without_settings_elsewhere(verdicts: GitVerdicts, elsewhere: Collection[str]) -> GitVerdicts:
+    """The verdicts in which hooks and settings of repositories outside of the workspace stay."""
     shared = {
         one.folder for one in verdicts.things if one.folder in elsewhere and one.name == SETTINGS
     }
     stays = (Note("", f"git{where_of(one)}: {SETTINGS_OUTSIDE}") for one in sorted(shared))
-    return replace(
-        verdicts,
-        things=tuple(
-            one
-            for one in verdicts.things
-            if one.folder not in outside and not (one.name == SETTINGS and one.folder in shared)
-        ),
-        stays=(*verdicts.stays, *notes, *stays),
-    )
+    things = (one for one in verdicts.things if not (one.name == SETTINGS and one.folder in shared))
+    return replace(verdicts, things=tuple(things), stays=(*verdicts.stays, *stays))
 
 
 def with_git(
@@ -153,7 +158,6 @@ def with_git(
     plan = _without_gone(plan, {*back, *map(git_path, verdicts.there)}, calls)
     plan = _without_idle_choices(plan, verdicts)
     points = GitPoints(on_record.now)
-    verdicts = _without_refs_elsewhere(plan.request, verdicts, points)
     not_kept = not_kept_notes(attachment, verdicts.things)
     alone = {
         call.seq
