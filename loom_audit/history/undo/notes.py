@@ -7,9 +7,10 @@ from loom_audit.errors import PermissionDenied
 from loom_audit.history.ground.attachment import OnDisk, StoredLog
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.look.special_files import displaced_special_files
-from loom_audit.history.read.call_detail import git_of
+from loom_audit.history.read.call_detail import git_now, git_of
 from loom_audit.history.read.timeline import Timeline
-from loom_audit.model.git.record import CHANGED_GIT, GitChanged
+from loom_audit.model.files import FileState
+from loom_audit.model.git.record import CHANGED_GIT, GitChanged, is_setting
 from loom_audit.model.git.words import words_of
 from loom_audit.model.plans.planning import MOVED_THERE, TAKEN_BACK, Note, Plan
 from loom_audit.model.records import Call, RecordedChange
@@ -82,6 +83,31 @@ def git_notes(log: EventLog, calls: Sequence[Call]) -> tuple[Note, ...]:
 def _git_text(told: Sequence[GitChanged]) -> str:
     words = [one_line(text, 100) for text in words_of(told)]
     return f": {first_few(words, 5, str)}" if words else ", or another one at that time did"
+
+
+def unwritten_notes(log: EventLog, calls: Sequence[Call]) -> Iterator[Note]:
+    """Notes on those of some calls, which count as taken back, whose hooks and settings of git are
+    as they left them: no undo writes these that was not asked to. Corrupt.
+    """
+    if not calls:
+        return
+    told, points = git_of(log, calls), git_now(log)
+    for call in calls:
+        changed: dict[tuple[str, str], tuple[FileState | None, FileState | None]] = {}
+        for fact in told.get(call.requested, ()):
+            if fact.is_first or fact.is_gone or fact.folder in points.with_refs_elsewhere:
+                continue
+            for one in filter(lambda change: is_setting(change.path), fact.changes):
+                before, _ = changed.get((fact.folder, one.path), (one.before, None))
+                changed[fact.folder, one.path] = before, one.after
+        if any(
+            before != after == points.states[folder].files.get(path)
+            for (folder, path), (before, after) in changed.items()
+        ):
+            number = call.seq or call.requested
+            asked = f"`loom-audit revert {number} --git-config`"
+            said = f"{asked} takes back hooks and settings of git that call {number} changed"
+            yield Note("", said, (number,))
 
 
 def displaced_notes(on_disk: OnDisk, plan: Plan) -> Iterator[Note]:

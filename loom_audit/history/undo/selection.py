@@ -26,7 +26,7 @@ from loom_audit.history.undo.limits import (
     moved_with,
     paths_with_moves,
 )
-from loom_audit.history.undo.notes import git_notes
+from loom_audit.history.undo.notes import git_notes, unwritten_notes
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import ChangesAttributed, FilesChanged
 from loom_audit.model.files import FileChange
@@ -149,23 +149,27 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
     for a target that is not a number, session or point; Conflict for a call that is open, and where
     the newest call was interrupted and what it may have changed stands.
     """
-    back = attachment.stored.tables.taken_back()
+    stored, session = attachment.stored, request.session
+    back = stored.tables.taken_back()
     if request.verb == "undo":
         call = _named_or_newest(request, attachment)
-        passed_over = may_have_done(attachment.stored, request.session, call.requested)
+        passed_over = may_have_done(stored, session, call.requested)
         if not request.targets:
-            check_interrupted_since(attachment, request.session, call, passed_over)
-        changes = changes_of(attachment.stored, [call], ())
-        done = dealt_with(attachment.stored, timeline, back, changes)
+            check_interrupted_since(attachment, session, call, passed_over)
+        changes = changes_of(stored, [call], ())
+        done = dealt_with(stored, timeline, back, changes)
         if not request.targets:
-            later = _changing_git(attachment.stored, request.session, call.requested)
-            passed_over = (*passed_over, *git_notes(attachment.stored.log, later))
+            later = _changing_git(stored, session, call.requested)
+            passed_over = (*passed_over, *git_notes(stored.log, later))
+            if request.git_config:
+                undone = _changing_git(stored, session, call.requested, taken_back=True)
+                passed_over = (*passed_over, *unwritten_notes(stored.log, undone))
         return Selection(_label(call), back, changes, (call,), passed_over=passed_over, before=done)
     if request.verb == "redo":
-        call = newest_undo(attachment, request.session)
-        calls = (call, *_begun_redos(attachment.stored, call))
-        changes = changes_of(attachment.stored, calls, ())
-        done = dealt_with(attachment.stored, timeline, back, changes)
+        call = newest_undo(attachment, session)
+        calls = (call, *_begun_redos(stored, call))
+        changes = changes_of(stored, calls, ())
+        done = dealt_with(stored, timeline, back, changes)
         return Selection(_label(call), back, changes, calls, before=done)
     if request.verb == "rollback":
         return _select_after_point(request, attachment, timeline, back)
@@ -428,6 +432,9 @@ def _newest(
         more = count_text(len(notes) - 1, "earlier call")
         hint = f"{notes[0].reason}{f'; {more} did too' if notes[1:] else ''}. {hint}"
         details = {"calls": [number for note in notes for number in note.calls]}
+    undone = _changing_git(stored, session, taken_back=True) if settings else ()
+    for note in [*unwritten_notes(stored.log, undone)][:1]:
+        hint = f"{note.reason}. {hint}"
     raise NotFound(f"nothing to {verb} {where}", hint=hint, details=details)
 
 
@@ -464,11 +471,15 @@ def may_have_done(stored: StoredLog, session: str | None, after: int = 0) -> tup
     )
 
 
-def _changing_git(stored: StoredLog, session: str | None, after: int = 0) -> tuple[Call, ...]:
-    """The calls requested after an event that changed git, or may have, the newest first."""
+def _changing_git(
+    stored: StoredLog, session: str | None, after: int = 0, *, taken_back: bool = False
+) -> tuple[Call, ...]:
+    """The calls requested after an event that changed git, or may have, the newest first: those
+    that are not taken back, or those that are.
+    """
     wanted = CallFilter(after=after, session=session, partial_only=True, limit=MOST_PASSED)
-    calls = (call for call in stored.reading.calls(wanted) if call.undone_by is None)
-    return tuple(call for call in calls if call.changed_git and not is_undo(call))
+    found = (one for one in stored.reading.calls(wanted) if one.changed_git and not is_undo(one))
+    return tuple(one for one in found if (one.undone_by is not None) == taken_back)
 
 
 MAY_HAVE = "on record as from outside, and maybe the call's"

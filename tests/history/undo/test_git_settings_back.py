@@ -85,6 +85,25 @@ def test_they_come_back_where_a_person_asks_for_them_and_a_redo_as_well(
     assert workspace.verify().findings == ()
 
 
+def test_after_an_undo_that_left_them_it_is_said_how_they_come_back(
+    workspace: AuditedWorkspace, hooked: Path, session: Session
+) -> None:
+    act(session, "git branch made; echo evil > .git/hooks/late")
+    number = workspace.timeline.calls()[0].seq
+    workspace.carry_out(workspace.plan_undo())
+    said = f"`loom-audit revert {number} --git-config` takes back hooks and settings of git"
+    plan = workspace.plan_undo(git_config=True)  # the call before
+    assert [one.reason for one in plan.passed_over if said in one.reason]
+    workspace.carry_out(plan)
+    with pytest.raises(NotFound, match="nothing to undo") as refused:
+        workspace.plan_undo(git_config=True)
+    assert refused.value.hint.startswith(said)
+    workspace.carry_out(workspace.plan_revert([number or 0], git_config=True))
+    assert not (hooked / ".git" / "hooks" / "late").exists()
+    plan = workspace.plan_undo(git_config=True)  # the revert
+    assert not [one.reason for one in plan.passed_over if said in one.reason]
+
+
 @pytest.mark.parametrize("verb", ["revert", "rollback"])
 def test_a_revert_and_a_rollback_take_them_along_when_asked(
     workspace: AuditedWorkspace, hooked: Path, verb: str
