@@ -1,0 +1,1 @@
+"""Tree heads under signatures that other programs check: signed notes, heads in them, keys."""
