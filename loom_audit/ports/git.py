@@ -107,6 +107,14 @@ class Git(Protocol):
         """
         ...
 
+    def led_to(self) -> Sequence[str]:
+        """The paths in the workspace to which settings and hooks lead: what is there can run code
+        as the person. One that ends in a slash stands for all below it.
+
+        None of a repository that is not there, or not read through.
+        """
+        ...
+
     def changed_at(self, paths: Sequence[str]) -> Mapping[str, int]:
         """When files of the git folder were changed last, in ns since 1970 by the clock of files;
         those that are not there are left out.

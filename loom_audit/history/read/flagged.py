@@ -45,7 +45,7 @@ def gather(log: EventLog, projections: Projections, calls: Sequence[Call]) -> Ga
     flagged = {
         **flags_of(calls, changes, decided, commands),
         "deletions": deleting(log, changes),
-        "git": frozenset(git),
+        "git": frozenset(one for one, facts in git.items() if any(f.is_of_git for f in facts)),
         "code": frozenset(one for one, facts in git.items() if any(map(running_code, facts))),
     }
     return Gathered(changes, decided, commands, flagged)

@@ -12,6 +12,7 @@ from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.change_index import untracked_entries, update_index
 from loom_audit.history.look.closed_folders import inside_closed
 from loom_audit.history.look.doers import UNKNOWN, Candidate
+from loom_audit.history.look.git.led_files import is_about_led_files, with_led_files
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.record.carrying_out import discard_displaced
 from loom_audit.history.record.fitted import append_batch, fitted
@@ -45,7 +46,7 @@ class CallRecord:
 
     `facts` are those with which the call begins and that are not on record yet: its request, as a
     rule. `shared` is true when other calls may have made changes that are listed as this call's.
-    `git` is what it changed of git, or may have.
+    `git` is what it changed of git, or of what settings of git lead to, or may have.
     `request` is the event of the request, where this object stored it. `entries` are for the index.
     `window` is the time whose changes wait for the next commit. `displaced` are the files that the
     waiting changes displaced, with their paths; they are deleted after that commit. `approved` are
@@ -102,7 +103,9 @@ class CallRecord:
 
     def add_changes(self, fact: FilesChanged) -> None:
         """Let changes that this call made wait for the next commit."""
-        self._drafts.append(self.writer.draft(fact))
+        drafts = with_led_files(self.attachment, [self.writer.draft(fact)])
+        self._drafts += drafts
+        self.git += (one.fact for one in drafts if isinstance(one.fact, GitChanged))
         self.note_causes(fact.causes)
         self.add_changed_paths(change.path for change in fact.changes)
 
@@ -129,7 +132,7 @@ class CallRecord:
 
     def add_drafts(self, drafts: Iterable[Draft]) -> None:
         """Let facts about changes of others wait for the next commit."""
-        self._drafts += drafts
+        self._drafts += with_led_files(self.attachment, drafts)
 
     def add_untracked(self, untracked: Iterable[Untracked], causes: Sequence[int] = ()) -> None:
         """Let the paths that a scan could not look at wait for the next commit.
@@ -192,8 +195,9 @@ class CallRecord:
     def _fit(self) -> None:
         """Replace the waiting drafts by ones that apply and lead to what is on disk now."""
         among = candidates(self.attachment, besides=self.key)
-        result = fitted(self.attachment, self._drafts, among)
-        self._drafts = result.drafts
+        drafts = [one for one in self._drafts if not is_about_led_files(one)]
+        result = fitted(self.attachment, drafts, among)
+        self._drafts = with_led_files(self.attachment, result.drafts)
         self.entries.update(result.entries)
         lost = {*result.lost}
         self.files_changed = [path for path in self.files_changed if path not in lost]

@@ -16,6 +16,7 @@ from loom_audit.history.ground.writer import Writer
 from loom_audit.history.look.attribution import attributed_drafts, outside_draft
 from loom_audit.history.look.batches import Batch
 from loom_audit.history.look.doers import Candidate
+from loom_audit.history.look.git.led_files import is_about_led_files, with_led_files
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.model.applicable import in_applicable_order
 from loom_audit.model.continuity import TreeFold
@@ -106,9 +107,10 @@ def append_or_fit(
     try:
         return attachment.stored.log.append(drafts)
     except DoesNotApply:
-        result = fitted(attachment, drafts, others)
+        plain = [one for one in drafts if not is_about_led_files(one)]
+        result = fitted(attachment, plain, others)
         entries.update(result.entries)
-        return attachment.stored.log.append(result.drafts)
+        return attachment.stored.log.append(with_led_files(attachment, result.drafts))
 
 
 def append_batch(
@@ -124,6 +126,7 @@ def append_batch(
     drafts = attributed_drafts(attachment, batch, among)
     if writer is not None:
         drafts = [writer.draft(d.fact) if _is_of_nobody(d) else d for d in drafts]
+    drafts = with_led_files(attachment, drafts)
     return append_or_fit(attachment, drafts, batch.entries, among)
 
 

@@ -216,7 +216,8 @@ def _note_git(record: CallRecord, fact: GitChanged, *, own: bool) -> None:
     requested = record.attachment.stored.reading.call(*record.key).requested
     if own or (fact.origin == "command" and requested in fact.causes):
         record.git.append(fact)
-        record.lower_coverage(STAYS)
+        if fact.is_of_git:
+            record.lower_coverage(STAYS)
         record.note_causes(fact.causes)
 
 

@@ -91,6 +91,10 @@ class GitChanged(Struct, frozen=True):
     everything is from None. `changes` are of files in the git folder, by their paths in it, and of
     no tree. `head` is what HEAD names afterwards. `call_id` and `causes` are as of `files.changed`.
     `folder` is the one in which the repository is, "" for the top of the workspace.
+    `led_to` are files of the workspace that changed and to which settings or hooks lead, by their
+    paths in it: what is there can run code as the person. They are of no git folder, and their
+    changes are recorded with all files. `not_led_to` are the files among `changes` that are no
+    state any more since no setting leads to them.
     """
 
     kind: ClassVar[str] = "git.changed"
@@ -102,6 +106,13 @@ class GitChanged(Struct, frozen=True):
     call_id: str | None = None
     causes: tuple[int, ...] = ()
     folder: str = ""
+    led_to: tuple[str, ...] = ()
+    not_led_to: tuple[str, ...] = ()
+
+    @property
+    def is_of_git(self) -> bool:
+        """Whether something of the repository itself changed."""
+        return bool(self.names or self.changes)
 
     @property
     def is_first(self) -> bool:

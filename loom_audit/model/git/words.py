@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 
 from loom_audit.model.files import FileChange
@@ -65,6 +65,8 @@ def words_of(facts: Iterable[GitChanged]) -> list[str]:
 def git_words(fact: GitChanged) -> Iterator[str]:
     """What changed, a line each, in git's words, after the folder where it is not the top."""
     where = f"{_short_folder(fact.folder)}: " if fact.folder else ""
+    for one in fact.led_to:
+        yield f"{_short_path(one)} changed, and settings of git lead to it: {RUNS_CODE}"
     yield from (where + text for text in _words(fact))
 
 
@@ -74,7 +76,8 @@ def _words(fact: GitChanged) -> Iterator[str]:
         yield _whole(fact, names)
         return
     # lists show the first lines: what runs code and what is lost stands before the rest
-    yield from (f"{_short_path(one)} changed: {RUNS_CODE}" for one in running_code(fact))
+    yield from (f"{_short_path(one)} changed: {RUNS_CODE}" for one in _settings_in(fact))
+    yield from (f"{_short_path(one)}: no setting leads to it now" for one in fact.not_led_to)
     if head := names.get("HEAD"):
         yield f"HEAD {shown_value(head.before)} → {shown_value(head.after)}{_about(head)}"
     elif head := names.get(HEAD_COMMIT):
@@ -179,11 +182,17 @@ def runs_code(text: str) -> bool:
 
 
 def running_code(fact: GitChanged) -> tuple[str, ...]:
-    """The changed hooks and settings of the repository, which can run code as the person."""
+    """The changed hooks and settings of the repository, and files of the workspace to which these
+    lead, which can run code as the person.
+    """
     if fact.is_first and fact.origin == "baseline":
         return ()
-    paths = (one.path for one in fact.changes)
-    return tuple(one for one in paths if is_run_by_git(one) or is_led_to(one))
+    return (*_settings_in(fact), *fact.led_to)
+
+
+def _settings_in(fact: GitChanged) -> Sequence[str]:
+    paths = (one.path for one in fact.changes if one.path not in fact.not_led_to)
+    return [one for one in paths if is_run_by_git(one) or is_led_to(one)]
 
 
 def _short_path(path: str) -> str:

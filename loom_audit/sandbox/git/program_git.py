@@ -52,7 +52,7 @@ from loom_audit.sandbox.git.files import (
     stamps_of,
     state_files,
 )
-from loom_audit.sandbox.git.led_to import LedTo, files_led_to, settings_of_worktrees
+from loom_audit.sandbox.git.led_to import Led, LedTo, files_led_to, settings_of_worktrees
 from loom_audit.sandbox.git.links import ASKED, NOT_FOLLOWED, behind_links
 from loom_audit.sandbox.git.loose import loose_object
 from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place, path_below
@@ -87,7 +87,7 @@ class ProgramGit:
         self._known: tuple[KnownFolders, KnownFolders] = ({}, {})
         self._stamped = TakenStamps()
         self._told = ToldRefs()
-        self._led_to = LedTo()
+        self._led_to = LedTo(root)
         self._behind: Mapping[str, str] = {}
 
     def nested(self, folder: str) -> "ProgramGit":
@@ -133,8 +133,20 @@ class ProgramGit:
         """The paths in the common folder to which settings lead, where these are told with it."""
         if place.is_shared_inside:
             return ()
-        led = self._led_to.paths(place.common, place.common_path, place.top)
-        return [*files_led_to(place.common, led)]
+        return [*files_led_to(place.common, self._led(place).inside)]
+
+    def _led(self, place: GitPlace) -> Led:
+        """Where settings and hooks lead, of a linked worktree those that hold there."""
+        sources = ["config", "config.worktree", *settings_of_worktrees(place.common)]
+        if place.is_linked:
+            sources = ["config", f"worktrees/{os.path.basename(place.path)}/config.worktree"]
+        return self._led_to.paths(place.common, place.common_path, place.top, sources)
+
+    def led_to(self) -> Sequence[str]:
+        """The paths in the workspace to which settings and hooks lead."""
+        with suppress(ExecutionFailed), opened_place(self._root, self._below) as place:
+            return self._led(place).outside if place else ()
+        return ()
 
     # --- state ----------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_audit import AuditedWorkspace, ToolResult
+from loom_audit import AuditedWorkspace, AuditStore, ToolResult
 from loom_audit.model.git.words import git_words
 from tests.history.look.test_git_nested import facts, repository
 from tests.places.git_person import as_ann, git
@@ -120,3 +120,55 @@ def test_among_too_many_hooks_none_is_changed_in_silence(
         assert said in newest.coverage.reasons
     named = {one.path for one in facts(workspace)[-1].changes}
     assert {"hooks/a1", "hooks/a500"} < named
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_what_settings_of_a_linked_worktree_lead_to_is_marked(
+    workspace: AuditedWorkspace, root: Path, call: Call, is_inside: bool
+) -> None:
+    linked = root / "linked" if is_inside else root.parent / "linked"
+    git(root, "worktree", "add", "-q", str(linked), "feat")
+    git(root, "config", "extensions.worktreeConfig", "true")
+    git(linked, "config", "--worktree", "core.hooksPath", f"{root}/.git/own")
+    git(linked, "config", "--worktree", "include.path", "more")
+    call("shell_execute", command="true")
+    for path in ("own/pre-push", "worktrees/linked/more"):
+        call("shell_execute", command=f"mkdir -p .git/own; echo > .git/{path}")
+        newest, *_ = workspace.timeline.calls()
+        [found] = facts(workspace)[-1:]
+        assert [*git_words(found)] == [f"{path} changed: it can run code as you"]
+        assert (found.call_id, found.causes) == (newest.call_id, ())
+    git(linked, "config", "--worktree", "core.hooksPath", ".hooks")
+    call("write_file", path="linked/.hooks/pre-push", content="true\n")
+    newest, *_ = workspace.timeline.calls()
+    led = [fact.led_to for fact in workspace.timeline.call(newest.seq or 0).git]
+    assert {path for one in led for path in one} == (
+        {"linked/.hooks/pre-push"} if is_inside else set()
+    )
+    assert workspace.verify().findings == ()
+
+
+def test_what_settings_of_a_linked_worktree_of_a_repository_elsewhere_lead_to_is_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: AuditStore
+) -> None:
+    as_ann(monkeypatch)
+    repository(tmp_path / "elsewhere")
+    root, entry = tmp_path / "linked", tmp_path / "elsewhere/.git/worktrees/linked"
+    git(tmp_path / "elsewhere", "worktree", "add", "-q", str(root), "feat")
+    git(root, "config", "extensions.worktreeConfig", "true")
+    git(root, "config", "--worktree", "core.hooksPath", str(entry / "own"))
+    git(root, "config", "--worktree", "include.path", "more")
+    workspace = store.attach(root)
+    with workspace.session("linked") as session:
+        session.run(("true",))
+        for path in ("more", "own/pre-push"):
+            (entry / path).parent.mkdir(exist_ok=True)
+            (entry / path).write_text("true\n")
+            session.run(("true",))
+            said = f"worktrees/linked/{path} changed: it can run code as you"
+            assert [*git_words(facts(workspace)[-1])] == [said]
+        (entry / "more").write_text("[core]\nhooksPath = .hooks\n")
+        ran = session.run(("sh", "-c", "mkdir .hooks; echo > .hooks/pre-push"))
+        said = ".hooks/pre-push changed, and settings of git lead to it: it can run code as you"
+        assert said in ran.git_changed
+    assert workspace.verify().findings == ()

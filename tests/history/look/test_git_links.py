@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace, ToolResult
-from loom_audit.model.git.words import git_words
+from loom_audit.model.git.words import words_of
 from tests.history.look.test_git_nested import facts, repository
 from tests.history.look.test_git_untold import on_record, reasons
 from tests.places.git_person import as_ann, git
@@ -30,8 +30,8 @@ def test_hooks_that_become_a_link_are_named_and_what_is_done_next_is_on_record(
 ) -> None:
     call("shell_execute", command="true")
     call("shell_execute", command="mv .git/hooks hooks; ln -s ../hooks .git/hooks")
-    [found] = facts(workspace)[1:]
-    assert {*git_words(found)} == {
+    assert {*words_of(facts(workspace)[1:])} == {
+        "hooks/pre-push changed, and settings of git lead to it: it can run code as you",
         "hooks changed: it can run code as you",
         "hooks/pre-push changed: it can run code as you",
     }

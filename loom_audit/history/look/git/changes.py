@@ -16,7 +16,7 @@ from loom_audit.history.ground.process_state import ExpectedGit, LastRepository,
 from loom_audit.history.look.attribution import ended_candidate
 from loom_audit.history.look.git.git_look import GitLook, by_time
 from loom_audit.history.look.git.kept_objects import keep_objects
-from loom_audit.model.files import EPOCH_DIGITS, FileState
+from loom_audit.model.files import EPOCH_DIGITS, FileChange, FileState
 from loom_audit.model.git.record import (
     HEAD_COMMIT,
     INDEX_ENTRIES,
@@ -29,6 +29,7 @@ from loom_audit.model.git.record import (
     GitState,
     changed_files,
     changed_names,
+    is_led_to,
     is_untold,
     untold_reason,
 )
@@ -103,7 +104,7 @@ def _look_at_each(attachment: Attachment, *, anyway: bool) -> Iterator[GitLook]:
     at_top.git = top
     # a workspace without git is not to pay for asking the log
     if is_first or known.seen_in or at_top.answer != "absent":
-        _read_states(attachment)
+        read_states(attachment)
         if not known.is_read:
             known.is_read = True
             _read_untold(attachment)
@@ -188,7 +189,7 @@ def _look_at(folder: str, attachment: Attachment, seen: LastRepository, anyway: 
         seen.answer, seen.why_failed = ("", seen.why_failed) if change else ("absent", ())
         return GitLook(change, is_overdue=is_overdue)
     if seen.answer == "absent":  # what others recorded since was not read
-        _read_states(attachment)
+        read_states(attachment)
     if expected is not None and (expected.stamps, expected.state) == (stamps, seen.state):
         if stamps.newest + SETTLED < began:
             _keep(folder, attachment, stamps.text)
@@ -339,8 +340,8 @@ def _kept(folder: str, attachment: Attachment) -> str:
     return ""
 
 
-def _read_states(attachment: Attachment) -> None:
-    """Read the states that the log has, on from where they were last read."""
+def read_states(attachment: Attachment) -> None:
+    """Read the states of repositories that the log has, on from where they were last read."""
     known, log = attachment.process.last_seen.git, attachment.stored.log
     for event in log.read(EventFilter(after=known.seq, kinds=(GitChanged.kind,))):
         known.seq = event.seq
@@ -392,7 +393,14 @@ def _difference(attachment: Attachment, last: LastRepository, seen: GitSeen) -> 
         names = _with_distances(last.git, names)
         names = _with_pushes(names, seen)
         names = _with_entries(attachment, names, listed, seen.entries)
-    return GitChanged(seen.identity, names, changes, "outside", now.get("HEAD", ""))
+    head, left = now.get("HEAD", ""), _not_led_to(last.git, changes)
+    return GitChanged(seen.identity, names, changes, "outside", head, not_led_to=left)
+
+
+def _not_led_to(git: Git | None, changes: Sequence[FileChange]) -> tuple[str, ...]:
+    """The files that are no state any more and are there: no setting leads to them now."""
+    gone = [one.path for one in changes if one.after is None and is_led_to(one.path)]
+    return tuple(git.changed_at(gone)) if git is not None and gone else ()
 
 
 def _untold(before: Mapping[str, Thing], seen: GitSeen) -> Mapping[str, Thing]:

@@ -73,7 +73,8 @@ def by_time(look: GitLook, before: LastRepository, git: Git | None) -> Iterator[
 def _narrowed(change: GitChanged, is_wanted: Callable[[str], bool]) -> GitChanged | None:
     names = tuple(one for one in change.names if is_wanted(one.name))
     files = tuple(one for one in change.changes if is_wanted(one.path))
-    return replace(change, names=names, changes=files) if names or files else None
+    left = tuple(one for one in change.not_led_to if is_wanted(one))
+    return replace(change, names=names, changes=files, not_led_to=left) if names or files else None
 
 
 def _made_by(change: GitChanged) -> Iterator[tuple[str, str]]:
