@@ -272,6 +272,20 @@ def _miscounted(
             yield Note(path, MISCOUNTED, calls)
 
 
+def without_kept(plan: Plan, selected: Iterable[RecordedChange]) -> Plan:
+    """The plan in which a call does not count as taken back of which all is kept, unless somebody
+    chose to keep it, and no git goes back: it can be taken back later.
+    """
+    changed: dict[int, set[str]] = {}
+    for one in selected:
+        changed.setdefault(one.number or 0, set()).add(one.change.path)
+    kept = {number for number, paths in changed.items() if paths <= {*plan.kept_unasked}}
+    if plan.git or plan.verb == "rollback" or kept.isdisjoint(plan.reverts):
+        return plan
+    rest = {number: paths for number, paths in plan.rest.items() if number not in kept}
+    return replace(plan, reverts=tuple(one for one in plan.reverts if one not in kept), rest=rest)
+
+
 def takings(plan: Plan) -> Sequence[TakingBack]:
     """What counts as taken back once the plan is carried out, by the event after its head."""
     parts = {**plan.partly, **plan.rest}

@@ -28,6 +28,7 @@ from loom_audit.history.undo.counting import (
     takings,
     with_miscounts_blocked,
     with_rest,
+    without_kept,
 )
 from loom_audit.history.undo.dealt_with import changed_paths, changes_before
 from loom_audit.history.undo.git.taken_back import leaves_git, with_git
@@ -200,7 +201,8 @@ class Planner:
             kept=(*plan.kept, *displaced_notes(self.attachment.on_disk, plan)),
         )
         counted = self._with_what_counts(plan, selection, candidates, selected, steps)
-        return with_git(self.attachment, counted, selection, self._calls_of(selection))
+        plan = with_git(self.attachment, counted, selection, self._calls_of(selection))
+        return without_kept(plan, selected)
 
     def _with_what_counts(
         self,
@@ -380,9 +382,8 @@ class Planner:
         unrecorded = as_recorded(self.attachment, found.changes, among)
         taken = {one.change.path for one in unrecorded if is_taken(one)}
         touched = {one.path for one in found.changes if one.path in touched} | taken
-        looked_at = self._look(touched)
         self._unreadable |= {u.path for u in found.untracked if "not a file" not in u.reason}
-        drift = (*looked_at, *(c for c in found.changes if c.path not in touched))
+        drift = (*self._look(touched), *(c for c in found.changes if c.path not in touched))
         moves = moves_among(drift, found.moves)
         return FilesChanged(drift, "outside", moves=moves, arrived=found.arrived)
 

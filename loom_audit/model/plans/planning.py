@@ -138,24 +138,26 @@ class Plan(Struct, frozen=True):
     @property
     def in_part(self) -> bool:
         """Whether a path is kept that nobody chose to keep, or something cannot be undone."""
-        return self._keeps_unasked or any(
+        return bool(self.kept_unasked) or any(
             TAKEN_BACK not in note.reason for note in self.irreversible
         )
 
     @property
     def keeps_all(self) -> bool:
         """Whether nobody chose to keep what the plan keeps, and it takes back nothing else."""
-        return self.verb != "rollback" and self.is_empty and self._keeps_unasked
+        return self.verb != "rollback" and self.is_empty and bool(self.kept_unasked)
 
     @property
-    def _keeps_unasked(self) -> bool:
+    def kept_unasked(self) -> Collection[str]:
+        """The paths that are kept as they are, and that nobody chose to keep."""
         choices = self.request.choices.items()
         asked = {path for path, choice in choices if choice == "current"}
-        return any(
-            KEPT_BY_CHOICE not in note.reason and not note.reason.endswith(_CHANGED_ALONG)
+        return {
+            note.path
             for note in self.kept
             if note.path and note.path not in asked
-        )
+            if KEPT_BY_CHOICE not in note.reason and not note.reason.endswith(_CHANGED_ALONG)
+        }
 
 
 def how_to_choose(passed_over: Iterable[Note]) -> str:

@@ -23,6 +23,7 @@ from loom_audit.errors import (
     PermissionDenied,
 )
 from loom_audit.history.record.call import OpenCall
+from loom_audit.model.plans.request import PlanRequest, Verb
 from loom_audit.ports import CallFilter
 from tests.oracles.trees import tree_of
 
@@ -388,6 +389,26 @@ def test_an_undo_of_what_is_all_shared_asks_for_a_choice_and_then_goes_on(
     workspace.carry_out(workspace.plan_undo(choices={"shared.txt": "current"}))
     workspace.carry_out(workspace.plan_undo())
     assert not (root / "first.txt").exists() and (root / "shared.txt").exists()
+
+
+@pytest.mark.parametrize("verb", ["undo", "revert"])
+def test_a_call_of_which_all_is_kept_unasked_can_be_taken_back_later(
+    workspace: AuditedWorkspace, call: Call, root: Path, verb: Verb
+) -> None:
+    call("shell_execute", command="mkdir made")
+    number = workspace.timeline.calls()[0].seq or 0
+    (root / "made" / "mine.txt").write_text("mine\n")
+    request = PlanRequest(verb, () if verb == "undo" else (number,))
+    plan = workspace.plan(request)
+    assert plan.reverts == () and [note.path for note in plan.kept] == ["made"]
+    head = workspace.log.head()
+    with pytest.raises(Conflict, match=r"nothing would be taken back: made: holds mine\.txt"):
+        workspace.carry_out(plan)
+    (root / "made" / "mine.txt").rename(root / "mine.txt")
+    assert workspace.log.head() == head
+    done = workspace.carry_out(workspace.plan(request))
+    assert done.call.reverts == (number,) and not (root / "made").exists()
+    assert workspace.verify().findings == ()
 
 
 @pytest.mark.parametrize(
