@@ -139,6 +139,16 @@ class MirroredGit(Protocol):
         """
         ...
 
+    def refused(
+        self, mirror: str, wanted: Sequence[str], shallow: bytes, seconds: float
+    ) -> str | None:
+        """What git says where a repository would not take the pack of the wanted objects, as one is
+        not as git makes it; "" where it would, None where that cannot be told in so many seconds.
+
+        ExecutionFailed, as of `pack`.
+        """
+        ...
+
     def damaged(self, mirror: str) -> Sequence[str]:
         """What git says of each object or pack in a mirror that is not what its name says, after
         all were hashed. ExecutionFailed where git cannot tell it in time.

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,11 +10,12 @@ from pathlib import Path
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.git.record import HEAD_COMMIT, OBJECT_ID
 from loom_audit.ports import GitAnswer, GitPoint
-from loom_audit.ports.git_objects import bare_settings
+from loom_audit.ports.git_objects import LONG_ID, bare_settings
 from loom_audit.sandbox.git.answers import PRESENT, REACHED, kinds_told
 from loom_audit.sandbox.git.files import FOLDER
 from loom_audit.sandbox.git.loose import are_whole
 from loom_audit.sandbox.git.program import MAX_OUTPUT, ask_git, check_answer, find_git
+from loom_audit.sandbox.git.writing import refused_pack
 from loom_audit.sandbox.scratch import scratch_folder
 
 SECONDS = 30.0
@@ -97,12 +99,35 @@ class ProgramMirroredGit:
 
     def pack(self, mirror: str, wanted: Sequence[str], shallow: bytes) -> bytes:
         """A pack of the wanted objects and all that they lead to."""
+        return self._pack(mirror, wanted, shallow, HASHING_SECONDS)
+
+    def _pack(self, mirror: str, wanted: Sequence[str], shallow: bytes, seconds: float) -> bytes:
         given = "".join(f"{one}\n" for one in wanted).encode("ascii")
         with _shallow_words(shallow) as words:
             pack = (*words, *_LEAN, "pack-objects", "--stdout", "--revs", "-q")
-            done = self._run(mirror, pack, given=given, seconds=HASHING_SECONDS, limit=MOST_PACKED)
+            done = self._run(mirror, pack, given=given, seconds=seconds, limit=MOST_PACKED)
         check_answer(done)
         return done.output
+
+    def refused(
+        self, mirror: str, wanted: Sequence[str], shallow: bytes, seconds: float
+    ) -> str | None:
+        """What git says where it would not take such a pack; None where that takes too long."""
+        end = time.monotonic() + seconds
+
+        def ask(words: Sequence[str], given: bytes, _: float, limit: int) -> GitAnswer:
+            left = max(0.0, end - time.monotonic())
+            return self._run(scratch, (*_LEAN, *words), given=given, seconds=left, limit=limit)
+
+        with scratch_folder() as scratch:
+            _lay(scratch, GitPoint(shallow=shallow, long_ids=len(wanted[0]) == LONG_ID))
+            Path(scratch, "objects").mkdir()
+            try:
+                return refused_pack(ask, self._pack(mirror, wanted, shallow, seconds))
+            except ExecutionFailed:
+                if time.monotonic() < end:
+                    raise
+        return None
 
     def damaged(self, mirror: str) -> Sequence[str]:
         """What git says of each object or pack that is not what its name says."""
@@ -143,12 +168,7 @@ class ProgramMirroredGit:
     ) -> GitAnswer:
         """Run a git command in a mirror that has the refs of a point."""
         with scratch_folder() as scratch:
-            for folder in ("refs", "logs/refs"):
-                Path(scratch, folder).mkdir(parents=True)
-            for name, content in _git_folder(point).items():
-                Path(scratch, name).write_text(content, "utf-8", "surrogateescape")
-            if point.shallow:
-                Path(scratch, "shallow").write_bytes(point.shallow)
+            _lay(scratch, point)
             kept = os.path.join(mirror, "objects")
             return self._run(scratch, (*_SETTINGS, *words), given=given, objects=kept)
 
@@ -173,6 +193,16 @@ def _shallow_words(shallow: bytes) -> Iterator[tuple[str, ...]]:
         file = Path(folder, "shallow")
         file.write_bytes(shallow)
         yield ("--shallow-file", str(file))
+
+
+def _lay(folder: str, point: GitPoint) -> None:
+    """Make a git folder without objects of an empty one. OSError."""
+    for name in ("refs", "logs/refs"):
+        Path(folder, name).mkdir(parents=True)
+    for name, content in _git_folder(point).items():
+        Path(folder, name).write_text(content, "utf-8", "surrogateescape")
+    if point.shallow:
+        Path(folder, "shallow").write_bytes(point.shallow)
 
 
 def _git_folder(point: GitPoint) -> dict[str, str]:

@@ -80,7 +80,13 @@ def missing_objects(ask: Ask, wanted: Sequence[str]) -> Sequence[str]:
 
 
 def add_pack(ask: Ask, pack: bytes) -> None:
-    """Add the objects of a pack, each hashed anew; ExecutionFailed where git does not.
+    """Add the objects of a pack, each hashed anew; ExecutionFailed where git does not."""
+    if said := refused_pack(ask, pack):
+        raise ExecutionFailed(f"git does not take the kept objects: {said:.200}")
+
+
+def refused_pack(ask: Ask, pack: bytes) -> str:
+    """Add the objects of a pack, each hashed anew; what git says where it does not, else "".
 
     Harmless faults of form that old programs made are let pass: the repository had them before.
     """
@@ -88,8 +94,7 @@ def add_pack(ask: Ask, pack: bytes) -> None:
     done = ask(("index-pack", f"--strict={lenient}", "--stdin"), pack, PUT_SECONDS, MOST_OBJECTS)
     if done.code and "Unhandled message id" in done.errors:  # a git without one of them
         done = ask(("index-pack", "--strict", "--stdin"), pack, PUT_SECONDS, MOST_OBJECTS)
-    if done.code:
-        raise ExecutionFailed(f"git does not take the kept objects: {done.errors.strip():.200}")
+    return (done.errors.strip() or f"exit {done.code}") if done.code else ""
 
 
 def put_file(base: int, path: str, file: GitFile | None) -> None:

@@ -438,10 +438,15 @@ def test_faults_that_lead_elsewhere_do(store: AuditStore, root: Path) -> None:
     git(root, "commit", "-q", "-m", "modules")
     workspace = store.attach(root)
     with workspace.session("tester") as session:
-        act(session, "rm -rf .git")
-        with pytest.raises(ExecutionFailed, match="gitmodules"):
+        act(session, "rm -rf .git f0")
+        [note] = workspace.plan_undo().blocked
+        assert "gitmodules" in note.reason and "--no-git" in note.reason
+        requested = workspace.log.head()
+        with pytest.raises(Conflict, match="gitmodules"):
             workspace.carry_out(workspace.plan_undo())
-    assert not (root / ".git").exists()
+        assert workspace.log.head() == requested
+        workspace.carry_out(workspace.plan(PlanRequest("undo", no_git=True)))
+    assert not (root / ".git").exists() and (root / "f0").exists()
 
 
 def test_a_state_file_that_is_a_link_does_not_come_back(

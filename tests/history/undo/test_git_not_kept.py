@@ -67,6 +67,22 @@ def test_a_clone_whose_objects_are_elsewhere(
         is_blocked_and_the_files_come(workspace, "would come back not kept whole")
 
 
+def test_objects_that_git_does_not_take_back_are_told_where_they_are_needed(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    (root / ".gitmodules").write_text('[submodule "x"]\n\tpath = x\n\turl = -u./x\n')
+    act(session, "git add .gitmodules; git commit -qm modules; git branch y")
+    before = as_git_says(root)
+    undone = "git branch -D y; git reset -q --hard HEAD~1; rm f0"
+    act(session, undone)
+    workspace.carry_out(workspace.plan_undo())  # the repository has them
+    assert not differences(before, as_git_says(root))
+    act(session, undone)
+    git(root, "reflog", "expire", "--expire=now", "--all")
+    git(root, "gc", "-q", "--prune=now")
+    is_blocked_and_the_files_come(workspace, "does not take", "gitmodules")
+
+
 def test_objects_that_were_kept_and_are_gone_from_the_repository_do_not_block(
     workspace: AuditedWorkspace, root: Path, session: Session
 ) -> None:

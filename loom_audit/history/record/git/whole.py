@@ -63,17 +63,31 @@ def entries_of(stored: StoredLog, files: Mapping[str, FileState]) -> bytes:
 
 
 def packed_objects(attachment: Attachment, whole: GitWhole, entries: bytes) -> tuple[bytes, str]:
-    """A pack of all that a repository names, from the mirror; what only a log or the file of
-    something in progress names comes along where it is kept. ExecutionFailed.
+    """A pack of `packed_ids` and of what they lead to, from the mirror, and what is not kept.
+
+    ExecutionFailed.
+    """
+    mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
+    ids, not_kept = packed_ids(attachment, whole, entries)
+    if not ids or mirror is None or git is None:
+        return b"", not_kept
+    return git.pack(mirror.folder(long_ids=whole.long_ids), ids, shallow_of(whole)), not_kept
+
+
+def packed_ids(
+    attachment: Attachment, whole: GitWhole, entries: bytes
+) -> tuple[Sequence[str], str]:
+    """All that a repository names; what only a log or the file of something in progress names comes
+    along where it is kept, else it is said. ExecutionFailed where other objects are not kept.
     """
     mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
     needed = [*dict.fromkeys(wanted_objects(GitSeen(whole.names, {}, entries)))]
     if not needed:
-        return b"", ""
+        return (), ""
     if mirror is None or git is None:
         raise ExecutionFailed("of an imported log no objects are kept")
     place = mirror.folder(long_ids=whole.long_ids)
-    shallow = whole.files["shallow"].content if "shallow" in whole.files else b""
+    shallow = shallow_of(whole)
     if missing := git.missing(place, needed, (), shallow):
         raise ExecutionFailed(
             f"git: {len(missing)} objects that would come back are not kept: {missing[0]}",
@@ -85,7 +99,12 @@ def packed_objects(attachment: Attachment, whole: GitWhole, entries: bytes) -> t
     said = (
         f"git: {count_text(left, 'object')} that only logs name, with what they lead to, not kept"
     )
-    return git.pack(place, [*needed, *taken], shallow), said if left else ""
+    return [*needed, *taken], said if left else ""
+
+
+def shallow_of(whole: GitWhole) -> bytes:
+    """The content of the file that says where its histories end; b"" where it is not there."""
+    return whole.files["shallow"].content if "shallow" in whole.files else b""
 
 
 def whole_ids(missing: Callable[[Sequence[str]], Sequence[str]], ids: Sequence[str]) -> list[str]:

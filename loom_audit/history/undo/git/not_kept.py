@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
+from msgspec.structs import replace
+
 from loom_audit.errors import AuditError, Conflict, ExecutionFailed, ToolTimeout
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.git.kept_objects import STAGED, wanted_objects
@@ -15,15 +17,18 @@ from loom_audit.history.record.git.whole import (
     content_of,
     entries_of,
     index_of,
+    packed_ids,
     settings_of,
+    shallow_of,
     wanted_ids,
     whole_ids,
+    whole_of,
 )
 from loom_audit.model.files import FileChange
-from loom_audit.model.git.record import OBJECT_ID
+from loom_audit.model.git.record import OBJECT_ID, is_setting
 from loom_audit.model.plans.git_things import LEAVE, GitThing, where_of
 from loom_audit.model.plans.verdicts import Note
-from loom_audit.model.text.display import count_text, first_few, visible
+from loom_audit.model.text.display import count_text, first_few, one_line, visible
 from loom_audit.ports import GitPoint, GitSeen
 from loom_audit.ports.git_objects import LONG_ID
 
@@ -67,8 +72,10 @@ def _what_lacks(attachment: Attachment, things: Sequence[GitThing]) -> Iterator[
         named = _naming(names, entries)
         shown = first_few([f"{id}{named.get(id, '')}" for id in missing], 3)
         yield f"{count_text(len(missing), 'object')} that would come back not kept whole: {shown}"
+    elif odd := [*_no_commits(attachment, names)]:
+        yield from odd
     else:
-        yield from _no_commits(attachment, names)
+        yield from _refused(attachment, first, needed, entries)
 
 
 def _in_the_way(
@@ -113,6 +120,28 @@ def _missing(
         kept = {*whole_ids(missing, needed)}
         found = [id for id in needed if id not in kept]
     return () if found and ends and is_there() else found
+
+
+def _refused(
+    attachment: Attachment, thing: GitThing, needed: Sequence[str], entries: bytes
+) -> Iterator[str]:
+    """In words why git would not take objects that are not in the repository. AuditError."""
+    mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
+    restorer = attachment.on_disk.git_restorer
+    if mirror is None or git is None or restorer is None:
+        return
+    ids, shallow = needed, mirror.shallows()[-1]
+    if thing.is_whole:
+        # what its settings will be may not be in the store yet
+        files = tuple(one for one in thing.files if not is_setting(one.path))
+        whole = whole_of(attachment.stored, replace(thing, files=files))
+        ids, shallow = packed_ids(attachment, whole, entries)[0], shallow_of(whole)
+    elif not restorer.missing(thing.folder, thing.identity, needed):
+        return
+    place = mirror.folder(long_ids=len(needed[0]) == LONG_ID)
+    # where it takes longer they are refused before anything has changed
+    if said := git.refused(place, ids, shallow, LONGEST):
+        yield f"git does not take the objects that would come back: {one_line(said, 160)}"
 
 
 def _naming(names: Mapping[str, str], entries: bytes) -> Mapping[str, str]:
