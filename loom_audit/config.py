@@ -42,6 +42,11 @@ class Settings(Struct, frozen=True):
         return self.home / "hooks"
 
     @property
+    def keys(self) -> Path:
+        """The folder of the key that signs the heads of this store, of which nothing else is."""
+        return self.configuration / "keys" / self.heads.name
+
+    @property
     def file(self) -> Path | None:
         """The file of a SQLite store, absolute; None for any other database."""
         if not self.url.startswith(_SQLITE):

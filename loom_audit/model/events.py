@@ -16,6 +16,7 @@ from loom_audit.model.conversation import MessageReceived, PromptSubmitted
 from loom_audit.model.coverage import FULL, Coverage, Effect, Inferred, Origin, Status
 from loom_audit.model.files import FileChange, FileState, Move
 from loom_audit.model.git.record import GitChanged, GitIntended
+from loom_audit.model.noted import HeadNoted
 from loom_audit.model.scope import LeftOut
 
 
@@ -438,6 +439,7 @@ Fact = (
     | ChangesAttributed
     | CoverageLowered
     | TreeListed
+    | HeadNoted
     | WorkspaceForgotten
     | CheckpointMarked
     | UnknownFact

@@ -60,6 +60,7 @@ from loom_audit.ports.processes import (
     take_no_notice,
 )
 from loom_audit.ports.replacing import Displaced, Replacement, Reservation
+from loom_audit.ports.signing import SignedHeads, SigningKeys
 from loom_audit.ports.transcripts import TranscriptFile
 from loom_audit.ports.watch import Noticed, Observer, Watch
 from loom_audit.ports.workspace import (
@@ -140,6 +141,8 @@ __all__ = [
     "Replacement",
     "Reservation",
     "Runner",
+    "SignedHeads",
+    "SigningKeys",
     "Stamp",
     "StampedPaths",
     "Stamps",

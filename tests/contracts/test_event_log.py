@@ -55,6 +55,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.git.record import GitChanged, GitIntended, GitName
+from loom_audit.model.noted import HeadNoted
 from loom_audit.model.stored.merkle import EMPTY_ROOT, Frontier, leaf_hash, root
 from loom_audit.ports import BLOCK, EventFilter
 from loom_audit.sql.events.event_rows import MAX_INLINE_PAYLOAD
@@ -124,6 +125,7 @@ def test_every_fact_comes_back_as_it_was_given(opened: Opened) -> None:
         BackgroundFinished("c2", "bg1", "stopped", 143, 12, odd),
         BackgroundFinished("c2", "bg1", "interrupted"),
         HookFailed("codex", odd, 3),
+        HeadNoted(12, "ab" * 32, 3, "cd" * 32, odd),
         ChangesAttributed(12, (odd,), 3, odd),
         RulesChanged((("write", "ask"),)),
         SessionHeld("person:p", odd),

@@ -56,6 +56,7 @@ from loom_audit.model.events import (
 )
 from loom_audit.model.files import BlobId, FileChange, FileState, Move
 from loom_audit.model.git.record import GitChanged, GitIntended, GitName
+from loom_audit.model.noted import HeadNoted
 from loom_audit.model.scope import LeftOut
 from loom_audit.model.stored.codec import (
     MAX_LEAF,
@@ -342,6 +343,7 @@ facts = st.one_of(
     ),
     st.builds(GitIntended, ids, any_text, git_names, changes, any_text, any_text, any_text),
     st.builds(CheckpointMarked, any_text, st.integers(0, 2**62), any_text),
+    st.builds(HeadNoted, st.integers(0), any_text, st.integers(0), any_text, any_text),
     st.builds(WorkspaceForgotten, paths, any_text, *(st.integers(0, 2**60) for _ in range(3))),
 )
 zones = st.integers(-840, 840).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -504,6 +506,7 @@ def test_secrets_never_reach_the_envelope() -> None:
         WorkspaceForgotten(secret, secret, 1, 1, 1),
         BackgroundStarted("c", secret, (WritableFolder(secret, secret),)),
         BackgroundFinished("c", secret, "exited", 0, 1, secret),
+        HeadNoted(1, secret, 1, secret, secret),
         HookFailed(secret, secret),
         ChangesAttributed(1, (secret,), 2, secret),
         WorkspaceAttached(secret, secret, 1, secret, secret),

@@ -33,6 +33,7 @@ from loom_audit.model.events import (
 from loom_audit.model.files import FileChange, FileState, Move, is_opaque, shown_moves
 from loom_audit.model.git.record import GitChanged, GitIntended
 from loom_audit.model.git.words import git_words, push_words, runs_code, words_of
+from loom_audit.model.noted import HeadNoted
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import (
     count_text,
@@ -293,6 +294,11 @@ def fact_text(event: Event) -> str:
         case HookFailed(client=client, session=session, count=count):
             when = f" from {local_time(event.occurred_at)} on" if event.occurred_at else ""
             return f"{count_text(count, 'hook')} of {client} failed{when} {session}".strip()
+        case HeadNoted(size=size, key=key, replaced=replaced):
+            from loom_audit.model.signed.signed_heads import id_of_hex
+
+            before = f", in place of {id_of_hex(replaced)}" if replaced else ""
+            return f"signed to {size:,}; from here on by {id_of_hex(key)}{before}"
         case CheckpointMarked(name=name, point=point):
             return f"@{name} at {point}"
         case WorkspaceForgotten(reason=reason, payloads=payloads, contents=contents, size=size):

@@ -50,6 +50,14 @@ def key_id(public: bytes) -> str:
     return sha256(public).hexdigest()[:16]
 
 
+def id_of_hex(public: str) -> str:
+    """What people call a key by that is on record in hex; the text where it is none."""
+    try:
+        return key_id(bytes.fromhex(public))
+    except ValueError:
+        return public
+
+
 def sign_head(head: TreeHead, seeds: Sequence[bytes]) -> SignedHead:
     """A head signed by each of these private keys, in this order."""
     text = f"{_ORIGIN}{head.log}\n{head.size}\n{b64encode(head.root).decode()}\n"
