@@ -48,7 +48,9 @@ def verify(
     """Recompute everything and report all that is wrong.
 
     Every leaf, node, commitment and content, and what is derived from them, compared with the
-    tree heads kept outside the store.
+    tree heads kept outside the store. It says by which keys of this store heads are signed, and to
+    which event. As long as nothing but this account vouches, that is `isolation: same user`: a
+    program that runs as you could have written the log, the heads and the signatures anew.
     """
     output = invocation.output
     with _log(invocation) as (id, check):
@@ -63,6 +65,8 @@ def verify(
                     "root": verified.root.hex(),
                     "anchored": verified.anchored,
                     "unanchored": verified.unanchored,
+                    "signed": plain(verified.signed),
+                    "isolation": verified.isolation,
                     "checked": dict(verified.checked),
                     "findings": plain(verified.findings),
                     "exit_code": verified.exit_code,
@@ -129,6 +133,8 @@ def _print_verification(invocation: Invocation, verified: "Verification") -> Non
             "anchored   ",
             f"all of {count_text(verified.size, 'event')} by a head kept outside the store",
         )
+    by = ", ".join(f"by {one.key} to {one.size:,}" for one in verified.signed) or "by nobody"
+    output.line("signed     ", f"{by}; isolation: {verified.isolation}")
     unsure = "incomplete"
     if verified.ok:
         newest = count_text(verified.unanchored, "newest event")

@@ -1,5 +1,6 @@
 """verify and head: what they find, what they print, how they end."""
 
+import random
 import re
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -44,6 +45,72 @@ def test_an_untouched_log_is_ok_and_anchored_by_the_heads_kept(recorded: Shell) 
     assert record["size"] == len(recorded.records("log", "--events", "-n", "0"))
     (head,) = recorded.records("head")
     assert (head["size"], head["root"]) == (record["size"], record["root"])
+
+
+def test_it_is_said_who_signed_and_how_far(recorded: Shell) -> None:
+    assert "signed     by nobody; isolation: same user\n" in recorded("verify").text
+    (made,) = recorded.records("keys", "init")
+    size = made["logs"][0]["size"]
+    (record,) = recorded.records("verify")
+    assert record["signed"] == [{"key": made["key"], "size": size}]
+    assert record["isolation"] == "same user"
+    recorded.call("write_file", path="c.txt", content="c")
+    (new,) = recorded.records("keys", "rotate")
+    recorded.call("write_file", path="d.txt", content="d")
+    to = new["logs"][0]["size"]
+    said = f"by {made['key']} to {to}, by {new['key']} to {to}; isolation: same user\n"
+    assert f"signed     {said}" in recorded("verify").text
+    assert "signed     by " in recorded("verify", "--quick").text
+
+
+def test_a_signed_head_anchors_what_it_is_over(recorded: Shell) -> None:
+    recorded("keys", "init")
+    for file in (recorded.home / "heads").glob("*/*.heads"):
+        file.unlink()
+    (record,) = recorded.records("verify")
+    assert (record["anchored"], record["findings"]) == (record["size"], [])
+    tamper(recorded, "DELETE FROM event WHERE seq = (SELECT max(seq) FROM event)")
+    (record,) = recorded.records("verify", "--quick", code=1)
+    assert {"log.short", "log"} & {one["code"] for one in record["findings"]}
+    assert record["signed"] == []
+
+
+def test_every_change_of_a_signed_head_is_found(recorded: Shell) -> None:
+    (made,) = recorded.records("keys", "init")
+    [file] = (recorded.home / "heads").glob("*/*.signed")
+    [last] = (recorded.home / "config" / "keys").glob("*/*.last")
+    whole = file.read_bytes()
+    chosen = random.Random(29)
+    for n in range(25):
+        at = chosen.randrange(len(whole.rstrip()))
+        byte = bytes([whole[at] ^ 1 << chosen.randrange(8)])
+        raw = whole[:at] + byte + whole[at + 1 :]
+        file.write_bytes(raw)
+        last.write_bytes(raw[:-1])
+        found = recorded("verify", "--quick", "--json", code=None)
+        (record,) = found.records
+        assert found.code in (1, 3) and record["findings"], (n, raw)
+        assert record["signed"] == [], (n, raw)
+    file.write_bytes(whole)
+    last.write_bytes(whole[:-1])
+    assert recorded.records("verify", "--quick", code=None)[0]["signed"] == [
+        {"key": made["key"], "size": made["logs"][0]["size"]}
+    ]
+
+
+def test_what_no_known_key_signed_is_told_and_compared(recorded: Shell) -> None:
+    recorded("keys", "init")
+    [ring] = (recorded.home / "config" / "keys").glob("*/ring.json")
+    kept = ring.read_bytes()
+    ring.unlink()
+    (record,) = recorded.records("verify", code=3)
+    [finding] = record["findings"]
+    assert (finding["code"], record["signed"]) == ("signed.unknown", [])
+    assert record["unanchored"] == 0
+    ring.write_bytes(kept)
+    ring.chmod(0o644)
+    codes = {one["code"] for one in recorded.records("verify", code=3)[0]["findings"]}
+    assert codes == {"keys.unreadable", "signed.unknown"}
 
 
 def test_events_after_the_last_head_kept_are_unanchored(recorded: Shell) -> None:

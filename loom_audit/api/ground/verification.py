@@ -9,11 +9,13 @@ from loom_audit.errors import AuditError, NoWorkspace, StorageFailed
 from loom_audit.history.check import verification
 from loom_audit.history.check.disk_check import find_hidden, find_missing
 from loom_audit.history.check.log_check import SHORTER, Finding
+from loom_audit.history.check.signed_check import check_signed
 from loom_audit.history.check.verification import Verification
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.model.events import TreeHead
 from loom_audit.ports import OnProgress
 from loom_audit.wiring.adapters import Adapters
+from loom_audit.wiring.signing import keys_of, signed_heads_of
 
 
 def verify(
@@ -27,10 +29,13 @@ def verify(
 ) -> Verification:
     """Check the log of this id; every finding.
 
-    The heads are those kept outside the store, and those given. The disk is read, through the
-    `attachment`, unless the check is `quick` or of a `sample`; when all was checked is kept.
+    The heads are those kept outside the store, signed or not, and those given. The disk is read,
+    through the `attachment`, unless the check is `quick` or of a `sample`; when all was checked is
+    kept.
     """
-    kept = [*adapters.kept_heads(id), *heads]
+    settings = adapters.settings
+    signed = check_signed(signed_heads_of(settings, id), keys_of(settings))
+    kept = [*adapters.kept_heads(id), *signed.heads, *heads]
     with closing(adapters.evidence(id)) as evidence:
         found = verification.verify(
             evidence, heads=kept, quick=quick, sample=sample, progress=report
@@ -57,7 +62,12 @@ def verify(
             if not found.findings:  # otherwise it is told already what is damaged
                 said = f"the log cannot be compared with the disk: {error}"
                 hidden.append(Finding(None, "disk.unreadable", said, "unreadable"))
-    done = replace(found, findings=(*found.findings, *missing, *damaged, *hidden), checked=checked)
+    done = replace(
+        found,
+        findings=(*found.findings, *signed.findings, *missing, *damaged, *hidden),
+        checked=checked,
+        signed=signed.signed_to(found.anchored, found.findings),
+    )
     if not quick and sample is None:
         with suppress(StorageFailed):  # lists then name an earlier one
             adapters.keep_verified(id, done.size, done.exit_code)

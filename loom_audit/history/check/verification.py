@@ -15,6 +15,7 @@ from msgspec import Struct
 from loom_audit.errors import AuditError
 from loom_audit.history.check.content_check import ContentChecker
 from loom_audit.history.check.log_check import Finding, Findings, Grade, LogChecker
+from loom_audit.history.check.signed_check import SignedTo
 from loom_audit.model.events import TreeHead
 from loom_audit.ports import EventRow, Evidence, OnProgress, PayloadRow, Progress
 
@@ -30,7 +31,8 @@ class Verification(Struct, frozen=True):
 
     `root` is the Merkle root of all `size` events as they are stored. The first `anchored` events
     are covered by a matching head that was kept elsewhere. `checked` has the numbers of things that
-    were checked, by name; a kind of thing that is not in it was not checked.
+    were checked, by name; a kind of thing that is not in it was not checked. `signed` says by which
+    keys, of those known here, heads are signed that match, and how far each.
     """
 
     log: str
@@ -39,6 +41,12 @@ class Verification(Struct, frozen=True):
     findings: tuple[Finding, ...]
     anchored: int
     checked: Mapping[str, int]
+    signed: tuple[SignedTo, ...] = ()
+
+    @property
+    def isolation(self) -> str:
+        """From whom what vouches for the log is kept: from nobody who runs as this user."""
+        return "same user"
 
     @property
     def unanchored(self) -> int:
