@@ -257,7 +257,7 @@ def _run(
         call = session.workspace.timeline.call(ran.event.seq).call
         line = record_of(session.workspace, call) | {"exit_code": result.exit_code}
         output.stderr.write(json.dumps(line) + "\n")
-    elif coverage.level != "full" or (ran.files_changed and not has_heard()):
+    elif coverage.level != "full" or ((ran.files_changed or ran.git_changed) and not has_heard()):
         paths = count_text(len(ran.files_changed), "path")
         gap = "" if coverage.level == "full" else f", coverage {coverage.level}: "
         why = "; ".join(coverage.reasons)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from loom_audit.model.conversation import Role
 from loom_audit.model.coverage import Coverage, Effect, Origin
 from loom_audit.model.files import FileChange
-from loom_audit.model.git.record import CANNOT_BE_TOLD, CHANGED_GIT
+from loom_audit.model.git.record import CANNOT_BE_TOLD
 from loom_audit.model.text.display import one_line
 
 
@@ -95,11 +95,6 @@ class Call(Struct, frozen=True):
     undone_by: int | None = None
     undone_in_part_by: tuple[int, ...] = ()
     within: int | None = None
-
-    @property
-    def changed_git(self) -> bool:
-        """Whether it changed git, or may have."""
-        return not CHANGED_GIT.isdisjoint(self.coverage.reasons)
 
 
 def untold_last(calls: Iterable[Call]) -> Iterator[tuple[Call, tuple[str, ...]]]:

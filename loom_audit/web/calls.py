@@ -13,7 +13,6 @@ from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
 from loom_audit.web.shared.listing import (
     FILTERS,
     ONLY,
-    git_on_page,
     page_of_calls,
     taken_back_by_agents,
 )
@@ -76,7 +75,7 @@ def _listing(
         ),
         "base": base,
         "decided": decisions(workspace, listing.calls),
-        "git": git_on_page(workspace.timeline, listing.calls),
+        "git": listing.git,
         "by_agents": taken_back_by_agents(workspace.timeline, listing.calls),
         "since": None if first(query, "before") or first(query, "after") else head,
         "narrowed": any(filters.values()),

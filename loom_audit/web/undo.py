@@ -254,7 +254,7 @@ def _boxes(workspace: AuditedWorkspace, plan: Plan) -> list[Flag]:
         changed = any(True for _ in workspace.timeline.events(since))
     else:
         wanted = CallFilter(numbers=plan.calls, limit=None)
-        changed = any(call.changed_git for call in workspace.timeline.calls(wanted))
+        changed = bool(workspace.timeline.git_of(workspace.timeline.calls(wanted)))
     return [flag for flag in offered if changed or flag not in (NO_GIT, WITH_GIT)]
 
 

@@ -115,8 +115,6 @@ def changed_git_alone(log: EventLog, call: Call, *, settings: bool = False) -> b
     """Whether a call, and no other, changed something of git that can be taken back, also where
     that is its `settings`. Corrupt.
     """
-    if not call.changed_git:
-        return False
     told = git_of(log, [call]).get(call.requested, ())
     own = [
         one

@@ -26,10 +26,11 @@ from loom_audit.history.look.git.git_look import git_drafts, later_reason
 from loom_audit.history.look.survivors import LeftRunning, Running, Window
 from loom_audit.history.look.timing import look_between, look_made
 from loom_audit.history.record.call_record import LOOKED_AT_LATE, CallRecord
+from loom_audit.history.record.git.not_back import why_not_back
 from loom_audit.history.record.interrupted import SOURCE, record_interrupted
 from loom_audit.history.record.watching import note_command, note_unchecked
 from loom_audit.model.events import FilesChanged
-from loom_audit.model.git.record import STAYS, GitChanged
+from loom_audit.model.git.record import GitChanged
 from loom_audit.model.records import Call
 from loom_audit.ports import EventFilter, Stamp
 
@@ -195,7 +196,7 @@ def collect_changes(
 
 
 def _collect_git(record: CallRecord, among: Sequence[Candidate], *, late: bool) -> None:
-    """Collect what changed of git; coverage says that it is not taken back, or what was unseen."""
+    """Collect what changed of git; coverage says what is not taken back, or was unseen."""
     repositories = record.attachment.process.last_seen.git.repositories
     acting = [one.requested for one in among if not (one.ended or one.is_survivor)]
     for found in look_at_git(record.attachment):
@@ -212,12 +213,12 @@ def _collect_git(record: CallRecord, among: Sequence[Candidate], *, late: bool) 
 
 
 def _note_git(record: CallRecord, fact: GitChanged, *, own: bool) -> None:
-    """Let coverage say that a call changed git, or may have."""
+    """Note what a call changed of git, or may have, and why not all of it can be taken back."""
     requested = record.attachment.stored.reading.call(*record.key).requested
     if own or (fact.origin == "command" and requested in fact.causes):
         record.git.append(fact)
         if fact.is_of_git:
-            record.lower_coverage(STAYS)
+            record.lower_coverage(*why_not_back(record.attachment, fact))
         record.note_causes(fact.causes)
 
 

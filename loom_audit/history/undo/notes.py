@@ -10,7 +10,7 @@ from loom_audit.history.look.special_files import displaced_special_files
 from loom_audit.history.read.call_detail import git_now, git_of
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.model.files import FileState
-from loom_audit.model.git.record import CHANGED_GIT, GitChanged, is_setting
+from loom_audit.model.git.record import CHANGED_GIT, NOT_TAKEN_BACK, GitChanged, is_setting
 from loom_audit.model.git.words import words_of
 from loom_audit.model.plans.planning import MOVED_THERE, TAKEN_BACK, Note, Plan
 from loom_audit.model.records import Call, RecordedChange
@@ -42,7 +42,12 @@ def uncaptured_notes(calls: Iterable[Call], back: Collection[str] = ()) -> tuple
     known = {*CHANGED_GIT, *(f"not on record: {visible(path)}" for path in back)}
     for call in calls:
         number = call.seq or call.requested
-        reasons = [one for one in call.coverage.reasons if one not in known]
+        reasons = [
+            one
+            for one in call.coverage.reasons
+            # the plan says by itself what stays of git
+            if not (one in known or one.startswith(NOT_TAKEN_BACK))
+        ]
         if call.coverage.level != "full" and (reasons or not call.coverage.reasons):
             why = "; ".join(reasons) or "no reason is on record"
             notes.append(
@@ -70,19 +75,19 @@ def lost_notes(
 
 def git_notes(log: EventLog, calls: Sequence[Call]) -> tuple[Note, ...]:
     """Notes on what those of some calls changed of git which did, in git's words. Corrupt."""
-    changing = [call for call in calls if call.changed_git]
-    told = git_of(log, changing)
+    told = git_of(log, calls)
     return tuple(
         Note("", f"call {number} changed git, which stays{how}", (number,))
-        for call in changing
+        for call in calls
+        if call.requested in told
         for number in [call.seq or call.requested]
-        for how in [_git_text(told.get(call.requested, ()))]
+        for how in [_git_text(told[call.requested])]
     )
 
 
 def _git_text(told: Sequence[GitChanged]) -> str:
     words = [one_line(text, 100) for text in words_of(told)]
-    return f": {first_few(words, 5, str)}" if words else ", or another one at that time did"
+    return f": {first_few(words, 5, str)}" if words else ""
 
 
 def unwritten_notes(log: EventLog, calls: Sequence[Call]) -> Iterator[Note]:

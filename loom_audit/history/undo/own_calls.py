@@ -10,7 +10,8 @@ from loom_audit.errors import Conflict, NotFound, PermissionDenied
 from loom_audit.history.ground.writer import Writer
 from loom_audit.history.record.call import OpenCall
 from loom_audit.history.undo.interrupted_since import check_interrupted_since
-from loom_audit.history.undo.selection import may_have_done, newest_undoable
+from loom_audit.history.undo.passed_over import may_have_done
+from loom_audit.history.undo.selection import newest_undoable
 from loom_audit.history.undo.undo import Undo
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import CallDecided

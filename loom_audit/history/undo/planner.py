@@ -21,6 +21,7 @@ from loom_audit.history.look.survivor_changes import SurvivorChanges
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.preconditions import Preconditions
 from loom_audit.history.undo.arrived_folders import with_arrived_folders
+from loom_audit.history.undo.concerned import concerned_calls
 from loom_audit.history.undo.contents_on_disk import ContentsOnDisk
 from loom_audit.history.undo.counting import (
     reverts,
@@ -82,7 +83,7 @@ from loom_audit.model.plans.unnamed import unnamed_changes
 from loom_audit.model.plans.whole_folders import whole_renames
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.text.display import first_few
-from loom_audit.ports import CallFilter, EventFilter
+from loom_audit.ports import EventFilter
 
 UNNAMED = "it would change with the plan, which says nothing of it"
 MOST_NAMED = 1_000
@@ -99,6 +100,7 @@ class Planner:
         self.attachment = attachment
         self.timeline = timeline
         self._unreadable: set[str] = set()
+        self._concerned: Sequence[Call] = ()
 
     @without_gc()
     def plan(self, request: PlanRequest) -> Plan:
@@ -106,6 +108,7 @@ class Planner:
         with self.attachment.exclusive_if_possible():
             selection = select(request, self.attachment, self.timeline)
             self._unreadable = set()
+            self._concerned = concerned_calls(self.attachment.stored, selection)
             return with_folder_choices(request, lambda one: self._make_plan(one, selection))
 
     def renew(self, plan: Plan) -> Plan:
@@ -201,7 +204,7 @@ class Planner:
             kept=(*plan.kept, *displaced_notes(self.attachment.on_disk, plan)),
         )
         counted = self._with_what_counts(plan, selection, candidates, selected, steps)
-        plan = with_git(self.attachment, counted, selection, self._calls_of(selection))
+        plan = with_git(self.attachment, counted, selection, self._concerned)
         return without_kept(plan, selected)
 
     def _with_what_counts(
@@ -223,9 +226,9 @@ class Planner:
     def _notes_on_calls(
         self, asked: PlanRequest, selection: Selection, selected: Sequence[RecordedChange]
     ) -> Iterator[Note]:
-        calls = self._calls_of(selection)
-        yield from uncaptured_notes(calls)
-        yield from git_notes(self.attachment.stored.log, calls) if leaves_git(asked) else ()
+        yield from uncaptured_notes(self._concerned)
+        if leaves_git(asked):
+            yield from git_notes(self.attachment.stored.log, self._concerned)
         yield from taken_back_notes(selection.before.calls, selected)
         if selection.rollback:
             there = self.attachment.on_disk
@@ -476,17 +479,10 @@ class Planner:
 
         A redo is never blocked so: it takes back an undo, which moves no left-out folder.
         """
-        calls = self._calls_of(selection)
         paths = {step.change.path for step in steps}
         changes = [change for change in plan.changes if change.path in paths]
-        notes = left_out_blocks(calls, changes, creation_events(steps))
+        notes = left_out_blocks(self._concerned, changes, creation_events(steps))
         return {path: Hold("blocked", note.reason, note.calls) for path, note in notes.items()}
-
-    def _calls_of(self, selection: Selection) -> Sequence[Call]:
-        """The calls that are taken back; in a rollback those whose coverage is not full."""
-        across = CallFilter(ended_after=selection.since, partial_only=True, limit=None)
-        reading = self.attachment.stored.reading
-        return reading.calls(across) if selection.rollback else selection.calls
 
 
 def _unrecorded_steps(

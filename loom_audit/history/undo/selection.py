@@ -13,7 +13,7 @@ from loom_audit.history.look.doers import UNKNOWN, Candidate, by_doers
 from loom_audit.history.look.survivor_changes import SurvivorChanges
 from loom_audit.history.look.survivors import Window
 from loom_audit.history.look.timing import look_between
-from loom_audit.history.read.call_detail import changed_git_alone
+from loom_audit.history.read.call_detail import changed_git_alone, git_of
 from loom_audit.history.read.timeline import Timeline
 from loom_audit.history.record.listings.baseline import baseline_end
 from loom_audit.history.record.open_calls import open_call_error
@@ -27,8 +27,9 @@ from loom_audit.history.undo.limits import (
     paths_with_moves,
 )
 from loom_audit.history.undo.notes import git_notes, unwritten_notes
+from loom_audit.history.undo.passed_over import calls_changing_git, may_have_done
 from loom_audit.model.actors import OUTSIDE
-from loom_audit.model.events import ChangesAttributed, FilesChanged
+from loom_audit.model.events import FilesChanged
 from loom_audit.model.files import FileChange
 from loom_audit.model.plans.planning import Note, how_to_choose
 from loom_audit.model.plans.request import PlanRequest
@@ -159,10 +160,10 @@ def select(request: PlanRequest, attachment: Attachment, timeline: Timeline) -> 
         changes = changes_of(stored, [call], ())
         done = dealt_with(stored, timeline, back, changes)
         if not request.targets:
-            later = _changing_git(stored, session, call.requested)
+            later = calls_changing_git(stored, session, call.requested)
             passed_over = (*passed_over, *git_notes(stored.log, later))
             if request.git_config:
-                undone = _changing_git(stored, session, call.requested, taken_back=True)
+                undone = calls_changing_git(stored, session, call.requested, taken_back=True)
                 passed_over = (*passed_over, *unwritten_notes(stored.log, undone))
         return Selection(_label(call), back, changes, (call,), passed_over=passed_over, before=done)
     if request.verb == "redo":
@@ -345,7 +346,7 @@ def _named_or_newest(request: PlanRequest, attachment: Attachment) -> Call:
         else ""
         if call.changed or (not request.no_git and changed_git_alone(attachment.stored.log, call))
         else "changed only git, which stays"
-        if call.changed_git
+        if git_of(attachment.stored.log, [call])
         else "changed nothing that is on record"
     )
     if why:
@@ -413,9 +414,11 @@ def _newest(
     before: int | None = None
     size = 10  # one is wanted, mostly among the newest; each page is twice as long as the last
     while page := stored.reading.calls(CallFilter(session=session, before=before, limit=size)):
+        changing = git_of(stored.log, page) if with_git else {}
         for call in page:
             acted = call.changed > 0 or (call.status == "ok" and call.reverts and is_undo(call))
-            acted = acted or (with_git and changed_git_alone(stored.log, call, settings=settings))
+            if not acted and call.requested in changing:
+                acted = changed_git_alone(stored.log, call, settings=settings)
             if call.seq and acted and call.undone_by is None and wanted(call):
                 return call
         before, size = page[-1].requested, min(2 * size, 500)
@@ -427,12 +430,12 @@ def _newest(
             f"{how_to_choose(left)}; `loom-audit show {calls[0]}` names what it may have changed."
         )
         details = {"calls": calls, "paths": [note.path for note in left[:NAMED]]}
-    elif verb == "undo" and (calls_of_git := _changing_git(stored, session)):
+    elif verb == "undo" and (calls_of_git := calls_changing_git(stored, session)):
         notes = git_notes(stored.log, calls_of_git[:NAMED])
         more = count_text(len(notes) - 1, "earlier call")
         hint = f"{notes[0].reason}{f'; {more} did too' if notes[1:] else ''}. {hint}"
         details = {"calls": [number for note in notes for number in note.calls]}
-    undone = _changing_git(stored, session, taken_back=True) if settings else ()
+    undone = calls_changing_git(stored, session, taken_back=True) if settings else ()
     for note in [*unwritten_notes(stored.log, undone)][:1]:
         hint = f"{note.reason}. {hint}"
     raise NotFound(f"nothing to {verb} {where}", hint=hint, details=details)
@@ -440,53 +443,6 @@ def _newest(
 
 NAMED = 100
 """Paths that the details of an error list."""
-
-
-def may_have_done(stored: StoredLog, session: str | None, after: int = 0) -> tuple[Note, ...]:
-    """Notes on changes on record as from outside that calls requested after an event may have made.
-
-    No undo takes such a change back. The calls are those among the newest `MOST_PASSED` that have
-    no changes of their own: an undo passes over them.
-    """
-    wanted = CallFilter(after=after, session=session, limit=MOST_PASSED)
-    passed = {
-        call.requested: call.seq
-        for call in stored.reading.calls(wanted)
-        if call.seq and not call.changed and call.undone_by is None
-    }
-    if not passed:
-        return ()
-    found: dict[str, set[int]] = {}
-    for one in stored.tables.changes(calls=passed):
-        if one.origin == "outside":
-            found.setdefault(one.change.path, set()).update(one.causes)
-    told = EventFilter(after=min(passed), kinds=(ChangesAttributed.kind,))
-    for event in stored.log.read(told):
-        if isinstance(event.fact, ChangesAttributed) and event.fact.call in passed:
-            for path in event.fact.paths:
-                found.setdefault(path, set()).add(event.fact.call)
-    return tuple(
-        Note(path, MAY_HAVE, tuple(sorted(passed[one] or one for one in causes & passed.keys())))
-        for path, causes in sorted(found.items())
-    )
-
-
-def _changing_git(
-    stored: StoredLog, session: str | None, after: int = 0, *, taken_back: bool = False
-) -> tuple[Call, ...]:
-    """The calls requested after an event that changed git, or may have, the newest first: those
-    that are not taken back, or those that are.
-    """
-    wanted = CallFilter(after=after, session=session, partial_only=True, limit=MOST_PASSED)
-    found = (one for one in stored.reading.calls(wanted) if one.changed_git and not is_undo(one))
-    return tuple(one for one in found if (one.undone_by is not None) == taken_back)
-
-
-MAY_HAVE = "on record as from outside, and maybe the call's"
-"""The reason of a note on a change that an undo does not take back."""
-
-MOST_PASSED = 1_000
-"""Calls that are looked through for such changes, the newest."""
 
 
 def _is_undo_by(call: Call, *verbs: str) -> bool:

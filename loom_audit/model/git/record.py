@@ -10,8 +10,9 @@ from loom_audit.model.coverage import Origin
 from loom_audit.model.files import FileChange, FileState, is_same_identity, is_within
 from loom_audit.model.text.display import visible
 
-STAYS = "of git, hooks and settings are taken back only when asked for, remotes never"
-"""Why the coverage of a call that changed git is partial."""
+NOT_TAKEN_BACK = "not taken back of git"
+"""How the reason begins why the coverage of a call is partial of whose change of git not all can be
+taken back, also when asked for."""
 
 CANNOT_BE_TOLD = "git cannot be told"
 """How the reason begins why the coverage of a call is partial after which git could not be told."""
@@ -20,10 +21,10 @@ CHANGED_GIT = frozenset(
     {
         "git is not taken back yet",
         "git's hooks, settings and remotes are not taken back",
-        STAYS,
+        "of git, hooks and settings are taken back only when asked for, remotes never",
     }
 )
-"""The reasons by which it is known of a call that it changed git, those of earlier records too."""
+"""The reasons that earlier records have in the coverage of each call that changed git."""
 
 PUSHED = "pushed"
 """The last word of what is said about a remote branch which a push of ours moved, as its log

@@ -299,10 +299,14 @@ def goes_back(fact: GitChanged, *, settings: bool = False) -> bool:
         return False
     if fact.is_gone:
         return True
-    branches = _branches_of([fact])
-    keys = [key for key, _, _ in _of_fact(fact) if not is_derived(key)]
     wanted = {"worktree", "stashes", "ref", *(["settings"] if settings else [])}
-    return any(_thing_of(key, branches)[0] in wanted for key in keys)
+    return any(kind in wanted for kind, key in kinds_of(fact) if not is_derived(key))
+
+
+def kinds_of(fact: GitChanged) -> Iterator[tuple[Kind, Key]]:
+    """The names and files that a change of git is of, each with what it belongs to."""
+    branches = _branches_of([fact])
+    return ((_thing_of(key, branches)[0], key) for key, _, _ in _of_fact(fact))
 
 
 def _verdicts(

@@ -1,6 +1,6 @@
 """A session's steps: prompts, words, calls and what came from outside, as one conversation."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TypeAlias
 
@@ -70,13 +70,15 @@ Row: TypeAlias = Quote | Call | OutsideChange | Part | Reads
 class Steps(Struct, frozen=True):
     """A page of steps, oldest first; `older` and `newer` are where its neighbours begin.
 
-    `crowded`: there may be more changes from outside between them than are listed.
+    `crowded`: there may be more changes from outside between them than are listed. `git` is what
+    calls changed of git, in git's words, by their requests.
     """
 
     rows: tuple[Row, ...]
     older: int | None
     newer: int | None
     crowded: bool = False
+    git: Mapping[int, Sequence[str]] = {}
 
 
 @router.get("/w/{workspace}/s/{session}/steps")
@@ -99,7 +101,7 @@ def steps(
         session=shown,
         steps=found,
         decided=decisions(workspace, calls),
-        git=git_on_page(workspace.timeline, calls),
+        git=found.git,
         lines=last_lines(workspace, [one for one in failed if one.effect == "execute"]),
         head=workspace.log.head(),
         base=base,
@@ -127,9 +129,10 @@ def page_of_steps(
         key=place_of,
         reverse=backwards,
     )
+    git = git_on_page(workspace.timeline, [step for step in found if isinstance(step, Call)])
     kept, space = list[Step](), SPACE
     for step in found:
-        space -= weight_of(step)
+        space -= weight_of(step, git)
         if kept and (space < 0 or len(kept) == STEPS):
             break
         kept.append(step)
@@ -147,6 +150,7 @@ def page_of_steps(
         older=first if kept and (more if backwards else after > session.started) else None,
         newer=last if kept and (backwards or more) else None,
         crowded=len(outside) > OUTSIDE,
+        git=git,
     )
 
 
@@ -187,14 +191,14 @@ def place_of(step: Step) -> int:
     return step.seq
 
 
-def weight_of(step: Step) -> int:
+def weight_of(step: Step, git: Collection[int]) -> int:
     """How much of the page a step takes."""
     match step:
         case Quote():
             return step.weight
         case Call():
             texts = len(step.summary[:200]) + len(step.error[:160])
-            nodes = 14 + 2 * GIT_LINES * step.changed_git
+            nodes = 14 + 2 * GIT_LINES * (step.requested in git)
             return nodes * NODE + texts + sum(map(len, step.paths))
         case Session():
             return (14 + 5 * INSIDE) * NODE + INSIDE * 100 + weight(4, step.title[:160]) + 600

@@ -1,6 +1,6 @@
 """The rows of a timeline: calls, and between them what came from outside, newest first."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, islice
 from typing import Any, TypeAlias
@@ -72,7 +72,8 @@ Row: TypeAlias = Call | OutsideChange | ReadsRow
 class Listing(Struct, frozen=True):
     """A page of a timeline has its calls, and the seqs from which its neighbours start.
 
-    `fold`: reads that follow each other are one row.
+    `fold`: reads that follow each other are one row. `git` is what calls changed of git, in git's
+    words, by their requests.
     """
 
     calls: Sequence[Call]
@@ -80,6 +81,7 @@ class Listing(Struct, frozen=True):
     newer: int | None
     outside: tuple[OutsideChange, ...] = ()
     fold: bool = False
+    git: Mapping[int, Sequence[str]] = {}
 
     @property
     def crowded(self) -> bool:
@@ -178,7 +180,7 @@ def page_of_calls(
     narrowed = any(first(query, name) for name in FILTERS)
     fold = not narrowed and not first(query, "reads")
     if not lists_outside(query, session):
-        return _fitting(Listing(calls, older, newer, fold=fold), after)
+        return _fitting(timeline, Listing(calls, older, newer, fold=fold), after)
     low = after or (older - 1 if older else 0)
     high = newer + 1 if after is not None and newer else before
     outside = timeline.outside(after=low, before=high, typed=wanted.typed or "", limit=OUTSIDE_ROWS)
@@ -186,7 +188,7 @@ def page_of_calls(
         # the next page goes on where these end
         older = outside[-1].seq
         calls = [call for call in calls if call.requested > older]
-    return _fitting(Listing(calls, older, newer, tuple(outside), fold), after)
+    return _fitting(timeline, Listing(calls, older, newer, tuple(outside), fold), after)
 
 
 def _page_of_outside(timeline: Timeline, query: Fields, before: int | None) -> Listing:
@@ -196,7 +198,7 @@ def _page_of_outside(timeline: Timeline, query: Fields, before: int | None) -> L
     wanted = [one for one in found if since is None or one.at >= since]
     older = wanted[ROWS - 1].seq if len(wanted) > ROWS else None
     newer = None  # what is newer than a page is on the first one
-    return _fitting(Listing((), older, newer, tuple(wanted[:ROWS])), None)
+    return _fitting(timeline, Listing((), older, newer, tuple(wanted[:ROWS])), None)
 
 
 def since_of(query: Fields) -> datetime | None:
@@ -240,13 +242,14 @@ def lists_outside(query: Fields, session: str | None) -> bool:
     return session is None and not any(first(query, name) for name in FILTERS if name != "path")
 
 
-def _fitting(listing: Listing, after: int | None) -> Listing:
+def _fitting(timeline: Timeline, listing: Listing, after: int | None) -> Listing:
     """As many of the rows as a page holds: the newest, or with `after` the oldest ones."""
+    listing = replace(listing, git=git_on_page(timeline, listing.calls))
     mixed: list[Call | OutsideChange] = [*listing.calls, *listing.outside]
     mixed.sort(key=_place, reverse=after is None)
     space, edge = SPACE, 0
     for row in mixed:
-        space -= _weight(row)
+        space -= _weight(row, listing.git)
         if edge and space < 0:
             break
         edge = _place(row)
@@ -261,7 +264,7 @@ def _fitting(listing: Listing, after: int | None) -> Listing:
     return replace(listing, calls=[*calls], outside=(*outside,), **ends)
 
 
-def _weight(row: Call | OutsideChange) -> int:
+def _weight(row: Call | OutsideChange, git: Collection[int]) -> int:
     titled = LINKED * sum(map(len, row.paths))
     if isinstance(row, OutsideChange):
         return 14 * NODE + titled
@@ -270,7 +273,7 @@ def _weight(row: Call | OutsideChange) -> int:
         row.reverts
     )
     nodes = 11 + bool(row.changed) * (2 + undoing) + bool(row.error) + back
-    nodes += 2 * GIT_LINES * row.changed_git
+    nodes += 2 * GIT_LINES * (row.requested in git)
     return nodes * NODE + len(row.tool) + len(row.summary[:140]) + len(row.error[:100]) + titled
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loom_audit import AuditedWorkspace
-from loom_audit.model.git.record import STAYS
+from loom_audit.model.coverage import FULL
 from loom_audit.model.git.words import words_of
 from tests.api.clients.test_hooks import claude as claude
 from tests.api.clients.test_hooks import root as root
@@ -46,7 +46,7 @@ def test_a_client_s_command_in_a_nested_repository_is_on_record_in_git_s_words(
         newest, *_ = workspace.timeline.calls()
         told = words_of(workspace.timeline.call(newest.requested).git)
         assert any(one.startswith(said) for one in told), told
-        assert STAYS in newest.coverage.reasons
+        assert newest.coverage == FULL
     claude.hook("SessionEnd", reason="exit")
 
 

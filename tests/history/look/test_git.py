@@ -10,7 +10,8 @@ import pytest
 from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.errors import NotFound
 from loom_audit.history.look.git import changes
-from loom_audit.model.git.record import STAYS, GitChanged, GitState
+from loom_audit.model.coverage import FULL
+from loom_audit.model.git.record import GitChanged, GitState
 from loom_audit.model.git.words import git_words
 from loom_audit.ports import EventFilter
 from loom_audit.sandbox.git.files import STAMPED_REFS
@@ -92,7 +93,7 @@ def test_what_a_command_changed_of_git_is_on_record_in_git_s_words(
     assert (baseline.origin, changed.origin) == ("baseline", "command")
     assert any(words in line for line in git_words(changed))
     newest, *_ = workspace.timeline.calls()
-    assert STAYS in newest.coverage.reasons
+    assert newest.coverage == FULL
     assert workspace.timeline.call(newest.seq or 0).git == (changed,)
     if "detach" not in command:
         check_against_git(workspace, root)
@@ -128,7 +129,7 @@ def test_a_repository_that_is_deleted_is_said_once_and_a_new_one_is_another(
     _, gone = facts(workspace)
     assert [*git_words(gone)] == ["git repository gone: HEAD main, 2 refs, 1 stash"]
     newest, *_ = workspace.timeline.calls()
-    assert STAYS in newest.coverage.reasons
+    assert newest.coverage.reasons == ("not on record: .git",)
     call("shell_execute", command="true")
     assert facts(workspace)[1:] == [gone]
     call("shell_execute", command="git init -q -b main")
@@ -167,7 +168,7 @@ def test_what_git_only_reads_is_no_change(
     [baseline] = facts(workspace)
     newest, *_ = workspace.timeline.calls()
     assert baseline.origin == "baseline"
-    assert STAYS not in newest.coverage.reasons
+    assert not workspace.timeline.git_of([newest])
 
 
 def test_what_a_person_did_to_git_between_calls_is_from_outside(

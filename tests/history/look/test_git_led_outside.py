@@ -7,7 +7,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult
 from loom_audit.history.read.flagged import gather
-from loom_audit.model.git.record import STAYS
+from loom_audit.model.git.record import NOT_TAKEN_BACK
 from loom_audit.model.git.words import git_words
 from tests.history.look.test_git_nested import facts, repository
 from tests.places.git_person import as_ann, git
@@ -32,7 +32,8 @@ def marked(workspace: AuditedWorkspace) -> tuple[str, ...]:
     timeline = workspace.timeline
     flagged = gather(timeline.log, timeline.projections, [newest]).flagged
     assert (newest.requested in flagged["code"]) == bool(found)
-    assert newest.requested not in flagged["git"] and STAYS not in newest.coverage.reasons
+    assert newest.requested not in flagged["git"]
+    assert not any(NOT_TAKEN_BACK in reason for reason in newest.coverage.reasons)
     return found
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from loom_audit import AuditedWorkspace, Session, ToolResult, open_store
 from loom_audit.history.look.git import changes as looking
-from loom_audit.model.git.record import STAYS, GitChanged, GitState
+from loom_audit.model.coverage import FULL
+from loom_audit.model.git.record import GitChanged, GitState
 from loom_audit.model.git.words import git_words, words_of
 from loom_audit.ports import EventFilter
 from tests.places.git_person import as_ann, git
@@ -90,7 +91,7 @@ def test_what_a_command_changed_of_a_nested_repository_is_on_record_with_its_fol
     assert words.endswith(end)
     assert f"git: {start}" in said
     newest, *_ = workspace.timeline.calls()
-    assert STAYS in newest.coverage.reasons
+    assert newest.coverage == FULL
     assert workspace.timeline.call(newest.seq or 0).git == (changed,)
     check_against_git(workspace, LIB)
 
@@ -102,7 +103,7 @@ def test_a_run_says_what_it_changed_of_a_nested_repository(
 ) -> None:
     ran = session.run(("sh", "-c", f"cd {LIB} && {command}"))
     assert any(one.startswith(start) and one.endswith(end) for one in ran.git_changed)
-    assert STAYS in ran.coverage.reasons
+    assert ran.coverage == FULL
     check_against_git(workspace, LIB)
 
 

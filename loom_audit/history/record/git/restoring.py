@@ -12,6 +12,7 @@ from loom_audit.history.look.git.changes import look_at_git
 from loom_audit.history.look.observation import observe
 from loom_audit.history.look.opaque import opaque_change
 from loom_audit.history.record.call_record import CallRecord
+from loom_audit.history.record.git.not_back import why_not_back
 from loom_audit.history.record.git.whole import (
     entries_of,
     file_of,
@@ -27,7 +28,6 @@ from loom_audit.model.files import FileChange, is_same_identity
 from loom_audit.model.git.record import (
     INDEX_ENTRIES,
     INDEX_MTIME,
-    STAYS,
     GitChanged,
     GitIntended,
     GitName,
@@ -147,7 +147,7 @@ def collect_restored(record: CallRecord, intentions: Iterable[GitIntended]) -> N
             fact = replace(own, origin="undo", call_id=record.call_id)
             record.add_drafts([record.writer.draft(fact)])
             record.git.append(fact)
-            record.lower_coverage(STAYS)
+            record.lower_coverage(*why_not_back(record.attachment, fact))
         if others:
             record.add_drafts([Draft(others, "", OUTSIDE)])
 

@@ -40,11 +40,14 @@ class GitOnRecord(Struct):
     """The repositories by folder as the log has them, folded from all of its changes of git.
 
     `gone` are the states in which they went, `first` their first looks, each with its seq.
+    `changed_by` are the requests of the calls that made one of the changes of which a plan takes
+    some back, or may have.
     """
 
     now: dict[str, GitState] = field(default_factory=dict)
     gone: dict[str, list[tuple[int, GitState]]] = field(default_factory=dict)
     first: list[tuple[int, GitChanged]] = field(default_factory=list)
+    changed_by: set[int] = field(default_factory=set)
 
     def follow(self, seq: int, fact: GitChanged) -> None:
         """Take over what a fact says."""

@@ -162,7 +162,8 @@ def with_git(
     alone = {
         call.seq
         for call in calls
-        if call.seq and call.requested > selection.since and call.changed_git and not call.changed
+        if call.seq and call.requested > selection.since and not call.changed
+        if call.requested in on_record.changed_by
     }
     counted = set(plan.reverts)
     if verdicts.things:
@@ -265,6 +266,7 @@ def _steps(
             own = None
         else:
             own = attachment.stored.reading.call(event.session, fact.call_id)
+        on_record.changed_by |= maybe | ({own.requested} if own else set())
         if selection.rollback:
             outside = own is None
             taken = request.outside or not (outside or UNKNOWN in fact.causes)

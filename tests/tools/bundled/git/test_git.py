@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from loom_audit.model.git.record import STAYS
 from loom_audit.tools.calls.context import ToolContext
 from loom_audit.tools.calls.gate import Decision
 from loom_audit.tools.calls.tool import Tool
@@ -405,7 +404,8 @@ def test_a_push_is_announced_recorded_as_network_and_never_forced(
     assert result.success and result.data["status"] == "[new branch]"
     assert result.data["ref"] == "refs/heads/main" and result.data["url"] == str(remote)
     assert git(remote, "rev-parse", "main") == git(repo, "rev-parse", "main")
-    assert bench.last().coverage.reasons == ("outside the workspace: network", STAYS)
+    stays = "not taken back of git: remote branch origin/main"
+    assert bench.last().coverage.reasons == ("outside the workspace: network", stays)
     assert "git: remote branch origin/main created at " in result.output
     assert bench.call("git_status", {}).data["ahead"] == 0
     git(repo, "commit", "--quiet", "--amend", "--message=other")
