@@ -53,6 +53,7 @@ COMMANDS: Sequence[tuple[str, str, str]] = (
     ("checkpoint", "Take back", "Give a point a name, or list the names."),
     ("replay", "Take back", "Rebuild a point in another, empty folder."),
     ("head", "Prove", "Print the Merkle root over all events."),
+    ("heads", "Prove", "Sign the heads of a store's logs, and hand them over."),
     ("keys", "Prove", "Make, list or rotate the key by which a store signs its heads."),
     ("verify", "Prove", "Recompute everything and report all that is wrong."),
     ("doctor", "Prove", "Check this machine, the store and the workspaces."),

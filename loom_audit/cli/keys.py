@@ -8,9 +8,9 @@ from loom_audit.cli.shared import exits
 from loom_audit.cli.shared.command import Group, command
 from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import local_time
-from loom_audit.cli.shared.output import Line, Output
+from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.records import time_text
-from loom_audit.model.text.display import visible
+from loom_audit.cli.shared.signed import signed_line, signed_record
 
 if TYPE_CHECKING:
     from loom_audit.api.upkeep.signing import KeyRing, SignedLog
@@ -100,23 +100,6 @@ def _print(output: Output, ring: "KeyRing", logs: "Sequence[SignedLog]") -> int:
         for one in logs:
             output.line(*signed_line(one))
     return exits.IN_PART if any(one.error for one in logs) else exits.OK
-
-
-def signed_record(one: "SignedLog") -> dict[str, Any]:
-    """A log as JSON values, with how far it was signed or why not."""
-    return {
-        "id": one.id,
-        "root": one.root,
-        "size": one.signed.head.size if one.signed else None,
-        "error": one.error.to_dict() if one.error else None,
-    }
-
-
-def signed_line(one: "SignedLog") -> Line:
-    """A log in a line, with how far it was signed or why not."""
-    if one.signed is not None:
-        return (f"  to {one.signed.head.size:,}  {visible(one.root)}",)
-    return (("  not signed", "red"), f"  {visible(one.root)}: {one.error}")
 
 
 keys = Group(

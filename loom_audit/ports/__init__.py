@@ -60,7 +60,7 @@ from loom_audit.ports.processes import (
     take_no_notice,
 )
 from loom_audit.ports.replacing import Displaced, Replacement, Reservation
-from loom_audit.ports.signing import SignedHeads, SigningKeys
+from loom_audit.ports.signing import HeadsFolder, SignedHeads, SigningKeys
 from loom_audit.ports.transcripts import TranscriptFile
 from loom_audit.ports.watch import Noticed, Observer, Watch
 from loom_audit.ports.workspace import (
@@ -114,6 +114,7 @@ __all__ = [
     "GitSteps",
     "GitWhole",
     "Heads",
+    "HeadsFolder",
     "HeldSessions",
     "IndexBytes",
     "IndexEntry",

@@ -1,6 +1,6 @@
 """The keys of a store, and what they signed of a log."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from loom_audit.model.signed.key_ring import KeyRing
@@ -20,6 +20,18 @@ class SigningKeys(Protocol):
 
     def write(self, ring: KeyRing) -> None:
         """Put the keys in place of those that are there, durably, all at once. StorageFailed."""
+        ...
+
+
+class HeadsFolder(Protocol):
+    """A folder to which signed heads are handed over, one file each; nothing there is changed."""
+
+    def put(self, signed: SignedHead) -> bool:
+        """Put one there, durably; whether it was not there yet. StorageFailed."""
+        ...
+
+    def there(self, log: str) -> Mapping[str, SignedHead | None]:
+        """The files there with heads of a log; None for one that is none. StorageFailed."""
         ...
 
 

@@ -2,9 +2,11 @@
 
 from loom_audit.config import Settings
 from loom_audit.disk.machine.key_file import DiskKeys
-from loom_audit.disk.machine.signed_heads import DiskSignedHeads
+from loom_audit.disk.machine.signed_heads import DiskHeadsFolder, DiskSignedHeads
 from loom_audit.ports import Clock, SignedHeads, SigningKeys
 from loom_audit.sql.ground.clock import SystemClock
+
+__all__ = ["DiskHeadsFolder", "clock", "keys_of", "signed_heads_of"]
 
 
 def keys_of(settings: Settings) -> SigningKeys:

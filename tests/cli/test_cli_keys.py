@@ -116,6 +116,25 @@ def test_a_link_or_garbage_is_no_key(audited: Shell, tmp_path: Path) -> None:
     assert "damaged" in audited("keys", "list", code=6).errors
 
 
+def test_doctor_says_what_is_with_the_key(audited: Shell) -> None:
+    def said() -> dict[str, Any]:
+        checks = audited.records("doctor", code=None)
+        [check] = [one for one in checks if one["name"] == "signing key"]
+        return check
+
+    assert (said()["verdict"], "keys init" in said()["text"]) == ("ok", True)
+    (made,) = audited.records("keys", "init")
+    assert (said()["verdict"], made["key"] in said()["text"]) == ("ok", True)
+    file = keys_folder(audited) / "ring.json"
+    whole = ring(audited)
+    DiskKeys(keys_folder(audited)).write(
+        KeyRing(whole.current, OwnKey(bytes(32), whole.current.made))
+    )
+    assert (said()["verdict"], "keys rotate" in said()["hint"]) == ("warning", True)
+    file.chmod(0o644)
+    assert (said()["verdict"], "chmod 600" in said()["hint"]) == ("problem", True)
+
+
 def test_one_key_only(audited: Shell) -> None:
     assert "`loom-audit keys init` makes one" in audited("keys", "list", code=4).errors
     assert "keys init" in audited("keys", "rotate", code=4).errors

@@ -29,10 +29,12 @@ from loom_audit.config import APPROVALS, Settings, read_approvals
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.free_space import MIN_FREE_BYTES
 from loom_audit.model.imported import is_imported
+from loom_audit.model.signed.signed_heads import key_id
 from loom_audit.model.text.display import count_text, size_text
 from loom_audit.wiring.commands import confining_runner, open_runner, probe
 from loom_audit.wiring.database_file import REVISION, SAFE_SQLITE, connect, driver, triggers
 from loom_audit.wiring.folders import is_in_place
+from loom_audit.wiring.signing import keys_of
 
 SPACE_WARNING = 1024**3
 
@@ -61,6 +63,7 @@ def _looked_at(settings: Settings, now: datetime | None) -> Iterator[Check]:
     else:
         yield Check("store", "warning", f"{settings.url} is not there yet", "`loom-audit init`")
     yield _heads(settings)
+    yield _signing_key(settings)
 
 
 def _python() -> Check:
@@ -254,6 +257,23 @@ def _held(store: AuditStore) -> Sequence[Check]:
         text = f"{count_text(len(unlike), 'file')} in {folder} said else"
         return [Check("held sessions", "warning", text, "Put right, as the logs say.")]
     return [Check("held sessions", "ok", "hooks read of them what the logs say")]
+
+
+def _signing_key(settings: Settings) -> Check:
+    name = "signing key"
+    try:
+        ring = keys_of(settings).read()
+    except AuditError as error:
+        return Check(name, "problem", error.message, error.hint)
+    if ring is None:
+        return Check(
+            name, "ok", "none, so that no head is signed: `loom-audit keys init` makes one"
+        )
+    text = f"{key_id(ring.current.public)} in {settings.keys}"
+    if ring.next is not None:
+        hint = "`loom-audit keys rotate` goes on with it."
+        return Check(name, "warning", f"{text}: putting another in its place was interrupted", hint)
+    return Check(name, "ok", text)
 
 
 def _heads(settings: Settings) -> Check:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from secrets import token_bytes
 
 from msgspec import Struct
@@ -9,14 +10,25 @@ from msgspec.structs import replace
 
 from loom_audit.api.store import AuditStore
 from loom_audit.errors import AuditError, Conflict, NotFound
-from loom_audit.history.record.signing import note_key, sign_newest
+from loom_audit.history.record.signing import hand_over, note_key, sign_newest
 from loom_audit.model.imported import is_imported
 from loom_audit.model.signed.ed25519 import KEY_BYTES
 from loom_audit.model.signed.key_ring import KeyRing, OwnKey
 from loom_audit.model.signed.signed_heads import SignedHead, key_id, verifier
 from loom_audit.wiring import signing as wiring
 
-__all__ = ["KeyRing", "SignedLog", "key_id", "keys_of", "make_key", "rotate_key", "verifiers"]
+__all__ = [
+    "HandedOver",
+    "KeyRing",
+    "SignedLog",
+    "hand_over_heads",
+    "key_id",
+    "keys_of",
+    "make_key",
+    "rotate_key",
+    "sign_heads",
+    "verifiers",
+]
 
 _MAKE_ONE = "`loom-audit keys init` makes one."
 
@@ -28,6 +40,14 @@ class SignedLog(Struct, frozen=True):
     root: str
     signed: SignedHead | None
     error: AuditError | None = None
+
+
+class HandedOver(Struct, frozen=True):
+    """How many signed heads of a log were new in a folder, and what there is not of its events."""
+
+    id: str
+    new: int
+    foreign: Sequence[str]
 
 
 def keys_of(store: AuditStore) -> KeyRing:
@@ -68,6 +88,27 @@ def rotate_key(store: AuditStore) -> tuple[KeyRing, Sequence[SignedLog]]:
         ring = ring.rotated(wiring.clock().now())
         wiring.keys_of(store.adapters.settings).write(ring)
         return ring, signed
+
+
+def sign_heads(store: AuditStore) -> tuple[KeyRing, Sequence[SignedLog]]:
+    """Sign the head of each log of a store, as far as it has grown. NotFound without a key."""
+    with _signing(store):
+        ring = keys_of(store)
+        return ring, _sign_all(store, ring)
+
+
+def hand_over_heads(store: AuditStore, folder: Path) -> Sequence[HandedOver]:
+    """Put every signed head of a store in a folder. NotFound where there is none; StorageFailed."""
+    if not folder.is_dir():
+        raise NotFound(f"there is no folder {folder}", hint="Make it: none is made elsewhere.")
+    done = []
+    with _signing(store):
+        for entry in store.adapters.workspaces():
+            signed = wiring.signed_heads_of(store.adapters.settings, entry.id)
+            log = store.adapters.log(entry.id)
+            new, foreign = hand_over(log, signed, wiring.DiskHeadsFolder(folder))
+            done.append(HandedOver(entry.id, new, foreign))
+    return done
 
 
 def verifiers(store: AuditStore, public: bytes) -> Mapping[str, str]:

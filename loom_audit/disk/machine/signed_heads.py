@@ -7,11 +7,14 @@ signer goes by is not set back by who moves heads away, or puts back an older st
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from loom_audit.disk.access.system import closing_fd, put_file, sync_folder, write_all
 from loom_audit.errors import Corrupt, StorageFailed
+from loom_audit.model.signed.notes import MOST_BYTES
 from loom_audit.model.signed.signed_heads import SignedHead, read_signed_head
 
 _BETWEEN = re.compile(rb"(?m)^(?=loom-audit/|l[a-z-]{0,9}$)")
@@ -80,6 +83,65 @@ class DiskSignedHeads:
             if begin and not after.startswith(begin):  # else the same follows, whole
                 yield line, _read(begin + b"\n")
             line += piece.count(b"\n")
+
+
+class DiskHeadsFolder:
+    """A `ports.HeadsFolder`: files `LOG-SIZE-HASH.note`, of the hash of what is in them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put(self, signed: SignedHead) -> bool:
+        """Put one there, durably; whether it was not there yet. StorageFailed."""
+        raw = signed.note.to_bytes()
+        file = self._folder / _name(signed)
+        beside = file.with_suffix(f".{os.getpid()}")
+        try:
+            if os.path.lexists(file):
+                return False
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            with closing_fd(os.open(beside, flags, 0o644)) as descriptor:
+                write_all(descriptor, raw)
+                os.fsync(descriptor)
+            try:
+                os.link(beside, file)  # where it is there by now it stays
+            finally:
+                beside.unlink()
+            sync_folder(self._folder)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise StorageFailed(
+                f"a signed head could not be put in {self._folder}: {error.strerror}",
+                hint="It is kept here; `loom-audit heads send --to FOLDER` tries again.",
+            ) from error
+        return True
+
+    def there(self, log: str) -> Mapping[str, SignedHead | None]:
+        """The files there with heads of a log; None for one that is none. StorageFailed.
+
+        One that is not as it was put there, by its name, is none.
+        """
+        files = sorted(self._folder.glob(f"{log}-*.note"))
+        read = {file: _read(_content(file)) if _is_small_file(file) else None for file in files}
+        return {
+            str(file): one if one is not None and file.name == _name(one) else None
+            for file, one in read.items()
+        }
+
+
+def _is_small_file(file: Path) -> bool:
+    """Whether it is a file that may be a note: what is in the folder may be from anybody."""
+    try:
+        seen = file.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(seen.st_mode) and seen.st_size <= MOST_BYTES
+
+
+def _name(signed: SignedHead) -> str:
+    digits = sha256(signed.note.to_bytes()).hexdigest()[:16]
+    return f"{signed.head.log}-{signed.head.size:012}-{digits}.note"
 
 
 def _read(raw: bytes) -> SignedHead | None:

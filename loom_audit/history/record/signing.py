@@ -8,7 +8,7 @@ from loom_audit.model.noted import HeadNoted
 from loom_audit.model.signed.ed25519 import public_key
 from loom_audit.model.signed.key_ring import KeyRing
 from loom_audit.model.signed.signed_heads import SignedHead, key_id, sign_head
-from loom_audit.ports import EventLog, Heads, SignedHeads
+from loom_audit.ports import EventLog, Heads, HeadsFolder, SignedHeads
 
 
 def note_key(
@@ -44,6 +44,28 @@ def sign_newest(
     made = before if before is not None and again else sign_head(head, seeds)
     signed.keep(made)
     return made
+
+
+def hand_over(log: EventLog, signed: SignedHeads, folder: HeadsFolder) -> tuple[int, Sequence[str]]:
+    """Put every signed head of a log in a folder where it is not yet; how many that were.
+
+    And what in the folder is not of this log's events: a head of other ones, of more of them, and
+    a file that is none. Ours are put there all the same, and nothing there is changed.
+    StorageFailed.
+    """
+    foreign = []
+    last = signed.last()
+    for name, one in folder.there(log.id).items():
+        if one is None:
+            foreign.append(f"{name} is not as it was put there")
+        elif last is None or one.head.size > last.head.size:
+            foreign.append(f"{name} is over more events than were signed here: the log went back")
+        else:
+            try:
+                log.prove(max(0, one.head.size - 1), one.head.size, one.head)
+            except Corrupt:
+                foreign.append(f"{name} is over other events: there are two logs of this name")
+    return sum(map(folder.put, signed.kept())), foreign
 
 
 def _newest_head(log: EventLog, heads: Heads, signed: SignedHeads) -> TreeHead:
