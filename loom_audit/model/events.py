@@ -43,8 +43,7 @@ class Lease(Struct, frozen=True):
     """The process that a foreign session lives by, and its time where none can be seen.
 
     `started` is when process `pid` started, in clock ticks since boot; `boot` and `namespace` name
-    the boot of the machine and the process namespace in which both count. `seconds` are counted
-    from the session's latest event.
+    the machine's boot and the process namespace of both. `seconds` count from the latest event.
     """
 
     pid: int | None
