@@ -102,12 +102,11 @@ def hand_over_heads(store: AuditStore, folder: Path) -> Sequence[HandedOver]:
     if not folder.is_dir():
         raise NotFound(f"there is no folder {folder}", hint="Make it: none is made elsewhere.")
     done = []
-    with _signing(store):
-        for entry in store.adapters.workspaces():
-            signed = wiring.signed_heads_of(store.adapters.settings, entry.id)
-            log = store.adapters.log(entry.id)
-            new, foreign = hand_over(log, signed, wiring.DiskHeadsFolder(folder))
-            done.append(HandedOver(entry.id, new, foreign))
+    for entry in store.adapters.workspaces():  # without the lock: a folder may hang
+        signed = wiring.signed_heads_of(store.adapters.settings, entry.id)
+        log = store.adapters.log(entry.id)
+        new, foreign = hand_over(log, signed, wiring.DiskHeadsFolder(folder))
+        done.append(HandedOver(entry.id, new, foreign))
     return done
 
 

@@ -103,13 +103,10 @@ class DiskHeadsFolder:
             with closing_fd(os.open(beside, flags, 0o644)) as descriptor:
                 write_all(descriptor, raw)
                 os.fsync(descriptor)
-            try:
-                os.link(beside, file)  # where it is there by now it stays
-            finally:
-                beside.unlink()
+            # not by a link, which not every filesystem has: what another process put there since
+            # is the same, by its name
+            beside.rename(file)
             sync_folder(self._folder)
-        except FileExistsError:
-            return False
         except OSError as error:
             raise StorageFailed(
                 f"a signed head could not be put in {self._folder}: {error.strerror}",

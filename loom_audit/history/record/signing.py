@@ -54,8 +54,9 @@ def hand_over(log: EventLog, signed: SignedHeads, folder: HeadsFolder) -> tuple[
     StorageFailed.
     """
     foreign = []
-    last = signed.last()
-    for name, one in folder.there(log.id).items():
+    there = folder.there(log.id)
+    last = signed.last()  # after what is there, which another process may be putting there
+    for name, one in there.items():
         if one is None:
             foreign.append(f"{name} is not as it was put there")
         elif last is None or one.head.size > last.head.size:
