@@ -11,7 +11,8 @@ from typing import Literal
 from msgspec import Struct
 
 from loom_audit.model.git.record import STATE_FILES
-from loom_audit.sandbox.git.files import FOLDER, MAX_FILE, Numbers, open_below, read_file, stamp
+from loom_audit.sandbox.git.files import MAX_FILE, Numbers, open_below, read_file, stamp
+from loom_audit.sandbox.git.place import worktree_folders, worktree_names
 
 MOST_LED = 32
 """The number of paths in a git folder that are followed: settings of people name one or none."""
@@ -159,8 +160,7 @@ class _Reading:
             return top
         named = os.path.join(entry, "gitdir")
         self.read_at[named] = _at(named)
-        said = os.fsdecode(self._content(named).strip())
-        return os.path.dirname(os.path.normpath(os.path.join(entry, said)))
+        return dict(worktree_folders(self._git, self._path)).get(os.path.basename(entry), top)
 
     def _content(self, path: str) -> bytes:
         """What stands in a file of the git folder or of the workspace, read through no link."""
@@ -197,13 +197,7 @@ def files_led_to(git: int, paths: Sequence[str]) -> Iterator[str]:
 
 def settings_of_worktrees(git: int) -> Sequence[str]:
     """The paths of the settings that linked worktrees have for themselves."""
-    with suppress(OSError):
-        entries = os.open("worktrees", FOLDER, dir_fd=git)
-        try:
-            return [f"worktrees/{name}/config.worktree" for name in sorted(os.listdir(entries))]
-        finally:
-            os.close(entries)
-    return []
+    return [f"worktrees/{one}/config.worktree" for one in worktree_names(git)]
 
 
 def _at(path: str) -> Numbers | None:

@@ -164,6 +164,30 @@ def _check_names_back(opened: int, path: str, top: str) -> None:
         raise ExecutionFailed("the entry of this worktree names another common folder")
 
 
+def worktree_folders(git: int, path: str) -> Iterator[tuple[str, str]]:
+    """The entries of linked worktrees in an open git folder, which lies at `path`, each with the
+    folder of which it is; none that cannot be read.
+    """
+    for name in worktree_names(git):
+        with suppress(OSError):
+            entry = f"worktrees/{name}"
+            file = os.path.join(path, entry, read_text(git, f"{entry}/gitdir") or "")
+            yield name, os.path.dirname(os.path.normpath(file))
+
+
+def worktree_names(git: int) -> list[str]:
+    """The names of the entries of linked worktrees in an open git folder; none where they cannot be
+    read.
+    """
+    with suppress(OSError):
+        entries = os.open("worktrees", FOLDER, dir_fd=git)
+        try:
+            return sorted(os.listdir(entries))
+        finally:
+            os.close(entries)
+    return []
+
+
 def path_below(root: str, path: str) -> str:
     """A path relative to the workspace; "" where it is not in it."""
     start = root.rstrip("/") + "/"

@@ -13,22 +13,15 @@ from contextlib import suppress
 from hashlib import sha256
 from itertools import product
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.git.record import (
     BROKEN,
-    HEAD_COMMIT,
-    INDEX_MTIME,
     OBJECT_ID,
-    OF_WORKTREE,
-    SHARED_REFS,
-    STASH_LOG,
-    is_untold,
 )
 from loom_audit.model.text.display import count_text
-from loom_audit.ports import GitAnswer, GitFile, GitSeen, GitStamps, Moved
+from loom_audit.ports import GitAnswer, GitSeen, GitStamps, Moved
 from loom_audit.sandbox.git.answers import (
     LED_TO_BY_HEAD,
     NAMED_BY_HEAD,
@@ -36,11 +29,8 @@ from loom_audit.sandbox.git.answers import (
     index_entries,
     linked_worktrees,
     marked_branch,
-    stash_lines,
     text_of,
-    told_logs,
     told_refs,
-    untold_logs,
 )
 from loom_audit.sandbox.git.files import (
     FOLDER,
@@ -50,20 +40,28 @@ from loom_audit.sandbox.git.files import (
     shared_stamps_of,
     stamp,
     stamps_of,
-    state_files,
 )
+from loom_audit.sandbox.git.gathered import GatheredGit, names_of_linked, read_files, take_logs
 from loom_audit.sandbox.git.led_to import Led, LedTo, files_led_to, settings_of_worktrees
 from loom_audit.sandbox.git.links import ASKED, NOT_FOLLOWED, behind_links
 from loom_audit.sandbox.git.loose import loose_object
-from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place, path_below
+from loom_audit.sandbox.git.place import (
+    GitPlace,
+    IdentityOf,
+    opened_place,
+    path_below,
+    worktree_folders,
+)
 from loom_audit.sandbox.git.program import ask_git, find_git, why_failed
 from loom_audit.sandbox.git.told_refs import TakenStamps, ToldRefs
 
 SECONDS = 5.0
 MAX_DISTANCES = 20
-MOST_LEADING = 20
-"""The number of refs that lead to one other of which git is asked what each itself names."""
-
+MOST_LEADING = 200
+"""The number of refs that lead to others together of which git is asked what each itself names."""
+_BESIDE = 20
+"""The number of commands that run beside each other."""
+_TOO_MANY = "more refs lead to the same ones than are asked for"
 
 _REFS = ("for-each-ref", "--format=%(HEAD)%(objectname) %(refname) %(symref)")
 _DETACHED = ("rev-parse", "-q", "--verify", "HEAD")
@@ -171,8 +169,8 @@ class ProgramGit:
         # without one of these git takes a folder for no repository
         if "HEAD" not in inside or not {"objects", "refs"}.issubset(common):
             return GitSeen()
-        found, (behind, there) = _Gathered(), behind_links(place)
-        _read_files(place, found, self._more(place))
+        found, (behind, there) = GatheredGit(), behind_links(place)
+        read_files(place, found, self._more(place))
         self._behind = behind
         self._folders = {
             **_folders(place.top, place.path, place.common_path),
@@ -190,20 +188,22 @@ class ProgramGit:
         why |= behind
         found.untold.update((k, one) for k, one in behind.items() if k not in ASKED)
         if "refs" in done:
-            refs = _with_silent(self._with_next(told_refs(done["refs"])), there, folders, place)
+            refs, beyond = self._with_next(told_refs(done["refs"]))
+            refs = _with_silent(refs, there, folders, place)
             self._told = self._told.with_answer(refs, folders, stamped)
-            found.names.update(self._told.refs)
+            found.names.update((k, v) for k, v in self._told.refs.items() if k not in beyond)
+            found.untold.update(dict.fromkeys(beyond, _TOO_MANY))
         try:
             if "HEAD" not in behind:
                 found.names["HEAD"] = self._head(done.get("refs"), why.get("refs", ""))
         except ExecutionFailed as error:
             why["HEAD"] = error.message
         if place.is_linked:
-            found.names = _of_linked(found.names, place)
+            found.names = names_of_linked(found.names, place)
         if in_tables:
-            _take_logs(done, why, place, found)
+            take_logs(done, why, place, found)
         if "worktree" in done:
-            found.names.update(linked_worktrees(done["worktree"].output))
+            found.names.update(self._worktrees(done["worktree"], place))
         if "index" in done:
             try:
                 found.entries = index_entries(done["index"].output)
@@ -224,23 +224,49 @@ class ProgramGit:
         why = {name: said for name, one in done.items() if (said := why_failed(one))}
         return {name: one for name, one in done.items() if name not in why}, why
 
-    def _with_next(self, refs: Mapping[str, str]) -> Mapping[str, str]:
+    def _with_next(self, refs: Mapping[str, str]) -> tuple[Mapping[str, str], Collection[str]]:
         """The refs, each that leads to another with the one that it itself names: git tells of all
-        the last one, which differs only where several lead to the same.
+        the last one, which differs only where several lead to the same. Also those of which it
+        would have to be asked that, and is not.
         """
         led = {name: one for name, one in refs.items() if one.startswith("ref: ")}
         lasts = Counter(one.split(" ")[1] for one in led.values())
         through = [name for name, one in led.items() if lasts[one.split(" ")[1]] > 1]
+        named = self._named_by(through[:MOST_LEADING])
+        found = {name: f"ref: {to} {refs[name].split(' ')[2]}" for name, to in named.items()}
+        return {**refs, **found}, through[MOST_LEADING:]
+
+    def _named_by(self, names: Sequence[str]) -> Mapping[str, str]:
+        """What each of some symbolic refs itself names, where git tells it."""
+        found: dict[str, str] = {}
+        for some in (names[n : n + _BESIDE] for n in range(0, len(names), _BESIDE)):
+            done = self._ask(*((*NAMED_BY_HEAD[:-1], name) for name in some))
+            named = zip(some, done, strict=True)
+            found |= {name: text_of(one.output).rstrip() for name, one in named if one.code == 0}
+        return found
+
+    def _worktrees(self, done: GitAnswer, place: GitPlace) -> Mapping[str, str]:
+        """What HEAD is in linked worktrees; one that leads through others as what it itself names,
+        of which git tells the last one.
+        """
+        told = dict(linked_worktrees(done.output))
+        lasts = {one.split(" ")[1] for one in self._told.refs.values() if one.startswith("ref: ")}
+        through = [
+            name
+            for name, one in told.items()
+            if one.startswith("ref: ") and one.split(" ")[1] in lasts
+        ]
         if not through:
-            return refs
-        asked = [(*NAMED_BY_HEAD[:-1], name) for name in through[:MOST_LEADING]]
-        named = zip(through, self._ask(*asked), strict=False)
-        found = {
-            name: f"ref: {text_of(done.output).rstrip()} {refs[name].split(' ')[2]}"
-            for name, done in named
-            if done.code == 0
+            return told
+        heads = {
+            f"worktree {folder}": f"worktrees/{entry}/HEAD"
+            for entry, folder in worktree_folders(place.common, place.common_path)
         }
-        return {**refs, **found}
+        named = self._named_by([heads[name] for name in through if name in heads])
+        for name in through:
+            if to := named.get(heads.get(name, "")):
+                told[name] = f"ref: {to} {told[name].split(' ', 2)[2]}"
+        return told
 
     def _head(self, refs: GitAnswer | None, why: str) -> str:
         """What HEAD names itself, which can be one that leads to the branch that git marks.
@@ -321,77 +347,6 @@ class ProgramGit:
         return ask_git(program, at, self._folders, *commands, seconds=SECONDS)
 
 
-# --- what is gathered ---------------------------------------------------------------------
-
-_WORDS = {
-    "refs": "the refs",
-    "HEAD": "HEAD",
-    "index": "the index",
-    "worktree": "the linked worktrees",
-}
-"""What git may not tell, as it is said."""
-
-
-class _Gathered(Struct):
-    """What is known of a repository until now, as `GitSeen` has it."""
-
-    names: dict[str, str] = field(default_factory=dict)
-    files: dict[str, GitFile] = field(default_factory=dict)
-    entries: bytes = b""
-    unseen: list[str] = field(default_factory=list)
-    untold: dict[str, str] = field(default_factory=dict)
-
-    def leave_untold(self, why: Mapping[str, str]) -> None:
-        """Note what git does not tell, and leave out what is understood only with that."""
-        is_all = {"refs", "HEAD", "index"} <= why.keys() and len({*why.values()}) == 1
-        for name, reason in why.items():
-            if name in _WORDS:
-                said = reason if is_all else f"{_WORDS[name]}: {reason}"
-                self.untold[name] = said
-        without = {"refs": ("logs", "stashes", HEAD_COMMIT), "HEAD": ("logs/HEAD", HEAD_COMMIT)}
-        left = [one for name, others in without.items() if name in why for one in others]
-        self.untold.update(dict.fromkeys(left, ""))
-        if "index" in why:
-            self.names.pop(INDEX_MTIME, None)
-            left.append("index")
-        self.files = {path: file for path, file in self.files.items() if not is_untold(path, left)}
-        if "refs/stash" in self.names:
-            if STASH_LOG in self.files:
-                if lines := [*stash_lines(self.files[STASH_LOG].content)]:
-                    self.names["stashes"] = "\n".join(lines)
-            elif is_untold(STASH_LOG, self.untold):
-                self.untold["stashes"] = ""
-
-    def as_seen(self) -> GitSeen:
-        """All of it, of a repository whose identity is not said."""
-        seen = GitSeen(self.names, self.files, self.entries, tuple(self.unseen))
-        return replace(seen, untold=self.untold)
-
-
-def _read_files(place: GitPlace, gathered: _Gathered, more: Sequence[str]) -> None:
-    """Read what lies in the git folder, as `state_files`, and at `more` paths in the common one."""
-    known = gathered.unseen, gathered.untold
-    own = () if place.is_linked else (*more, *settings_of_worktrees(place.git))
-    gathered.files.update(state_files(place.git, *known, own))
-    if place.is_linked and not place.is_shared_inside:
-        gathered.files.update(state_files(place.common, *known, more, shared=True))
-    with suppress(FileNotFoundError):
-        index = os.stat("index", dir_fd=place.git, follow_symlinks=False)
-        gathered.names[INDEX_MTIME] = str(index.st_mtime_ns)
-
-
-def _take_logs(
-    done: Mapping[str, GitAnswer], why: Mapping[str, str], place: GitPlace, gathered: _Gathered
-) -> None:
-    """Take the reflogs that are in tables, and note those that git does not tell."""
-    if "logs" in done:
-        gathered.files.update(told_logs(done["logs"].output, place))
-    untold = ["logs"] if "logs" in why else []
-    for one in [*untold, *untold_logs(gathered.names)]:
-        gathered.untold[one] = ""
-        gathered.unseen.append(f"git does not tell .git/{one}")
-
-
 def _with_silent(
     refs: Mapping[str, str], there: Collection[str], folders: Sequence[str] | None, place: GitPlace
 ) -> Mapping[str, str]:
@@ -418,18 +373,6 @@ def _is_there(git: int, path: str) -> bool:
 def _folders(top: str, git: str, common: str) -> Mapping[str, str]:
     """The variables that tell git its folders, so that it looks for none."""
     return {"GIT_DIR": git, "GIT_COMMON_DIR": common, "GIT_WORK_TREE": top}
-
-
-def _of_linked(names: Mapping[str, str], place: GitPlace) -> dict[str, str]:
-    """The names of a linked worktree: of shared refs only those that are told nowhere else."""
-    found = {SHARED_REFS: place.shared_with}
-    for name, value in names.items():
-        if name[:5] != "refs/" or not place.is_shared_inside or name.startswith(OF_WORKTREE):
-            found[name] = value
-    branch = names.get("HEAD", "").removeprefix("ref: ")
-    if place.is_shared_inside and branch in names:
-        found[HEAD_COMMIT] = names[branch]
-    return found
 
 
 def _step(objects: int, old: str | None, new: str | None) -> str:

@@ -8,6 +8,7 @@ import pytest
 from loom_audit import AuditedWorkspace, ToolResult
 from loom_audit.model.git.words import git_words
 from tests.history.look.test_git_nested import facts, repository
+from tests.history.look.test_git_untold import on_record, reasons
 from tests.places.git_person import as_ann, git
 
 Call = Callable[..., ToolResult]
@@ -77,3 +78,44 @@ def test_a_branch_that_leads_to_none_is_broken_and_not_gone(
     assert [(one.name, one.after) for one in facts(workspace)[-1].names] == [
         ("refs/heads/dangling", None)
     ]
+
+
+def test_of_many_branches_that_lead_to_one_each_is_told_as_what_it_names(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("shell_execute", command="true")
+    made = "for n in $(seq 10 40); do git symbolic-ref refs/heads/z$n refs/heads/alias; done"
+    call("shell_execute", command=made)
+    named = {one.name: one.after for one in facts(workspace)[-1].names}
+    head = git(root, "rev-parse", "HEAD").strip()
+    assert named == {f"refs/heads/z{n}": f"ref: refs/heads/alias {head}" for n in range(10, 41)}
+
+
+def test_of_too_many_branches_that_lead_to_one_none_is_told_wrong_or_gone(
+    workspace: AuditedWorkspace, root: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loom_audit.sandbox.git.program_git.MOST_LEADING", 2)
+    call("shell_execute", command="true")
+    for n in range(3):
+        call("shell_execute", command=f"git symbolic-ref refs/heads/z{n} refs/heads/alias")
+    names = on_record(workspace).names
+    assert "refs/heads/z0" in names and not {"refs/heads/z1", "refs/heads/z2"} & names.keys()
+    for _ in range(2):
+        [said] = reasons(workspace)
+        assert said.endswith("more refs lead to the same ones than are asked for")
+        call("shell_execute", command="git tag -f more")
+    assert on_record(workspace).names.keys() == names.keys() | {"refs/tags/more"}
+
+
+def test_head_of_a_worktree_elsewhere_is_told_as_what_it_itself_names(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    linked = root.parent / "linked"
+    git(root, "worktree", "add", "-q", str(linked), "feat")
+    call("shell_execute", command="true")
+    git(linked, "symbolic-ref", "HEAD", "refs/heads/alias")
+    git(linked, "worktree", "lock", str(linked))
+    call("shell_execute", command="true")
+    named = {one.name: one.after for one in facts(workspace)[-1].names}
+    head = git(root, "rev-parse", "HEAD").strip()
+    assert named == {f"worktree {linked}": f"ref: refs/heads/alias {head} locked"}
