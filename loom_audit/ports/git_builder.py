@@ -33,10 +33,20 @@ class GitBuilder(Protocol):
         """
         ...
 
-    def release(self, folder: str, name: str, identity: str) -> bool:
+    def begin_linked(self, folder: str, common: str, identity: str) -> "GitBuilding":
+        """Begin to make the entry of the linked worktree in a folder, whose `.git` is not there, in
+        the common folder at a path in the workspace, which must be of that identity. An entry that
+        names this very `.git` is left as it is, and only named again.
+
+        Conflict where a `.git` is there; ExecutionFailed.
+        """
+        ...
+
+    def release(self, folder: str, name: str, identity: str, common: str = "") -> bool:
         """Remove what was built under a temporary name by who was killed; whether it was there.
 
-        It is known by its identity: another folder stays.
+        It is known by its identity: another folder stays. Of a linked worktree, whose `common`
+        folder that is, also the entry while no `.git` is there that could name it.
         """
         ...
 
@@ -57,7 +67,12 @@ class GitBuilding(Protocol):
 
     @property
     def identity(self) -> str:
-        """The identity of the folder, also once it is `.git`."""
+        """The identity of the folder, also once it is `.git`, or the entry of a worktree."""
+        ...
+
+    @property
+    def becomes(self) -> str:
+        """The identity that the repository will be on record with."""
         ...
 
     def fill(self, whole: GitWhole, pack: bytes) -> None:

@@ -59,6 +59,10 @@ class GitRestorer(Protocol):
         """
         ...
 
+    def is_there(self, folder: str, identity: str) -> bool:
+        """Whether the repository of that identity is in a folder now."""
+        ...
+
     def release(self, folder: str, identity: str, lock: str) -> bool:
         """Remove the `index.lock` of a restore that was killed; whether that was there.
 

@@ -53,11 +53,13 @@ def rename(folders: OpenFolders, source: str, target: str, identity: str) -> Non
         folders.sync(parent)
 
 
-def rename_to_absent(folder: int, source: bytes, target: bytes) -> None:
-    """Rename in an open folder, only onto a name that nothing has: FileExistsError. OSError."""
+def rename_to_absent(source_in: int, source: bytes, target_in: int, target: bytes) -> None:
+    """Rename from an open folder into another, only onto a name that nothing has: FileExistsError.
+    OSError.
+    """
     if not system.probe().renameat2:
         raise OSError(errno.ENOSYS, "this system cannot rename without replacing what may come")
-    system.renameat2(folder, source, folder, target, system.RENAME_NOREPLACE)
+    system.renameat2(source_in, source, target_in, target, system.RENAME_NOREPLACE)
 
 
 def exchange_names(source_in: int, source: bytes, target_in: int, target: bytes) -> None:

@@ -34,6 +34,9 @@ from loom_audit.model.plans.planning import Note
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.text.display import count_text, first_few, visible
 
+GIT_AFTER = "git_after"
+"""Where the arguments of an undo have the folders whose repositories it builds after the files."""
+
 NAMED = 8
 """Kept paths that the output of the call names; the data of its result lists all of them."""
 
@@ -90,21 +93,32 @@ def _do_rest(
             resumed.result["data"] = {"kept": [[note.path, note.reason] for note in kept]}
             named = first_few(kept, NAMED, lambda one: f"{visible(one.path)}: {one.reason}")
             said.append(f"{count_text(len(kept), 'path')} kept: {named}")
+        restored = {one.folder for one in git_intentions(attachment.stored, call)}
+        unbuilt = [one for one in _built_late(arguments) if one not in restored]
+        if unbuilt:
+            named = first_few(unbuilt, NAMED, visible)
+            said.append(f"git is not brought back, plan again for it: {named}")
         resumed.result["output"] = "; ".join(said)
-        of_git = bool(git_intentions(attachment.stored, call))
+        of_git = bool(restored)
         if not (left or of_git or "happened" in comparison.outcomes.values()):
             message = f"nothing was taken back; {said[-1]}"
             error = {"code": "CONFLICT", "message": message, "hint": "Plan again."}
             resumed.finish("error", {**resumed.result, "success": False, "error": error})
             return kept
-        if len(begun) == stages and (parts := _in_part(arguments, kept_paths)):
+        whole = len(begun) == stages and not unbuilt
+        if whole and (parts := _in_part(arguments, kept_paths)):
             resumed.result[IN_PART] = parts
         # only the last stage takes calls back: before it no call is taken back as a whole
-        reverts = last.reverts
-        if kept_paths:
+        reverts = () if unbuilt else last.reverts
+        if kept_paths and reverts:
             reverts = _without_kept_calls(attachment, timeline, call, last.reverts, kept_paths)
         resumed.apply(left, moves=moves_among(left, moves), reverts=reverts, final=True)
     return kept
+
+
+def _built_late(arguments: object) -> Sequence[str]:
+    """The folders whose repositories an undo of these arguments builds after the files."""
+    return arguments.get(GIT_AFTER, ()) if isinstance(arguments, dict) else ()
 
 
 def _stages(arguments: object) -> int:

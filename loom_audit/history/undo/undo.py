@@ -19,11 +19,12 @@ from loom_audit.history.record.drift import record_drift, record_git_drift
 from loom_audit.history.record.interrupted import record_interrupted
 from loom_audit.history.record.open_calls import calls_in_the_way, check_open, open_call_error
 from loom_audit.history.record.recovery import RecoveredCall, decision_needed, recover
-from loom_audit.history.undo.finishing import finish
+from loom_audit.history.undo.finishing import GIT_AFTER, finish
 from loom_audit.history.undo.kept_when_finished import would_be_kept
 from loom_audit.history.undo.planner import Planner
 from loom_audit.model.calls import IN_PART
 from loom_audit.model.files import FileChange, is_directory, is_within, moves_among
+from loom_audit.model.plans.git_things import GitThing
 from loom_audit.model.plans.planning import Note, Plan, is_equivalent
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import first_few
@@ -171,9 +172,7 @@ class Undo:
         if plan.partly or plan.rest:
             call.result[IN_PART] = _in_part(plan)
         *before, last = plan.stages or (plan.changes,)
-        # one whose folder comes with the files, or can be written only then, is built after them
-        made = {c.path for stage in (*before, last) for c in stage if _is_opened(c)}
-        late = tuple(one for one in plan.git if one.is_whole and is_within(one.folder, made))
+        late = _built_late(plan)
         git = tuple(one for one in plan.git if one not in late)
         for stage in before:  # only the last stage takes calls back, all as a whole
             call.apply(stage, moves=moves_among(stage, plan.moves), progress=progress, git=git)
@@ -287,6 +286,15 @@ def _all_kept_error(plan: Plan) -> Conflict:
     )
 
 
+def _built_late(plan: Plan) -> Sequence[GitThing]:
+    """The repositories whose folder comes with the files, or can be written only then: they are
+    built after these.
+    """
+    stages = plan.stages or (plan.changes,)
+    made = {change.path for stage in stages for change in stage if _is_opened(change)}
+    return tuple(one for one in plan.git if one.is_whole and is_within(one.folder, made))
+
+
 def _is_opened(change: FileChange) -> bool:
     """Whether a folder can be written into only once it is made, or has its mode."""
     before, after = change.before, change.after
@@ -310,6 +318,7 @@ def _arguments(plan: Plan) -> dict[str, object]:
         "outside": False,
         **{flag.field: True for flag in request.flags},
         **({"stages": len(plan.stages)} if plan.stages else {}),
+        **({GIT_AFTER: [one.folder for one in late]} if (late := _built_late(plan)) else {}),
         **({IN_PART: _in_part(plan)} if plan.partly or plan.rest else {}),
     }
 

@@ -244,6 +244,13 @@ def changed_files(
     )
 
 
+def common_of(names: Iterable[GitName]) -> str:
+    """The common folder that a linked worktree is to have, by what becomes of its names; "" of
+    any other repository.
+    """
+    return next((one.after or "" for one in names if one.name == SHARED_REFS), "")
+
+
 def branch_of(fact: GitChanged) -> str:
     """The branch that HEAD names after the change; "" where that is not told."""
     return fact.head.removeprefix("ref: ")

@@ -27,6 +27,7 @@ from loom_audit.model.git.record import (
     GitState,
     changed_files,
     changed_names,
+    common_of,
     intended_change,
     is_led_to,
     is_run_by_git,
@@ -55,6 +56,7 @@ _LONGEST_NOTE = 290
 NOT_PLAIN = f"names another ref, or is broken, which is not taken back; {LEAVE}"
 REPLACED = "the repository itself came or went"
 BROUGHT_BACK = "the repository that an undo brought back is not removed again"
+NO_WORKTREE = "a linked worktree does not come back, `git worktree add` makes it anew"
 OTHER_THERE = f"another repository is there now, and stays; {LEAVE}"
 SOMETHING_THERE = f"something else is at its place now, and stays; {LEAVE}"
 
@@ -94,6 +96,11 @@ class GitThing(Struct, frozen=True):
     def is_whole(self) -> bool:
         """Whether it is a repository that is gone."""
         return self.name == REPOSITORY
+
+    @property
+    def common(self) -> str:
+        """The common folder of a linked worktree that is gone; "" of any other repository."""
+        return common_of(self.names)
 
     @property
     def as_change(self) -> GitChanged:
@@ -325,7 +332,9 @@ def _verdicts(
         compared = {key: way for key, way in own.items() if not is_derived(key)}
         if not any(way.first != way.now for way in compared.values()):
             continue
-        if kind == "remote":
+        if not kind and _is_gone_worktree(name, compared):
+            yield True, Note("", worktree_words(folder, name), _numbers(own.values()))
+        elif kind == "remote":
             yield (
                 True,
                 Note("", f"git{where}: {_of_remote(name, own, steps)}", _numbers(own.values())),
@@ -351,6 +360,15 @@ def _of_remote(name: str, own: Mapping[Key, _Way], steps: Sequence[GitStep]) -> 
         if len(where) + len(said) < _LONGEST_NOTE:  # one that is cut would show another command
             return said
     return f"{REMOTE}: {shown_name(name)}"
+
+
+def _is_gone_worktree(name: str, ways: Mapping[Key, _Way]) -> bool:
+    return name.startswith("worktree ") and all(way.now is None for way in ways.values())
+
+
+def worktree_words(folder: str, name: str) -> str:
+    """That a linked worktree of a repository does not come back, by its name there."""
+    return f"git{where_of(folder)}: {visible(name)}: {NO_WORKTREE}"
 
 
 def where_of(folder: str) -> str:

@@ -7,11 +7,8 @@ has nothing written into it.
 
 import errno
 import os
-import shutil
-import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from secrets import token_hex
 from types import TracebackType
 
 from loom_audit.errors import Conflict, ExecutionFailed
@@ -21,19 +18,30 @@ from loom_audit.model.scope import TEMPORARY
 from loom_audit.ports import GitAnswer, GitFile, GitWhole
 from loom_audit.ports.git_objects import bare_settings
 from loom_audit.sandbox.git.files import FOLDER, open_below
+from loom_audit.sandbox.git.linked_builder import (
+    ProgramLinkedBuilding,
+    begin_linked,
+    remove_unnamed,
+)
 from loom_audit.sandbox.git.place import IdentityOf
-from loom_audit.sandbox.git.program import ask_git, find_git, write_whole
-from loom_audit.sandbox.git.writing import PUT_SECONDS, add_pack, path_of, put_file, unwritable
+from loom_audit.sandbox.git.program import ask_git, find_git
+from loom_audit.sandbox.git.writing import (
+    GIT,
+    PUT_SECONDS,
+    RenameToAbsent,
+    add_pack,
+    is_there,
+    made_folder,
+    path_of,
+    put_file,
+    put_index,
+    remove_folder,
+    sync,
+    taken,
+    unwritable,
+)
 
 CHECK_SECONDS = 600.0
-GIT = ".git"
-
-PRIVATE = 0o700
-"""The mode of a git folder that is built: what it had is not on record, and it may be private."""
-
-RenameToAbsent = Callable[[int, bytes, bytes], None]
-"""Renames in an open folder; FileExistsError where something has the new name. OSError."""
-
 _FOLDERS = ("objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags", "hooks")
 _UNNAMED = b"Unnamed repository; edit this file 'description' to name the repository.\n"
 _CHECK = ("fsck", "--connectivity-only", "--no-dangling", "--no-reflogs", "--no-progress")
@@ -56,24 +64,17 @@ class ProgramGitBuilder:
         """Make an empty folder under a temporary name beside a `.git` that is not there, or is an
         empty folder of the identity `over`; Conflict where something is there, ExecutionFailed.
         """
-        name = f"{TEMPORARY}git-{token_hex(8)}"
         with ExitStack() as opened:
             program = find_git(self._safe_from)
             try:
                 above = open_below(self._root, folder)
                 opened.callback(os.close, above)
-                if _is_there(above, GIT) and not self._is_empty(above, over):
-                    raise _taken()
-                os.mkdir(name, PRIVATE, dir_fd=above)
-                git = os.open(name, FOLDER, dir_fd=above)
-                opened.callback(os.close, git)
-                is_empty = not os.listdir(git)
+                if is_there(above, GIT) and not self._is_empty(above, over):
+                    raise taken()
             except OSError as error:
                 raise unwritable("no git folder can be made", error) from error
-            if not is_empty:
-                raise ExecutionFailed("no git folder can be made: somebody else writes there")
-            identity = self._identity_of(git, b"")
-            if not identity:
+            name, git = opened.enter_context(made_folder(above))
+            if not (identity := self._identity_of(git, b"")):
                 os.rmdir(name, dir_fd=above)
                 raise ExecutionFailed("the filesystem does not tell which folder is which")
             top = os.path.join(self._root, folder) if folder else self._root
@@ -97,28 +98,40 @@ class ProgramGitBuilder:
                 os.close(git)
         return False
 
-    def _rename_over(self, folder: int, source: bytes, target: bytes) -> None:
-        """Rename in an open folder onto a name that nothing has, or a folder in which nothing is:
-        FileExistsError for any other. OSError.
+    def _rename_over(self, source_in: int, source: bytes, target_in: int, target: bytes) -> None:
+        """Rename onto a name that nothing has, or a folder in which nothing is: FileExistsError for
+        any other. OSError.
         """
         try:
-            os.rename(source, target, src_dir_fd=folder, dst_dir_fd=folder)
+            os.rename(source, target, src_dir_fd=source_in, dst_dir_fd=target_in)
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise FileExistsError(error.errno, os.strerror(error.errno)) from error
             raise
 
-    def release(self, folder: str, name: str, identity: str) -> bool:
-        """Remove what was built under a temporary name by who was killed; whether it was there."""
+    def begin_linked(self, folder: str, common: str, identity: str) -> ProgramLinkedBuilding:
+        """Begin to make the entry of the linked worktree in a folder, whose `.git` is not there, in
+        the common folder at a path in the workspace, which must be of that identity. Conflict,
+        ExecutionFailed.
+        """
+        return begin_linked(self._root, folder, common, identity, self._identity_of, self._rename)
+
+    def release(self, folder: str, name: str, identity: str, common: str = "") -> bool:
+        """Remove what was built under a temporary name by who was killed; whether it was there.
+
+        Of a linked worktree, whose `common` folder that is, also an entry that no `.git` names yet.
+        """
         if not name.startswith(TEMPORARY) or "/" in name or not identity:
             return False
         with ExitStack() as opened, suppress(OSError):
             above = open_below(self._root, folder)
             opened.callback(os.close, above)
+            if common and remove_unnamed(self._root, above, common, identity, self._identity_of):
+                return True
             git = os.open(name, FOLDER, dir_fd=above)
             opened.callback(os.close, git)
             if is_same_identity(self._identity_of(git, b""), identity):
-                _remove(above, name, git)
+                remove_folder(above, name, git)
                 return True
         return False
 
@@ -139,6 +152,7 @@ class ProgramGitBuilding:
     ) -> None:
         self.name = name
         self.identity = identity
+        self.becomes = identity
         self.closing = ExitStack()
         self._top = top
         self._above = above
@@ -161,7 +175,7 @@ class ProgramGitBuilding:
         if not self._is_in_place:
             with suppress(OSError):  # recovery tries once more
                 if self._identity_of(self._above, os.fsencode(self.name)) == self.identity:
-                    _remove(self._above, self.name, self._git)
+                    remove_folder(self._above, self.name, self._git)
 
     def fill(self, whole: GitWhole, pack: bytes) -> None:
         """Write all of it, durably, and have git check it; ExecutionFailed where git finds it is
@@ -169,7 +183,7 @@ class ProgramGitBuilding:
         """
         try:
             self._fill(whole, pack)
-            _sync(self._git)
+            sync(self._git)
         except OSError as error:
             raise unwritable("a git folder cannot be written", error) from error
 
@@ -189,8 +203,7 @@ class ProgramGitBuilding:
         for path, file in whole.files.items():
             if path not in _WRITTEN_APART and path not in logs:
                 put_file(self._git, path, file)
-        if whole.index is not None and whole.index.content is not None:
-            self._put_index(whole.index.content, whole.index.mtime)
+        put_index(self._git, whole.index)
         self._check(whole.names)
         # after that: a log may name what git threw away long ago
         for path, file in logs.items():
@@ -258,15 +271,6 @@ class ProgramGitBuilding:
     def _put(self, path: str, content: bytes) -> None:
         put_file(self._git, path, GitFile("file", 0o644, content))
 
-    def _put_index(self, content: bytes, mtime: int) -> None:
-        made = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = os.open("index", made, 0o666, dir_fd=self._git)
-        try:
-            write_whole(file, content)
-            os.utime(file, ns=(mtime, mtime))
-        finally:
-            os.close(file)
-
     def finish(self) -> None:
         """Rename it to `.git`; Conflict where something is there by now, or it was replaced.
 
@@ -276,9 +280,9 @@ class ProgramGitBuilding:
         if self._identity_of(self._above, name) != self.identity:
             raise Conflict("git: somebody else wrote where the repository was built just now")
         try:
-            self._rename(self._above, name, GIT.encode())
+            self._rename(self._above, name, self._above, GIT.encode())
         except FileExistsError as error:
-            raise _taken() from error
+            raise taken() from error
         except OSError as error:
             raise unwritable("the git folder cannot be renamed", error) from error
         self._is_in_place = True
@@ -289,42 +293,3 @@ def _lines(names: Mapping[str, str]) -> Iterator[str]:
     for one, value in names.items():
         if one.startswith("refs/") and value != BROKEN:
             yield f"{value.rpartition(' ')[2]} {one}"
-
-
-def _taken() -> Conflict:
-    return Conflict(
-        "git: something is at .git by now, and nothing is written there",
-        hint="Look at it; `loom-audit git --at POINT --to DIR .` has the old one beside it.",
-    )
-
-
-def _is_there(folder: int, name: str) -> bool:
-    with suppress(FileNotFoundError):
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
-        return True
-    return False
-
-
-def _remove(above: int, name: str, git: int) -> None:
-    """Remove an open folder with all that is in it, no link followed. OSError."""
-    for one in os.listdir(git):
-        if stat.S_ISDIR(os.stat(one, dir_fd=git, follow_symlinks=False).st_mode):
-            shutil.rmtree(one, dir_fd=git)
-        else:
-            os.unlink(one, dir_fd=git)
-    os.rmdir(name, dir_fd=above)
-
-
-def _sync(folder: int) -> None:
-    """Make all files in an open folder and below durable. OSError."""
-    for one in os.listdir(folder):
-        mode = os.stat(one, dir_fd=folder, follow_symlinks=False).st_mode
-        if stat.S_ISLNK(mode):
-            continue
-        flags = FOLDER if stat.S_ISDIR(mode) else os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-        inner = os.open(one, flags, dir_fd=folder)
-        try:
-            _sync(inner) if stat.S_ISDIR(mode) else os.fsync(inner)
-        finally:
-            os.close(inner)
-    os.fsync(folder)

@@ -69,7 +69,7 @@ class ProgramGitRestorer:
                 self._identity_of(lock, b""),
                 index,
                 find_git(self._root),
-                lambda: self._is_there(folder, identity),
+                lambda: self.is_there(folder, identity),
                 self._exchange,
             )
             opened.callback(restore.give_up)
@@ -107,8 +107,8 @@ class ProgramGitRestorer:
         with self._opened(folder, identity) as place:
             _check_settings(place, settings)
 
-    def _is_there(self, folder: str, identity: str) -> bool:
-        """Whether the repository of that identity is at its path now."""
+    def is_there(self, folder: str, identity: str) -> bool:
+        """Whether the repository of that identity is in a folder now."""
         with suppress(ExecutionFailed), opened_place(self._root, folder) as place:
             now = place.identity(self._identity_of) if place else ""
             return is_same_identity(now, identity)

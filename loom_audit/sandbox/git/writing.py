@@ -6,14 +6,18 @@ has nothing written into that.
 
 import errno
 import os
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from secrets import token_hex
 
-from loom_audit.errors import AuditError, ExecutionFailed, PermissionDenied
-from loom_audit.ports import GitAnswer, GitFile
+from loom_audit.errors import AuditError, Conflict, ExecutionFailed, PermissionDenied
+from loom_audit.model.scope import TEMPORARY
+from loom_audit.ports import GitAnswer, GitFile, IndexBytes
 from loom_audit.sandbox.git.answers import PRESENT, REACHED, kinds_told
 from loom_audit.sandbox.git.files import FOLDER
-from loom_audit.sandbox.git.program import check_answer
+from loom_audit.sandbox.git.program import check_answer, write_whole
 
 UNFINISHED = "loom-audit.unfinished"
 """The name of a file in the git folder while it is written, under the lock."""
@@ -35,6 +39,16 @@ _HARMLESS = (
 
 MOST_OBJECTS = 4 << 30
 PUT_SECONDS = 120.0
+
+GIT = ".git"
+
+PRIVATE = 0o700
+"""The mode of a git folder that is built: what it had is not on record, and it may be private."""
+
+RenameToAbsent = Callable[[int, bytes, int, bytes], None]
+"""Renames from an open folder into another; FileExistsError where something has the new name.
+OSError.
+"""
 
 _MADE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -148,3 +162,75 @@ def make_file(base: int, file: GitFile) -> None:
             stream.flush()
             os.fchmod(written, file.mode)
             os.fsync(written)
+
+
+@contextmanager
+def made_folder(above: int) -> Iterator[tuple[str, int]]:
+    """The name of a new empty folder in an open one, and it opened. ExecutionFailed,
+    PermissionDenied.
+    """
+    name = f"{TEMPORARY}git-{token_hex(8)}"
+    try:
+        os.mkdir(name, PRIVATE, dir_fd=above)
+        made = os.open(name, FOLDER, dir_fd=above)
+    except OSError as error:
+        raise unwritable("no git folder can be made", error) from error
+    try:
+        if os.listdir(made):
+            raise ExecutionFailed("no git folder can be made: somebody else writes there")
+        yield name, made
+    finally:
+        os.close(made)
+
+
+def taken() -> Conflict:
+    """The error for a `.git` that is there by now."""
+    return Conflict(
+        "git: something is at .git by now, and nothing is written there",
+        hint="Look at it; `loom-audit git --at POINT --to DIR .` has the old one beside it.",
+    )
+
+
+def is_there(folder: int, name: str) -> bool:
+    """Whether something has a name in an open folder. OSError."""
+    with suppress(FileNotFoundError):
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return True
+    return False
+
+
+def put_index(git: int, index: IndexBytes | None) -> None:
+    """Write an index, where there is one, into an open git folder that has none. OSError."""
+    if index is None or index.content is None:
+        return
+    file = os.open("index", _MADE, 0o666, dir_fd=git)
+    try:
+        write_whole(file, index.content)
+        os.utime(file, ns=(index.mtime, index.mtime))
+    finally:
+        os.close(file)
+
+
+def remove_folder(above: int, name: str, git: int) -> None:
+    """Remove an open folder with all that is in it, no link followed. OSError."""
+    for one in os.listdir(git):
+        if stat.S_ISDIR(os.stat(one, dir_fd=git, follow_symlinks=False).st_mode):
+            shutil.rmtree(one, dir_fd=git)
+        else:
+            os.unlink(one, dir_fd=git)
+    os.rmdir(name, dir_fd=above)
+
+
+def sync(folder: int) -> None:
+    """Make all files in an open folder and below durable. OSError."""
+    for one in os.listdir(folder):
+        mode = os.stat(one, dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            continue
+        flags = FOLDER if stat.S_ISDIR(mode) else os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        inner = os.open(one, flags, dir_fd=folder)
+        try:
+            sync(inner) if stat.S_ISDIR(mode) else os.fsync(inner)
+        finally:
+            os.close(inner)
+    os.fsync(folder)

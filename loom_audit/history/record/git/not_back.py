@@ -51,8 +51,7 @@ def _said(attachment: Attachment, fact: GitChanged) -> Iterator[str]:
     if here is not None and here.state.names.get(SHARED_REFS, "").startswith("/"):
         yield OUTSIDE
     files = {one.path: one for one in fact.changes}
-    top = attachment.on_disk.workspace.root
-    linked = {f"worktree {top}/{folder}" for folder in known if folder}
+    top = f"worktree {attachment.on_disk.workspace.root}/"
     for kind, (what, name) in kinds_of(fact):
         if what == "file":
             yield from _of_file(attachment.stored, files[name], names)
@@ -61,8 +60,10 @@ def _said(attachment: Attachment, fact: GitChanged) -> Iterator[str]:
         elif _is_odd(names[name]):
             yield ODD
         elif not kind and not (
-            name in linked and None not in (names[name].before, names[name].after)
-        ):
+            names[name].before is not None
+            and name.startswith(top)
+            and attachment.scope.includes(name.removeprefix(top), directory=True)
+        ):  # any other worktree tells by itself what is taken back of it
             yield visible(name)
 
 

@@ -31,13 +31,17 @@ from loom_audit.model.git.record import (
     GitChanged,
     GitIntended,
     GitName,
+    common_of,
 )
-from loom_audit.model.git_points import git_path
+from loom_audit.model.git_points import git_folder, git_path
 from loom_audit.model.plans.git_things import GitThing, is_of_index
 from loom_audit.model.text.display import visible
 from loom_audit.ports import (
+    GitBuilder,
+    GitBuilding,
     GitRestore,
     GitSteps,
+    GitWhole,
 )
 from loom_audit.ports.git_objects import LONG_ID
 
@@ -129,9 +133,12 @@ def _check_unmoved(record: CallRecord, folder: str) -> None:
 def collect_restored(record: CallRecord, intentions: Iterable[GitIntended]) -> None:
     """Collect what changed of git: what was intended is the call's, all else is from outside."""
     wanted = {one.folder: one for one in intentions}
-    for one in wanted.values():
+    for one in [*wanted.values()]:
         if one.beside:
             note_built(record, one)
+        if common := common_of(one.names):  # which tells of the worktree that is there again
+            held = git_folder(common) or ""
+            wanted.setdefault(held, GitIntended(record.call_id, "", (), (), "", held))
     for look in look_at_git(record.attachment, anyway=True):
         if look.change is None:
             continue
@@ -195,13 +202,15 @@ def _building(record: CallRecord, thing: GitThing) -> Iterator[Callable[[], None
     pack, not_kept = packed_objects(attachment, whole, entries_of(stored, files))
     if record.has_facts:  # a call on record is why recovery looks for what none names yet
         record.commit()
-    with builder.begin(thing.folder, thing.over) as building:
+    if thing.common:
+        _add_missing(attachment, thing, whole, pack)
+    with _begun(attachment, builder, thing) as building:
         intended = GitIntended(
             call_id=record.call_id,
             identity=building.identity,
             names=thing.names,
             changes=thing.files,
-            lock=building.identity,
+            lock=building.becomes,
             folder=thing.folder,
             beside=building.name,
             over=thing.over,
@@ -220,12 +229,39 @@ def _building(record: CallRecord, thing: GitThing) -> Iterator[Callable[[], None
         yield carry_out
 
 
+def _begun(attachment: Attachment, builder: GitBuilder, thing: GitThing) -> GitBuilding:
+    """Begin to build a repository, or the entry of a linked worktree. Conflict, ExecutionFailed."""
+    if not thing.common:
+        return builder.begin(thing.folder, thing.over)
+    return builder.begin_linked(thing.folder, thing.common, _repository_of(attachment, thing)[1])
+
+
+def _repository_of(attachment: Attachment, thing: GitThing) -> tuple[str, str]:
+    """The folder of the repository that a linked worktree is of, and the identity of that."""
+    folder = git_folder(thing.common) or ""
+    held = attachment.process.last_seen.git.repositories.get(folder)
+    return folder, held.state.identity if held else ""
+
+
+def _add_missing(attachment: Attachment, thing: GitThing, whole: GitWhole, pack: bytes) -> None:
+    """Let all objects that a linked worktree needs be in its repository. ExecutionFailed."""
+    folder, identity = _repository_of(attachment, thing)
+    restorer = attachment.on_disk.git_restorer
+    if restorer is None:
+        raise ExecutionFailed("of an imported log no repository can be brought back")
+    wanted = [*wanted_ids(attachment.stored, thing.names, thing.files)]
+    with restorer.begin(folder, identity, None) as restore:
+        if wanted and restore.missing(wanted):
+            restore.add_objects(pack)
+
+
 def note_built(record: CallRecord, intended: GitIntended) -> None:
     """Collect that a git folder is there again, where it is the one that was built."""
     path = git_path(intended.folder)
     attachment = record.attachment
+    restorer = attachment.on_disk.git_restorer
     state, entry = observe(attachment, path, None)
-    if state is None or not is_same_identity(state.identity, intended.lock):
+    if state is None or restorer is None or not restorer.is_there(intended.folder, intended.lock):
         return
     before = attachment.stored.reading.state(path)
     if change := opaque_change(attachment.on_disk, path, before, state):

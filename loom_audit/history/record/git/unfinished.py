@@ -9,7 +9,13 @@ from loom_audit.history.record.call_record import CallRecord
 from loom_audit.history.record.git.restoring import collect_restored, restore_git
 from loom_audit.history.record.interrupted import writer_of
 from loom_audit.model.files import FileChange
-from loom_audit.model.git.record import INDEX_MTIME, GitIntended, GitState, is_setting
+from loom_audit.model.git.record import (
+    INDEX_MTIME,
+    GitIntended,
+    GitState,
+    common_of,
+    is_setting,
+)
 from loom_audit.model.plans.git_things import REPOSITORY, GitThing, is_of_index
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import visible
@@ -38,7 +44,7 @@ def close_restores(attachment: Attachment, calls: Iterable[Call]) -> None:
             continue
         for one in intended:
             if one.beside and builder is not None:
-                builder.release(one.folder, one.beside, one.lock)
+                builder.release(one.folder, one.beside, one.identity, common_of(one.names))
             else:
                 restorer.release(one.folder, one.identity, one.lock)
         record = CallRecord(writer_of(attachment, call), call.call_id)

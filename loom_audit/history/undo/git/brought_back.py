@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.record.git.whole import has_long_ids
+from loom_audit.history.undo.git.linked_back import is_linked_inside, linked_back
 from loom_audit.history.undo.git.moved_back import GitOnRecord
 from loom_audit.model.events import CallRequested
 from loom_audit.model.files import BlobId, FileChange, FileState
@@ -26,6 +27,7 @@ from loom_audit.model.plans.git_settings import (
     run_lines,
 )
 from loom_audit.model.plans.git_things import (
+    NO_WORKTREE,
     GitThing,
     GitVerdicts,
     beside_words,
@@ -47,7 +49,6 @@ RUNS = (
     "(`git rebase --abort` ends it)"
 )
 NO_LINK = "a symbolic link does not come back, as git would write where it leads"
-NO_WORKTREE = "a linked worktree does not come back with it, `git worktree add` makes it anew"
 NOT_RECORDED = "not on record, so that they do not come back"
 BROKEN_REF = "a ref that is broken does not come back"
 ELSEWHERE = "its work tree or its refs lie elsewhere, so that it is not brought back"
@@ -55,12 +56,13 @@ ELSEWHERE = "its work tree or its refs lie elsewhere, so that it is not brought 
 
 class WithSettings(Struct, frozen=True):
     """The verdicts on git, with contents that the store may not have yet, and notes on repositories
-    that are gone and not brought back.
+    that are gone and not brought back. What is `blocked` keeps the plan from being carried out.
     """
 
     verdicts: GitVerdicts
     contents: Mapping[BlobId, bytes] = {}
     stay_gone: tuple[Note, ...] = ()
+    blocked: tuple[Note, ...] = ()
 
 
 def with_settings(
@@ -70,6 +72,7 @@ def with_settings(
     things: list[GitThing] = []
     notes: list[Note] = []
     stay_gone: list[Note] = []
+    blocked: list[Note] = []
     contents: dict[BlobId, bytes] = {}
     for found in verdicts.things:
         where = f"git{where_of(found.folder)}"
@@ -77,6 +80,11 @@ def with_settings(
         notes += (Note("", f"{where}: {each}") for each in said)
         if not one.is_whole:
             things.append(one)
+            continue
+        if is_linked_inside(one, verdicts, on_record):
+            linked, why = linked_back(one, verdicts, on_record)
+            things.append(linked)
+            blocked += (Note("", f"{where}: {each}") for each in why)
             continue
         if _is_elsewhere(attachment, one):
             stay_gone.append(Note("", f"{where}: {ELSEWHERE}{_way(one, on_record)}"))
@@ -96,7 +104,7 @@ def with_settings(
         notes += (Note("", f"{where}: {each}") for each in differing)
     stays = (*verdicts.stays, *notes)
     found_things = replace(verdicts, things=tuple(things), stays=stays)
-    return WithSettings(found_things, contents, tuple(stay_gone))
+    return WithSettings(found_things, contents, tuple(stay_gone), tuple(blocked))
 
 
 def _way(thing: GitThing, on_record: GitOnRecord) -> str:

@@ -30,6 +30,7 @@ from loom_audit.model.plans.git_things import (
     GitVerdicts,
     git_verdicts,
     where_of,
+    worktree_words,
 )
 from loom_audit.model.plans.placement import KEPT_BY_CHOICE
 from loom_audit.model.plans.planning import Note, Plan
@@ -157,6 +158,7 @@ def with_git(
     back = {git_path(one.folder) for one in verdicts.things if one.is_whole}
     plan = _without_gone(plan, {*back, *map(git_path, verdicts.there)}, calls)
     plan = _without_idle_choices(plan, verdicts)
+    verdicts = _without_worktrees_back(verdicts, attachment.on_disk.workspace.root)
     points = GitPoints(on_record.now)
     not_kept = not_kept_notes(attachment, verdicts.things)
     alone = {
@@ -183,6 +185,7 @@ def with_git(
         blocked=(
             *plan.blocked,
             *verdicts.blocked,
+            *found.blocked,
             *not_kept,
             *(_with_choice(one) for one in stopped),
         ),
@@ -218,6 +221,16 @@ def _without_gone(plan: Plan, paths: Collection[str], calls: Sequence[Call]) -> 
     said = uncaptured_notes(calls)
     rest = (note for note in plan.irreversible if note.path not in paths and note not in said)
     return replace(plan, irreversible=(*rest, *uncaptured_notes(calls, paths)))
+
+
+def _without_worktrees_back(verdicts: GitVerdicts, root: str) -> GitVerdicts:
+    """The verdicts that do not say of a linked worktree which comes back that it does not."""
+    said = {
+        worktree_words(git_folder(one.common) or "", f"worktree {root}/{one.folder}")
+        for one in verdicts.things
+        if one.is_whole and one.common
+    }
+    return replace(verdicts, stays=tuple(one for one in verdicts.stays if one.reason not in said))
 
 
 def _with_choice(note: Note) -> Note:
