@@ -28,7 +28,12 @@ CHANGED_GIT = frozenset(
 
 PUSHED = "pushed"
 """The last word of what is said about a remote branch which a push of ours moved, as its log
-tells."""
+tells. After it, and after what is said of one that is gone, stands whose it is where its name does
+not tell: a remote can have a slash in its name.
+"""
+
+OF_REMOTE = "of remote"
+REMOTE_REFS = "refs/remotes/"
 
 _IN_GIT = re.compile(r"(?:(.+?)/)?\.git(?:/(.+))?", re.DOTALL)
 """The folder of a repository, and a path in its git folder."""

@@ -12,7 +12,9 @@ from loom_audit.model.git.record import (
     INDEX_ENTRIES,
     INDEX_MTIME,
     OBJECT_ID,
+    OF_REMOTE,
     PUSHED,
+    REMOTE_REFS,
     SHARED_REFS,
     GitChanged,
     GitName,
@@ -29,7 +31,9 @@ LONGEST_PATH = 60
 """The number of characters of a path that stand before what is said of it: lists would cut off the
 latter after a longer one."""
 
-_PLAIN_REMOTE = re.compile(r"refs/remotes/(\w[\w.-]*)/(.+)", re.ASCII)
+_PLAIN_REMOTE = re.compile(r"(\w[\w.-]*)/.+", re.ASCII | re.DOTALL)
+_TOLD_REMOTE = re.compile(rf"(?:{PUSHED} )?{OF_REMOTE} (\w[\w./-]*)", re.ASCII)
+"""Of which remote a branch is: by the first word of its name, or as it is said of it."""
 
 _LONGEST_COMMAND = 260
 """Characters of a command that is shown, so that no list cuts it."""
@@ -117,12 +121,17 @@ def pushed_back(one: GitName) -> str:
     It does nothing where the remote's branch was moved since. Of a branch that is gone no log is
     left: a push may have deleted it, or a fetch found that somebody had.
     """
-    named = _PLAIN_REMOTE.fullmatch(one.name)
+    said = one.about.split("; ")[-1]
+    path = one.name.removeprefix(REMOTE_REFS)
+    told = _TOLD_REMOTE.fullmatch(said)
+    if told is None and OF_REMOTE not in said:
+        told = _PLAIN_REMOTE.fullmatch(path)
     values = [value for value in (one.before, one.after) if value is not None]
-    by_push = one.after is None or one.about.split("; ")[-1] == PUSHED
-    if not (named and by_push and all(map(OBJECT_ID.fullmatch, values))):
+    by_push = one.after is None or said.startswith(PUSHED)
+    if not (told and by_push and path != one.name and all(map(OBJECT_ID.fullmatch, values))):
         return ""
-    remote, branch = named.groups()
+    remote = told[1]
+    branch = path.removeprefix(f"{remote}/")
     lease = f"--force-with-lease={branch}:{one.after or ''}"
     words = ("git", "push", lease, remote, f"{one.before or ''}:refs/heads/{branch}")
     command = " ".join(map(quote, words))

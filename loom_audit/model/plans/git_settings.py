@@ -49,6 +49,12 @@ def run_lines(path: str, content: bytes) -> list[bytes]:
     return [one.strip() for one in _RUNS.findall(content)] if may_run(path) else []
 
 
+def remotes_of(config: bytes) -> list[str]:
+    """The names of the remotes that a `config` knows, sorted."""
+    found = {name for section, name in _SECTION.findall(config) if section.lower() == b"remote"}
+    return sorted(name.decode("utf-8", "surrogateescape") for name in found if name)
+
+
 def beside_state(config: bytes) -> list[str]:
     """What a `config` says that lies in the git folder besides git's own state, in words."""
     headers = {(section.lower(), name) for section, name in _SECTION.findall(config)}

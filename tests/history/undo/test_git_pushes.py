@@ -74,6 +74,32 @@ def test_a_branch_that_a_push_made_or_deleted_is_said_too(
     assert typed(root, said).returncode == 0 and commit(remote, "feat") == feat
 
 
+@pytest.mark.parametrize("name", ["team/up", "origin/x"])
+def test_a_remote_with_a_slash_in_its_name_is_named_whole(
+    workspace: AuditedWorkspace, root: Path, session: Session, remote: Path, name: str
+) -> None:
+    git(root, "remote", "remove", "origin")
+    git(root, "remote", "add", name, str(remote))
+    git(root, "fetch", "-q", name)
+    old, feat = commit(remote, "main"), commit(remote, "feat")
+    session.run(["true"])
+    act(session, f"git commit -q --amend --allow-empty -m x; git push -qf {name} main")
+    assert commit(remote, "main") != old
+    said = stays(workspace)
+    assert typed(root, said).returncode == 0 and commit(remote, "main") == old
+    act(session, f"git push -q {name} --delete feat; git branch also")
+    assert typed(root, stays(workspace)).returncode == 0 and commit(remote, "feat") == feat
+
+
+def test_a_branch_that_can_be_of_two_remotes_has_no_command(
+    workspace: AuditedWorkspace, root: Path, session: Session, remote: Path
+) -> None:
+    git(root, "remote", "add", "origin/x", str(remote))
+    session.run(["true"])
+    act(session, "git push -q origin main:x/main; git branch here")
+    assert commit(remote, "x/main") and "git push" not in stays(workspace)
+
+
 def test_a_fetch_is_no_push(
     workspace: AuditedWorkspace, root: Path, session: Session, remote: Path
 ) -> None:

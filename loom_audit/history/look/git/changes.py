@@ -16,13 +16,13 @@ from loom_audit.history.ground.process_state import ExpectedGit, LastRepository,
 from loom_audit.history.look.attribution import ended_candidate
 from loom_audit.history.look.git.git_look import GitLook, by_time
 from loom_audit.history.look.git.kept_objects import keep_objects
+from loom_audit.history.look.git.pushes import with_pushes
 from loom_audit.model.files import EPOCH_DIGITS, FileChange, FileState
 from loom_audit.model.git.record import (
     HEAD_COMMIT,
     INDEX_ENTRIES,
     INDEX_MTIME,
     OBJECT_ID,
-    PUSHED,
     SHARED_REFS,
     GitChanged,
     GitName,
@@ -46,9 +46,6 @@ _KEPT = "the stamps of git"
 
 MOST_NESTED = 64
 """The number of repositories below the top that are looked at."""
-
-_BY_PUSH = b"update by push"
-"""What git says in the log of a remote branch that it pushed to."""
 
 MOST_READ = 20
 """The number of calls of processes before this one that are asked whether git could be told."""
@@ -391,7 +388,7 @@ def _difference(attachment: Attachment, last: LastRepository, seen: GitSeen) -> 
         return None
     if before.names and last.git is not None:
         names = _with_distances(last.git, names)
-        names = _with_pushes(names, seen)
+        names = with_pushes(names, seen)
         names = _with_entries(attachment, names, listed, seen.entries)
     head, left = now.get("HEAD", ""), _not_led_to(last.git, changes)
     return GitChanged(seen.identity, names, changes, "outside", head, not_led_to=left)
@@ -436,23 +433,6 @@ def _with_distances(git: Git, names: Sequence[GitName]) -> tuple[GitName, ...]:
     }
     told = dict(zip(moved, git.distances([*moved.values()]), strict=True)) if moved else {}
     return tuple(replace(one, about=told.get(one.name, "")) for one in names)
-
-
-def _with_pushes(names: Sequence[GitName], seen: GitSeen) -> tuple[GitName, ...]:
-    """The names, of which those say it that a push moved, as their logs tell."""
-    return tuple(
-        replace(one, about="; ".join(filter(None, (one.about, PUSHED))))
-        if one.name.startswith("refs/remotes/") and _is_by_push(one, seen)
-        else one
-        for one in names
-    )
-
-
-def _is_by_push(one: GitName, seen: GitSeen) -> bool:
-    log = seen.files.get(f"logs/{one.name}")
-    *_, last = log.content.rstrip(b"\n").rsplit(b"\n", 1) if log else (b"",)
-    ids, _, said = last.partition(b"\t")
-    return said.startswith(_BY_PUSH) and ids.split(b" ")[1:2] == [(one.after or "").encode()]
 
 
 def _with_entries(
