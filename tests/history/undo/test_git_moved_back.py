@@ -98,6 +98,37 @@ def test_what_a_setting_leads_to_is_compared(
     assert "my/post-commit, my/pre-commit" in note.reason
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "planted"),
+    [
+        ("core.hooksPath", ".git/my", "my/post-commit"),
+        ("core.hooksPath", "{root}/.git/my", "my/post-commit"),
+        ("core.hooksPath", ".git", "post-commit"),
+        ("include.path", "more", "more"),
+        ("include.path", "{root}/.git/some/more", "some/more"),
+    ],
+)
+@pytest.mark.parametrize("name", ["g", "old/.git"])
+def test_what_is_new_where_a_setting_leads_to_is_compared(
+    workspace: AuditedWorkspace,
+    root: Path,
+    session: Session,
+    setting: str,
+    value: str,
+    planted: str,
+    name: str,
+) -> None:
+    (root / ".git" / "my").mkdir()
+    git(root, "config", setting, value.format(root=root))
+    session.run(["true"])
+    plant = f"cp /bin/true {name}/{planted}"
+    if setting.rpartition(".")[2] == "path":
+        plant = f"mkdir -p {name}/some; echo '[core]pager=evil' > {name}/{planted}"
+    act(session, f"mkdir old; mv .git {name}; {plant}")
+    plan = workspace.plan(PlanRequest("undo"))
+    assert [one.path for one in plan.blocked] == [".git"], plan.blocked
+
+
 def test_what_a_setting_leads_to_blocks_nothing_while_it_is_as_it_was(
     workspace: AuditedWorkspace, root: Path, session: Session
 ) -> None:

@@ -11,11 +11,10 @@ from hashlib import sha256
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.record.git.whole import has_long_ids
 from loom_audit.history.undo.git.linked_back import is_linked_inside, linked_back
-from loom_audit.history.undo.git.moved_back import GitOnRecord
+from loom_audit.history.undo.git.moved_back import GitOnRecord, content_kept
 from loom_audit.model.events import CallRequested
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.git.record import BROKEN, SHARED_REFS, is_run_by_git
@@ -142,7 +141,7 @@ def _without_programs(attachment: Attachment, thing: GitThing) -> tuple[GitThing
 def _run_lines(attachment: Attachment, file: FileChange) -> Sequence[str]:
     if not may_run(file.path) or file.after is None or is_led_out(file):
         return ()
-    content = _content(attachment, file.after) or b""  # what was erased is not written either
+    content = content_kept(attachment, file.after) or b""  # what was erased is not written either
     return [one.decode("utf-8", "replace") for one in run_lines(file.path, content)]
 
 
@@ -163,30 +162,21 @@ def _lost(attachment: Attachment, thing: GitThing) -> Iterator[str]:
     if broken:
         yield f"{BROKEN_REF}: {first_few(broken, 5)}"
     config = next((file.after for file in thing.files if file.path == "config"), None)
-    if lost := beside_state(_content(attachment, config) or b""):
+    if lost := beside_state(content_kept(attachment, config) or b""):
         yield f"{NOT_RECORDED}: {first_few(lost, 5)}"
 
 
 def _is_elsewhere(attachment: Attachment, thing: GitThing) -> bool:
     """Whether it is a submodule or a linked worktree, or has refs that are not files."""
     config = next((file.after for file in thing.files if file.path == "config"), None)
-    content = _content(attachment, config)
+    content = content_kept(attachment, config)
     return content is None or is_elsewhere(content)
 
 
 def _has_long_settings(attachment: Attachment, config: FileState | None) -> bool | None:
     """Whether a `config` is one of long ids; None where there is none, or it was erased."""
-    content = _content(attachment, config)
+    content = content_kept(attachment, config)
     return None if content is None else is_of_long_ids(content)
-
-
-def _content(attachment: Attachment, state: FileState | None) -> bytes | None:
-    if state is None or state.blob is None:
-        return None
-    try:
-        return attachment.stored.blobs.get(state.blob)
-    except NotFound:  # it was erased
-        return None
 
 
 def _first_seen(

@@ -4,12 +4,14 @@ Its hooks and settings run code as the person: what a call changed of them after
 away would be armed at its old place.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from shlex import quote
 
 from msgspec import Struct, field
 
+from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.git.changes import look_at_git
 from loom_audit.history.undo.selection import Selection
@@ -26,7 +28,7 @@ from loom_audit.model.git.record import (
     is_setting,
 )
 from loom_audit.model.git.words import git_words
-from loom_audit.model.git_points import git_folder
+from loom_audit.model.git_points import git_folder, git_path
 from loom_audit.model.plans.git_things import GitThing, is_derived
 from loom_audit.model.plans.planning import Plan
 from loom_audit.model.plans.verdicts import Note
@@ -34,6 +36,7 @@ from loom_audit.model.text.display import first_few, visible
 from loom_audit.ports import EventFilter
 
 NOT_KNOWN = "what git has in it now is not on record"
+BY_WHOLE_PATH = "its settings lead to it by its whole path, and what is there now is not on record"
 
 
 class GitOnRecord(Struct):
@@ -150,8 +153,9 @@ def _what_differs(
         was.files.update(led_to)  # what is built has none of it, and what is renamed has all
     if not (was.names or now.names):
         return ""
+    config = content_kept(attachment, was.files.get("config")) or b""
     if above is None:
-        return _differing_files(plan, source, was)
+        return _differing_files(plan, source, was, config)
     known = attachment.process.last_seen.git.repositories.get(above)
     if not now.names or (known is not None and known.answer == "failed"):
         return NOT_KNOWN
@@ -164,13 +168,25 @@ def _what_differs(
         one for one in changed_files(was.files, now.files) if not is_derived(("file", one.path))
     ]
     if not (names or files):
-        return ""
+        place = f"{attachment.on_disk.workspace.root}/{git_path(folder)}"
+        inside = f"{place}/".encode("utf-8", "surrogateescape")
+        return BY_WHOLE_PATH if inside in config or _is_said(place, config) else ""
     head = now.names.get("HEAD", "")
     fact = GitChanged(now.identity, names, tuple(files), "outside", head)
     return first_few([*git_words(fact)], 5)
 
 
-def _differing_files(plan: Plan, source: str, was: GitState) -> str:
+def content_kept(attachment: Attachment, state: FileState | None) -> bytes | None:
+    """The content of a file of git that is on record; None for none, and where it was erased."""
+    if state is None or state.blob is None:
+        return None
+    try:
+        return attachment.stored.blobs.get(state.blob)
+    except NotFound:
+        return None
+
+
+def _differing_files(plan: Plan, source: str, was: GitState, config: bytes) -> str:
     """What differs in a folder that is not called `.git`: files of it are on record as such."""
     found = {
         change.path[len(source) + 1 :]: change.before
@@ -183,14 +199,21 @@ def _differing_files(plan: Plan, source: str, was: GitState) -> str:
     run = {path for path in files if is_run_by_git(path) and not path.endswith(".sample")}
     run |= {path for path in was.files if is_setting(path)}
     led_to = {path.rpartition("/")[0] for path in was.files if is_led_to(path)} - {""}
-    run |= {
-        path
-        for path, one in files.items()
-        if path.rpartition("/")[0] in led_to and (one.mode or 0) & 0o111
-    }
+    said = b"\n".join(line.partition(b"=")[2] or line for line in config.split(b"\n"))
+    for path, one in files.items():
+        folder = path.rpartition("/")[0]
+        is_there = folder in led_to or _is_said(folder or ".git", said)
+        if ((one.mode or 0) & 0o111 and is_there) or (is_led_to(path) and _is_said(path, said)):
+            run.add(path)
     differing = sorted(one for one in run if _told(files.get(one)) != _told(was.files.get(one)))
     differing += sorted(_differing_refs(files, was))
     return f"changed: {first_few(differing, 5, visible)}" if differing else ""
+
+
+def _is_said(path: str, said: bytes) -> bool:
+    """Whether values of settings may name a path of the git folder."""
+    name = re.escape(path.encode("utf-8", "surrogateescape"))
+    return re.search(rb"(?<![\w.-])" + name + rb"(?![\w./-])", said) is not None
 
 
 def _told(state: FileState | None) -> tuple[object, ...]:
