@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
+from secrets import token_hex
 
 from loom_audit.errors import Conflict, ExecutionFailed
 from loom_audit.model.files import is_within
@@ -21,6 +22,8 @@ Exchange = Callable[[int, bytes, int, bytes], None]
 """Lets two names in open folders change what they name, in one step; OSError."""
 
 MOST_BYTES = 64 << 20
+KEPT = "loom-audit.kept-"
+"""How the name of a file begins that somebody wrote in the instant in which another one did."""
 
 
 def put_setting(
@@ -49,7 +52,7 @@ def put_setting(
         try:
             _put(base, folder, name, before, after, exchange)
         except _MovedError as error:
-            raise _moved(path) from error
+            raise _moved(path, error.kept) from error
         except OSError as error:
             raise ExecutionFailed(f"git: {visible(path)}: {error.strerror}") from error
         finally:
@@ -89,7 +92,13 @@ def check_setting(
 
 
 class _MovedError(Exception):
-    """A file is not what it was seen to be; what is there was left, or put back."""
+    """A file is not what it was seen to be; what is there was left, or put back. `kept` is the name
+    in the git folder of what could not be, as somebody wrote there once more.
+    """
+
+    def __init__(self, kept: str = "") -> None:
+        super().__init__(kept)
+        self.kept = kept
 
 
 def _put(
@@ -113,15 +122,36 @@ def _put(
     if after is None:
         os.rename(name, UNFINISHED, src_dir_fd=folder, dst_dir_fd=base)
         if not _is_still(base, UNFINISHED, before):
-            os.link(UNFINISHED, name, src_dir_fd=base, dst_dir_fd=folder, follow_symlinks=False)
-            raise _MovedError
+            raise _MovedError(_put_back(base, folder, name))
         return
     make_file(base, after)
     ends = (base, UNFINISHED.encode(), folder, os.fsencode(name))
     exchange(*ends)
     if not _is_still(base, UNFINISHED, before):
         exchange(*ends)
-        raise _MovedError
+        if _is_still(base, UNFINISHED, after):
+            raise _MovedError
+        exchange(*ends)  # the last one stands at its place
+        raise _MovedError(_keep(base))
+
+
+def _put_back(base: int, folder: int, name: str) -> str:
+    """Give what was displaced its name again; the name under which it is kept where it cannot."""
+    try:
+        if stat.S_ISDIR(os.stat(UNFINISHED, dir_fd=base, follow_symlinks=False).st_mode):
+            os.rename(UNFINISHED, name, src_dir_fd=base, dst_dir_fd=folder)
+        else:
+            os.link(UNFINISHED, name, src_dir_fd=base, dst_dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return _keep(base)
+    return ""
+
+
+def _keep(base: int) -> str:
+    """Let what was displaced stay under a name that nobody has. OSError."""
+    name = f"{KEPT}{token_hex(8)}"
+    os.rename(UNFINISHED, name, src_dir_fd=base, dst_dir_fd=base)
+    return name
 
 
 def _is_still(folder: int, name: str, before: GitFile) -> bool:
@@ -161,9 +191,10 @@ def _in_the_way(path: str, what: str) -> Conflict:
     )
 
 
-def _moved(path: str) -> Conflict:
+def _moved(path: str, kept: str = "") -> Conflict:
+    twice = f", and once more: what was there before that is {kept} in the git folder now"
     return Conflict(
-        f"git: {visible(path)} was changed by somebody else just now",
+        f"git: {visible(path)} was changed by somebody else just now{twice if kept else ''}",
         hint="Look at the new plan and decide again.",
         details={"name": path},
     )

@@ -199,6 +199,52 @@ def test_a_setting_that_somebody_writes_just_now_is_put_back(tmp_path: Path) -> 
     os.close(base)
 
 
+@pytest.mark.parametrize("what", ["deleted", "exchanged"])
+@pytest.mark.parametrize("theirs", ["file", "folder"])
+def test_what_two_write_just_now_is_kept_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, theirs: str
+) -> None:
+    tmp_path = tmp_path / "git"
+    tmp_path.mkdir()
+    base = os.open(tmp_path, os.O_RDONLY)
+    (tmp_path / "config").write_text("old\n")
+    (tmp_path / "config").chmod(0o644)
+    old, new = GitFile("file", 0o644, b"old\n"), GitFile("file", 0o644, b"new\n")
+    rename, times = os.rename, [0]
+
+    def write(*_: object) -> None:
+        times[0] += 1
+        written = tmp_path / "written"
+        if theirs == "folder" and times[0] == 1:
+            written.mkdir()
+            (tmp_path / "config").unlink()
+        else:
+            written.write_text(f"written {times[0]}\n")
+        rename(written, tmp_path / "config")
+
+    def between(*ends: object, **more: object) -> None:
+        if times[0] == 0:
+            write()
+        if what == "deleted":
+            rename(*ends, **more)  # type: ignore[arg-type]
+        else:
+            exchange_names(*ends)  # type: ignore[arg-type]
+        if times[0] == 1:
+            write()
+
+    with monkeypatch.context() as patched:
+        if what == "deleted":
+            patched.setattr(os, "rename", between)
+        with pytest.raises(Conflict, match="just now, and once more: what was there before that"):
+            put_setting(base, "config", old, None if what == "deleted" else new, between)
+    [kept] = {*os.listdir(tmp_path)} - {"config"}
+    assert kept.startswith("loom-audit.kept-")
+    assert (tmp_path / "config").read_text() == "written 2\n"
+    assert (tmp_path / kept).is_dir() == (theirs == "folder")
+    assert (tmp_path / kept).is_dir() or (tmp_path / kept).read_text() == "written 1\n"
+    os.close(base)
+
+
 @pytest.mark.parametrize("theirs", ["folder", "pipe"])
 def test_what_is_no_file_just_now_is_put_back(tmp_path: Path, theirs: str) -> None:
     tmp_path = tmp_path / "git"
