@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from loom_audit.history.look.capture import CLOCK_OF_FILES
+from loom_audit.history.look.timing import CLOCK_OF_FILES
 
 
 def wait_a_tick() -> None:

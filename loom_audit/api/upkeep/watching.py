@@ -210,10 +210,11 @@ class Watcher:
         if window is not None:
             end_window(self.attachment, window)
         last = self.attachment.process.last_seen
-        last_look, left_out = last.last_look, last.left_out
+        last_look, last_tick, left_out = last.last_look, last.last_tick, last.left_out
         del window, last  # which hold all that is to be forgotten
         self.attachment = self._attached()
         self.attachment.process.last_seen.last_look = last_look
+        self.attachment.process.last_seen.last_tick = last_tick
         self.attachment.process.last_seen.left_out = left_out
         self.observer.forget()
         give_back_memory()

@@ -95,7 +95,8 @@ class LastSeen(Struct):
     `followed` is the seq up to which this process wrote the index without loading stamps.
     `scope` is the accepted one, None before it was read. `listed` says that opaque entries are on
     record.
-    `last_look` is when the last look began, in ns since 1970, None where that is not known.
+    `last_look` is when the last look began, in ns since 1970, None where that is not known: what
+    was made before has no later time; `last_tick` is the earliest time of what was made since.
     `left_out` are the files that were out of scope then, `created` the paths that were new then.
     `commands` counts the commands that were run. `watch` tells what may have changed since the last
     look, and `differing` is what that look saw, each path with its stamp. `unchecked` are the
@@ -109,6 +110,7 @@ class LastSeen(Struct):
     scope: Scope | None = None
     listed: bool = False
     last_look: int | None = None
+    last_tick: int | None = None
     left_out: LeftOutFiles = field(default_factory=dict)
     created: set[str] = field(default_factory=set)
     commands: int = 0

@@ -1,7 +1,6 @@
 """Finds what changed on disk: stamps are compared, and only files whose stamp differs are read."""
 
 import stat
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -27,6 +26,7 @@ from loom_audit.history.look.opaque import (
     written_inside,
 )
 from loom_audit.history.look.spared import Spared
+from loom_audit.history.look.timing import CLOCK_OF_FILES
 from loom_audit.history.look.tracked_again import (
     NOT_A_FILE,
     came_back,
@@ -54,13 +54,6 @@ from loom_audit.ports import (
     Stamps,
     Watch,
 )
-
-CLOCK_OF_FILES = 5 if sys.platform == "linux" else time.CLOCK_REALTIME
-"""Linux's CLOCK_REALTIME_COARSE (clock_gettime(2)), by which the kernel dates files.
-
-It is up to a tick behind the usual clock. If the begin of a look were taken from that one, a file
-made just after it could be dated before it.
-"""
 
 WHOLE_TREE_FROM = 500
 """The number of paths beyond which the recorded tree is read as a whole, not path by path."""
@@ -96,7 +89,7 @@ def scan(
     """
     if keep:
         record_opaque_entries(attachment)
-    began = time.clock_gettime_ns(CLOCK_OF_FILES)
+    ticked, began = time.clock_gettime_ns(CLOCK_OF_FILES), time.time_ns()
     known = catch_up(attachment)
     if anew:
         known = every_path_stale(attachment)
@@ -108,12 +101,13 @@ def scan(
         if spared is not None:
             look.differing.extend(spared.met)
         attachment.process.last_seen.differing = look.differing
-        began -= watch.lag
+        ticked, began = ticked - watch.lag, began - watch.lag
     for batch in look.batches(progress, stage):
         if keep and batch.last:
             seen, whole = attachment.process.last_seen, look.whole
             whole.lost = lost_files(seen.left_out, whole.left_out)
-            seen.last_look, seen.left_out, seen.created = began, whole.left_out, look.created
+            seen.last_look, seen.last_tick = began, ticked
+            seen.left_out, seen.created = whole.left_out, look.created
         yield batch
 
 
@@ -463,7 +457,7 @@ class _Scan:
         if looked is None or path in self._attachment.process.last_seen.created:
             return False  # the last look saw it here, and could not record it
         born = self._attachment.on_disk.workspace.born(path)
-        return born is not None and born < looked
+        return born is not None and born <= looked
 
     def _was_known(self, identity: str) -> bool:
         """Whether a file was on record at a path that another batch of this look has."""

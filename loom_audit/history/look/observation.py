@@ -145,4 +145,4 @@ def is_missed(attachment: Attachment, path: str, indexed: IndexEntry) -> bool:
     if known is None or not known.identity or known.identity != indexed.identity:
         return False
     # a stamp that may be racy, or of a file mapped into memory, has no ctime above zero
-    return 0 < indexed.stamp.ctime_ns < seen.last_look
+    return 0 < indexed.stamp.ctime_ns <= seen.last_look

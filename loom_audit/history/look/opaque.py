@@ -164,7 +164,7 @@ def written_inside(attachment: Attachment, folder: str) -> Iterator[str]:
     A rename changes neither the times of what is inside nor the folder's own time of writing, so a
     later time is of a write.
     """
-    since = attachment.process.last_seen.last_look
+    since = attachment.process.last_seen.last_tick
     waiting = [] if since is None else [folder]
     while waiting:
         path = waiting.pop()

@@ -60,12 +60,14 @@ class LeftRunning(Struct, frozen=True):
 class _KeptLook(Struct, frozen=True):
     """What was seen when a foreign call began, as a file keeps it until the call ends.
 
-    `looked` is when the look began, in ns since 1970. `left_out` are the files that were out of
+    `looked` is when the look began, in ns since 1970, and `ticked` the earliest time of what was
+    made since. `left_out` are the files that were out of
     scope then, each with folder, reason, count and bytes. `running` are the pids that there were.
     The look was `late` where the call may have begun meanwhile.
     """
 
     looked: int | None = None
+    ticked: int | None = None
     left_out: list[tuple[str, str, int, int]] = []
     running: list[int] = []
     late: bool = False
@@ -101,7 +103,7 @@ class Running(Struct, frozen=True):
         with suppress(AuditError):  # then nothing is known to be left running or to have arrived
             left_out = [(*key, *counted) for key, counted in seen.left_out.items()]
             running = sorted(self.attachment.on_disk.processes.running())
-            kept = _KeptLook(looked=seen.last_look, left_out=left_out, running=running, late=late)
+            kept = _KeptLook(seen.last_look, seen.last_tick, left_out, running, late)
             self.attachment.on_disk.looks.keep(_look_name(session, call_id), asdict(kept))
 
     def was_late(self, call: Call) -> bool:
@@ -115,7 +117,7 @@ class Running(Struct, frozen=True):
         seen = self.attachment.process.last_seen
         for kept in map(self._look, calls):
             if (kept.looked or 0) > (seen.last_look or 0):
-                seen.last_look, seen.created = kept.looked, set()
+                seen.last_look, seen.last_tick, seen.created = kept.looked, kept.ticked, set()
                 seen.left_out = {
                     (folder, why): (files, size) for folder, why, files, size in kept.left_out
                 }

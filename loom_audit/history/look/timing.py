@@ -4,14 +4,25 @@ A late look does not show by itself which of several calls made a change. The ti
 show it: the call must have run then. Nothing is dated where somebody set the clock meanwhile.
 """
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+
+from msgspec.structs import replace
 
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import Attachment, OnDisk
 from loom_audit.history.look.doers import TIMELY, Candidate, Look
 from loom_audit.model.files import FileChange
+
+CLOCK_OF_FILES = 5 if sys.platform == "linux" else time.CLOCK_REALTIME
+"""Linux's CLOCK_REALTIME_COARSE (clock_gettime(2)), before which no change is dated that is made
+now.
+
+It is up to a tick behind the usual clock, by which newer kernels (Linux 6.13) date some changes,
+and after which none is dated that was made before: what has a time between both may be either.
+"""
 
 _CLOCK_SET = 1_000_000_000
 """A clock that drifts by more than so many ns while a session lasts was set by somebody."""
@@ -68,6 +79,19 @@ def look_made(
     )
     now = None if set_since else time.time_ns()
     return Look(late, alive, running, changed_at(attachment.on_disk), now)
+
+
+def note_begin(attachment: Attachment) -> None:
+    """Note that a call begins now: what it makes is dated after the last look, also where that was
+    made within this tick; the lock is held.
+    """
+    seen, before = attachment.process.last_seen, time.clock_gettime_ns(CLOCK_OF_FILES) - 1
+    if seen.last_look is not None:
+        seen.last_look = min(seen.last_look, before)
+    for one in seen.git.repositories.values():
+        one.looked = min(one.looked, before)
+        if one.said is not None:
+            one.said = replace(one.said, began=min(one.said.began, before))
 
 
 def keep_clock(on_disk: OnDisk, session: str) -> None:

@@ -24,7 +24,7 @@ from loom_audit.history.look.doers import Candidate, Told
 from loom_audit.history.look.git.changes import look_at_git
 from loom_audit.history.look.git.git_look import git_drafts, later_reason
 from loom_audit.history.look.survivors import LeftRunning, Running, Window
-from loom_audit.history.look.timing import look_between, look_made
+from loom_audit.history.look.timing import look_between, look_made, note_begin
 from loom_audit.history.record.call_record import LOOKED_AT_LATE, CallRecord
 from loom_audit.history.record.git.not_back import why_not_back
 from loom_audit.history.record.interrupted import SOURCE, record_interrupted
@@ -125,6 +125,7 @@ def look_before(record: CallRecord, *, within: int | None = None) -> list[Candid
     record.window = window
     record.add_untracked(batch.look.untracked)
     record.commit_and_index()
+    note_begin(attachment)
     return others
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from loom_audit import AuditStore, open_store
+from loom_audit import AuditedWorkspace, AuditStore, open_store
+from loom_audit.model.events import FilesChanged
+from tests.given.ticks import wait_a_tick
 
 YEARS = [-62_000_000_000, -1, 9_300_000_000, 13_000_000_000, 99_999_999_999, 1 << 40]
 """Seconds since 1970: the years 5, 1969, 2264, 2381, 5138 and 36812."""
@@ -56,3 +58,26 @@ def test_a_file_of_any_age_is_recorded_and_stops_nothing(
     tree = workspace.timeline.tree()
     assert workspace.timeline.content(tree["before"]) == b"two"
     assert workspace.status().drift == ()
+
+
+def test_what_was_made_just_before_a_call_and_moved_in_has_arrived(
+    workspace: AuditedWorkspace, root: Path, tmp_path: Path
+) -> None:
+    """What was made within the tick before a look is told from what a call makes within that."""
+    probe, elsewhere = tmp_path / "probe", tmp_path / "thesis"
+    with workspace.session("agent") as session:
+        with session.recording("before"):
+            pass
+        wait_a_tick()
+        for _ in range(2):  # newer kernels date what somebody asked for finely, and all after it
+            probe.write_text("")
+            probe.stat()
+        elsewhere.write_text("a year's work\n")
+        with session.recording("act"):
+            elsewhere.rename(root / "thesis")
+            (root / "made").write_text("made\n")
+    facts = [event.fact for event in workspace.log.read()]
+    arrived = [fact.arrived for fact in facts if isinstance(fact, FilesChanged)]
+    assert ("thesis",) in arrived and workspace.verify().ok
+    workspace.carry_out(workspace.plan_undo())
+    assert (root / "thesis").exists() and not (root / "made").exists()

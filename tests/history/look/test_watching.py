@@ -5,6 +5,7 @@ import hashlib
 import os
 import random
 import stat
+import time
 import zlib
 from collections.abc import Container, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -17,7 +18,9 @@ from loom_audit import AuditedWorkspace, AuditStore, Session, open_store
 from loom_audit.disk.looking import inotify
 from loom_audit.errors import AuditUnavailable
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.history.record import watching
+from loom_audit.history.look.batches import Batch
+from loom_audit.history.look.capture import scan
+from loom_audit.history.record import looks, watching
 from loom_audit.history.record.drift import record_drift
 from loom_audit.model.events import CoverageLowered, FilesChanged
 from loom_audit.model.files import FileState
@@ -169,12 +172,42 @@ def test_what_was_missed_is_not_said_to_be_of_the_call_after_which_it_is_found(
     assert recorded(workspace) == tree_of(root) and workspace.verify().ok
 
 
+def test_what_was_missed_just_before_a_look_is_not_said_to_be_of_the_next_call(
+    watched: Session, root: Path, linked_outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is dated finer than by ticks where somebody asked for its time (Linux 6.13)."""
+    linked_outside.hardlink_to(root / "a.txt")
+    run(watched)
+
+    def written_just_before(attachment: Attachment, **how: bool) -> Iterator[Batch]:
+        wait_a_tick()
+        os.rename(linked_outside, root / "src/new")
+        with (root / "src/new").open("a") as file:
+            file.write("more")
+        (root / "src/new").unlink()
+        return scan(attachment, after_the_fact=how["after_the_fact"])
+
+    with watched.recording("writer"):
+        monkeypatch.setattr(looks, "scan", written_just_before)
+    monkeypatch.undo()
+    time.sleep(0.05)  # a stamp that may be racy tells no time
+    (root / "mine.txt").write_text("a person's")
+    run(watched)
+    *_, writer, finder = calls(watched.workspace)
+    assert (writer.paths, finder.paths) == ((), ())
+    [missed] = [fact for fact in found_outside(watched.workspace) if fact.causes]
+    assert [change.path for change in missed.changes] == ["a.txt"]
+    assert missed.causes[-1] == writer.requested
+    assert finder.coverage.level == "full"
+
+
 def test_what_a_person_changes_after_the_last_command_is_not_said_to_be_missed(
     workspace: AuditedWorkspace, root: Path
 ) -> None:
     with workspace.session("tester") as session:
         for _ in range(3):
             run(session)
+        wait_a_tick()
         (root / "a.txt").write_text("a person's")
     [found] = found_outside(workspace)
     assert [change.path for change in found.changes] == ["a.txt"] and not found.causes
