@@ -4,6 +4,8 @@ from loom_audit.model.files import is_opaque
 from loom_audit.model.plans.lineage import LineageStep
 from loom_audit.model.plans.placement import Proposal
 
+STAYS = "what is in it is not on record, so it stays"
+
 
 def recorded_part(proposal: Proposal) -> Proposal:
     """The proposal, or the file as it is where the result needs or destroys what is not known."""
@@ -25,7 +27,7 @@ def recorded_part(proposal: Proposal) -> Proposal:
         why = "it was replaced, and what was in it is not on record"
         return proposal.as_it_is("irreversible", why, calls)
     if is_opaque(there) and wanted is None:
-        return proposal.as_it_is("kept", "what is in it is not on record, so it stays", calls)
+        return proposal.as_it_is("irreversible", STAYS, calls)
     if is_opaque(there):
         why = "what is in the folder there now is not on record"
         return proposal.as_it_is("blocked", why, calls)

@@ -3,6 +3,7 @@ stays, and blocks by name.
 """
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -179,3 +180,22 @@ def test_what_the_log_has_of_git_is_read_once_for_a_plan(
     workspace.plan_undo()
     of_git = [one for one in asked if one.kinds == (GitChanged.kind,) and not one.after]
     assert len(of_git) == times
+
+
+@pytest.mark.parametrize("folder", ["", "made"])
+def test_of_a_repository_that_a_call_made_nothing_is_there_to_choose(
+    workspace: AuditedWorkspace, root: Path, session: Session, folder: str
+) -> None:
+    act(session, "echo before > before")
+    shutil.rmtree(root / ".git")
+    session.run(["true"])
+    act(session, f"git init -q ./{folder}")
+    plan = workspace.plan_undo()
+    path = f"{folder}/.git" if folder else ".git"
+    assert path not in [note.path for note in plan.kept]
+    [note] = [one for one in plan.irreversible if one.path == path]
+    assert note.reason == "what is in it is not on record, so it stays"
+    workspace.carry_out(plan)
+    assert (root / path / "HEAD").exists()
+    workspace.carry_out(workspace.plan_undo())  # the call before
+    assert not (root / "before").exists()

@@ -292,7 +292,8 @@ def _all_kept(plan: Plan) -> Conflict:
     shown = first_few(plan.kept, 5, lambda note: visible(note.path))
     return Conflict(
         f"nothing was taken back: {shown} would be kept as it is",
-        hint="Choose for each: --choose PATH=old takes it back all the same.",
+        hint="Choose for each: --choose PATH=old takes it back all the same, where that can be; "
+        "PATH=current keeps it, and the next undo goes on to the call before.",
         details={"paths": [note.path for note in plan.kept]},
     )
 
