@@ -7,16 +7,15 @@ what was seen, somebody else wrote it just now, and it is put back.
 import errno
 import os
 import stat
-from collections.abc import Callable, Collection
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from secrets import token_hex
 
 from loom_audit.errors import Conflict, ExecutionFailed
 from loom_audit.model.files import is_within
 from loom_audit.model.text.display import visible
 from loom_audit.ports import GitFile
-from loom_audit.sandbox.git.files import FOLDER
-from loom_audit.sandbox.git.writing import UNFINISHED, make_file
+from loom_audit.sandbox.git.writing import UNFINISHED, folders_above, make_file
 
 Exchange = Callable[[int, bytes, int, bytes], None]
 """Lets two names in open folders change what they name, in one step; OSError."""
@@ -33,32 +32,15 @@ def put_setting(
 
     Conflict where it is not as it was seen, also just now; ExecutionFailed.
     """
-    *above, name = path.split("/")
-    if {"", ".", ".."} & {*above, name}:
-        raise ExecutionFailed("a file of git on record is not in its folder")
-    with ExitStack() as opened:
-        folder = base
-        for part in above:
-            if after is not None:
-                with suppress(FileExistsError):
-                    os.mkdir(part, 0o777, dir_fd=folder)
-            try:
-                folder = os.open(part, FOLDER, dir_fd=folder)
-            except FileNotFoundError as error:
-                raise _moved(path) from error
-            opened.callback(os.close, folder)
+    with _told_of(path), folders_above(base, path, make=after is not None) as (folders, name):
         with suppress(FileNotFoundError):  # of one that was killed
             os.unlink(UNFINISHED, dir_fd=base)
         try:
-            _put(base, folder, name, before, after, exchange)
-        except _MovedError as error:
-            raise _moved(path, error.kept) from error
-        except OSError as error:
-            raise ExecutionFailed(f"git: {visible(path)}: {error.strerror}") from error
+            _put(base, folders[-1], name, before, after, exchange)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(UNFINISHED, dir_fd=base)
-        os.fsync(folder)
+        os.fsync(folders[-1])
 
 
 def check_setting(
@@ -67,28 +49,33 @@ def check_setting(
     """Conflict where a file in an open git folder is not as it was seen, or cannot become another
     one: a folder is in its place, or a file above it that is not `going`; ExecutionFailed.
     """
-    *above, name = path.split("/")
-    found: GitFile | None = None
-    with ExitStack() as opened:
-        folder = base
+    with _told_of(path):
         try:
-            for part in above:
-                folder = os.open(part, FOLDER, dir_fd=folder)
-                opened.callback(os.close, folder)
-            found = _read(folder, name)
+            with folders_above(base, path) as (folders, name):
+                found = _read(folders[-1], name)
         except FileNotFoundError:
-            pass  # so it is not there
-        except NotADirectoryError as error:
+            found = None
+        except NotADirectoryError:
             if after is not None and not is_within(path, going):
-                raise _in_the_way(path, "something that is no folder is above it") from error
-        except IsADirectoryError as error:
-            raise _in_the_way(path, "a folder is in its place") from error
-        except _MovedError as error:
-            raise _moved(path) from error
-        except OSError as error:
-            raise ExecutionFailed(f"git: {visible(path)}: {error.strerror}") from error
-    if found != before:
-        raise _moved(path)
+                raise
+            found = None
+        if found != before:
+            raise _MovedError
+
+
+@contextmanager
+def _told_of(path: str) -> Iterator[None]:
+    """Say of which file it is what is raised: Conflict, ExecutionFailed."""
+    try:
+        yield
+    except (_MovedError, FileNotFoundError) as error:
+        raise _moved(path, error.kept if isinstance(error, _MovedError) else "") from error
+    except NotADirectoryError as error:
+        raise _in_the_way(path, "something that is no folder is above it") from error
+    except IsADirectoryError as error:
+        raise _in_the_way(path, "a folder is in its place") from error
+    except OSError as error:
+        raise ExecutionFailed(f"git: {visible(path)}: {error.strerror}") from error
 
 
 class _MovedError(Exception):

@@ -111,36 +111,49 @@ def refused_pack(ask: Ask, pack: bytes) -> str:
     return (done.errors.strip() or f"exit {done.code}") if done.code else ""
 
 
-def put_file(base: int, path: str, file: GitFile | None) -> None:
-    """Let a file in the git folder be so: written beside its place and renamed, or removed.
+@contextmanager
+def folders_above(base: int, path: str, *, make: bool = False) -> Iterator[tuple[list[int], str]]:
+    """The folders from an open git folder down to the one that holds a path, opened without
+    following a link, and the name in the last one; they are made where `make` and not there.
 
-    ExecutionFailed for a path that leads out of it.
+    ExecutionFailed for a path that leads out of it; OSError.
     """
     *above, name = path.split("/")
     if {"", ".", ".."} & {*above, name}:
         raise ExecutionFailed("a file of git on record is not in its folder")
+    folders = [base]
     with ExitStack() as opened:
-        folder, made_in = base, list[int]()
         for part in above:
-            made_in.append(folder)
-            if file is not None:
+            if make:
                 with suppress(FileExistsError):
-                    os.mkdir(part, 0o777, dir_fd=folder)
-            try:
-                folder = os.open(part, FOLDER, dir_fd=folder)
-            except FileNotFoundError:
-                return  # so there is nothing to remove
-            opened.callback(os.close, folder)
+                    os.mkdir(part, 0o777, dir_fd=folders[-1])
+            folders.append(os.open(part, FOLDER, dir_fd=folders[-1]))
+            opened.callback(os.close, folders[-1])
+        yield folders, name
+
+
+def put_file(base: int, path: str, file: GitFile | None) -> None:
+    """Let a file in the git folder be so: written beside its place and renamed, or removed with the
+    folders above that are empty then.
+
+    ExecutionFailed for a path that leads out of it; OSError.
+    """
+    with ExitStack() as opened:
+        try:
+            above = folders_above(base, path, make=file is not None)
+            folders, name = opened.enter_context(above)
+        except FileNotFoundError:
+            return  # so there is nothing to remove
         if file is not None:
-            _write_file(base, folder, name, file)
+            _write_file(base, folders[-1], name, file)
             return
         with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder)
-        for parent, part in zip(reversed(made_in), reversed(above), strict=True):
-            if above[0] == "logs":
-                break  # git keeps these
+            os.unlink(name, dir_fd=folders[-1])
+        if path.startswith("logs/"):
+            return  # git keeps these
+        for parent, one in zip(folders[-2::-1], path.split("/")[-2::-1], strict=True):
             with suppress(OSError):  # something else is in it
-                os.rmdir(part, dir_fd=parent)
+                os.rmdir(one, dir_fd=parent)
 
 
 def _write_file(base: int, folder: int, name: str, file: GitFile) -> None:
