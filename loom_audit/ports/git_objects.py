@@ -124,6 +124,12 @@ class MirroredGit(Protocol):
         """
         ...
 
+    def kinds(self, mirror: str, ids: Sequence[str]) -> Mapping[str, str]:
+        """The kind of each object: `commit`, `tree`, `blob` or `tag`; of one that is not there
+        `missing`. ExecutionFailed.
+        """
+        ...
+
     def index(self, mirror: str, pack: str, made: str, seconds: float) -> bool:
         """Write the index of a pack to the path `made`, out of its objects alone.
 

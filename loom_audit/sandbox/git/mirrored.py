@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -63,14 +63,9 @@ class ProgramMirroredGit:
                 return ()
             with suppress(ExecutionFailed):  # one of them is not there
                 return self._missing_below(mirror, wanted, whole, shallow)
-        given = "".join(f"{one}\n" for one in wanted).encode("ascii")
-        there, missing = [], []
-        for id, kind in kinds_told(self._said(mirror, PRESENT, given, b"")):
-            if kind == "missing":
-                missing.append(id)
-            elif kind != "blob":
-                there.append(id)
-        if there:
+        kinds = self.kinds(mirror, wanted)
+        missing = [id for id, kind in kinds.items() if kind == "missing"]
+        if there := [id for id, kind in kinds.items() if kind not in ("missing", "blob")]:
             missing += self._missing_below(mirror, there, whole, shallow)
         return missing
 
@@ -88,6 +83,11 @@ class ProgramMirroredGit:
             # one of them may be what git refuses, which is not to keep it from telling of others
             return self._missing_below(mirror, ids, (), shallow)
         return [one[1:] for one in reached.split() if one.startswith("?")]
+
+    def kinds(self, mirror: str, ids: Sequence[str]) -> Mapping[str, str]:
+        """The kind of each object, `missing` of one that is not there."""
+        given = "".join(f"{one}\n" for one in dict.fromkeys(ids)).encode("ascii")
+        return dict(kinds_told(self._said(mirror, PRESENT, given, b"")))
 
     def index(self, mirror: str, pack: str, made: str, seconds: float) -> bool:
         """Write the index of a pack out of its objects alone; whether it is a whole pack."""

@@ -29,13 +29,11 @@ from loom_audit.model.git.record import OBJECT_ID, is_setting
 from loom_audit.model.plans.git_things import LEAVE, GitThing, where_of
 from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.text.display import count_text, first_few, one_line, visible
-from loom_audit.ports import GitPoint, GitSeen
+from loom_audit.ports import GitSeen
 from loom_audit.ports.git_objects import LONG_ID
 
 LONGEST = 20.0
 """Seconds after which no more is asked of the mirror: somebody waits for the plan."""
-
-_KINDS = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
 
 
 def not_kept_notes(attachment: Attachment, things: Sequence[GitThing]) -> Iterator[Note]:
@@ -169,16 +167,7 @@ def _no_commits(attachment: Attachment, names: Mapping[str, str]) -> Iterator[st
     if not branches or mirror is None or git is None:
         return
     long_ids = len(next(iter(branches.values()))) == LONG_ID
-    given = "".join(f"{id}\n" for id in dict.fromkeys(branches.values())).encode()
-    place = mirror.folder(long_ids=long_ids)
-    done = git.ask(place, GitPoint(long_ids=long_ids), _KINDS, given)
-    kinds = dict(_pairs(done.output.decode("ascii", "replace").splitlines()))
+    kinds = git.kinds(mirror.folder(long_ids=long_ids), [*branches.values()])
     for name, id in branches.items():
-        if kinds.get(id, "missing") not in ("commit", "missing"):
+        if kinds[id] not in ("commit", "missing"):
             yield f"{visible(name)} names a {kinds[id]}, and git makes no such branch"
-
-
-def _pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for line in lines:
-        id, _, kind = line.partition(" ")
-        yield id, kind
