@@ -165,7 +165,16 @@ def test_text_of_a_hook_reaches_no_terminal_as_it_is(
     )
     [(path, lines)] = workspace.plan_undo().git_settings
     assert path == ".git/hooks/evil"
-    assert all(one.isprintable() for one in lines) and "\\x1b[2J" in lines[-2]
+    assert all(one.isprintable() for one in lines) and "\\x1b[2J" in lines[-3]
+    assert lines[-1] == "\\ No newline at end of file"
+
+
+def test_text_behind_a_nul_in_a_hook_is_shown(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    act(session, "printf '#!/bin/sh\\n\\000\\nevil\\n' > .git/hooks/evil; git branch x")
+    [(_, lines)] = workspace.plan_undo().git_settings
+    assert lines[-3:] == ("-#!/bin/sh", "-\\x00", "-evil")
 
 
 def test_a_setting_that_somebody_writes_just_now_is_put_back(tmp_path: Path) -> None:

@@ -6,20 +6,21 @@ would obey, and quoted so that it cannot end before it does.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import unified_diff
 from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loom_audit.errors import AuditError, NotFound
+from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import Attachment
+from loom_audit.history.undo.git.moved_back import content_kept
 from loom_audit.model.files import FileState
 from loom_audit.model.git.record import OBJECT_ID, SHARED_REFS, GitName, GitState
 from loom_audit.model.git.words import RUNS_CODE, git_words, shown_name, shown_value, stash_message
 from loom_audit.model.git_points import GitPoints, git_folder, git_path
 from loom_audit.model.plans.git_things import SETTINGS, GitThing, where_of
 from loom_audit.model.text.display import one_line, visible
+from loom_audit.model.text.textdiff import diff_lines, hunks_text
 from loom_audit.ports import GitPoint, MirroredGit
 from loom_audit.ports.git_objects import LONG_ID, SHORT_ID
 
@@ -177,15 +178,12 @@ def settings_shown(
             yield f"and {len(files) - n} more", ()
             return
         path = f"{git_path(thing.folder)}/{file.path}"
-        old, new = (_text_of(attachment, one) for one in (file.before, file.after))
-        lines: list[str] = []
-        if None not in (old, new):
-            before, after = (_lines(one or "") for one in (old, new))
-            lines += [*unified_diff(before, after, lineterm="")][2:]
-            if before == after and old != new:
-                lines.append("only the end of its last line differs")
+        old, new = (_shown_of(attachment, one) for one in (file.before, file.after))
+        if old is None or new is None:
+            lines = ["cannot be shown: too large, or erased"]
         else:
-            lines.append("cannot be shown: too large, or erased")
+            told = hunks_text(diff_lines(old, new)).decode("utf-8", "surrogateescape")
+            lines = told.split("\n")[:-1]  # other characters may end a line for Python
         forms = [_form(one) for one in (file.before, file.after) if one]
         if len(forms) == 1 or forms[0] != forms[1]:
             lines.insert(0, " → ".join(forms))
@@ -193,25 +191,19 @@ def settings_shown(
         yield path, tuple(visible(one.expandtabs(4)) for one in (*lines[:MOST_LINES], *more))
 
 
-def _lines(text: str) -> list[str]:
-    """The lines of a text as a shell sees them: whatever else may end one stays in it."""
-    return text.removesuffix("\n").split("\n") if text else []
-
-
 def _form(state: FileState) -> str:
     return "a symbolic link" if state.kind == "symlink" else f"mode {state.mode or 0:o}"
 
 
-def _text_of(attachment: Attachment, state: FileState | None) -> str | None:
-    """A content as text; None where it is too large or was erased."""
+def _shown_of(attachment: Attachment, state: FileState | None) -> bytes | None:
+    """A content as it is shown, also where it would pass for no text: a shell reads over a NUL.
+
+    None where it is too large or was erased.
+    """
     if state is None:
-        return ""
-    if state.blob is None or state.size > LARGEST_SHOWN:
-        return None
-    try:
-        return attachment.stored.blobs.get(state.blob).decode("utf-8", "surrogateescape")
-    except NotFound:  # it was erased
-        return None
+        return b""
+    content = content_kept(attachment, state) if state.size <= LARGEST_SHOWN else None
+    return None if content is None else content.replace(b"\0", rb"\x00")
 
 
 def quoted(text: str) -> str:
