@@ -6,7 +6,6 @@ Everything is opened from the folder's descriptor, and no link is followed.
 import errno
 import os
 import stat
-from collections import deque
 from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import suppress
 from hashlib import sha256
@@ -197,18 +196,18 @@ def _is_sample(one: "os.DirEntry[str]") -> bool:
     return one.name.endswith(".sample") and one.is_file(follow_symlinks=False)
 
 
-def _walked(git: int, folder: str, links: list[str]) -> Iterator[str]:
+def _walked(git: int, folder: str, links: list[str]) -> list[str]:
     """The paths of the files in a folder and below; in `links` those that are symbolic links, which
     are not followed. ExecutionFailed for a folder that cannot be read.
     """
-    waiting = [folder]
+    waiting, found = [folder], list[str]()
     while waiting:
         path = waiting.pop()
         try:
             opened = os.open(path, FOLDER, dir_fd=git)
         except OSError as error:
             if error.errno != errno.ENOENT:
-                yield from _no_folder(git, path, links)
+                found += _no_folder(git, path, links)
             continue
         folders, files = list[str](), list[str]()
         try:
@@ -221,7 +220,8 @@ def _walked(git: int, folder: str, links: list[str]) -> Iterator[str]:
         finally:
             os.close(opened)
         waiting += (f"{path}/{name}" for name in sorted(folders, reverse=True))
-        yield from (f"{path}/{name}" for name in sorted(files))
+        found += [f"{path}/{name}" for name in sorted(files)]
+    return found
 
 
 def _no_folder(git: int, path: str, links: list[str]) -> Iterator[str]:
@@ -239,12 +239,13 @@ def _no_folder(git: int, path: str, links: list[str]) -> Iterator[str]:
     raise ExecutionFailed(f".git/{path} cannot be read")
 
 
-def paths_of_refs(git: int) -> Iterator[str]:
+def paths_of_refs(git: int) -> list[str]:
     """The paths of the files in `refs`; ExecutionFailed for a link or an unreadable folder."""
     links: list[str] = []
-    yield from _walked(git, "refs", links)
+    found = _walked(git, "refs", links)
     for path in links:
         raise is_link(path)
+    return found
 
 
 def is_link(path: str) -> ExecutionFailed:
@@ -281,7 +282,7 @@ def check_links(git: int) -> None:
     """ExecutionFailed where git would follow a link to what lies outside of the folder."""
     for path in links_in(git):
         raise is_link(path)
-    deque(paths_of_refs(git), maxlen=0)
+    paths_of_refs(git)
 
 
 def state_files(
@@ -332,7 +333,7 @@ def _reflogs(git: int, folder: str, untold: MutableMapping[str, str]) -> list[st
     """
     links: list[str] = []
     try:
-        found = [*_walked(git, folder, links)]
+        found = _walked(git, folder, links)
     except ExecutionFailed as error:
         untold[folder] = error.message
         return []

@@ -1,7 +1,6 @@
 """What of a repository is not told since a symbolic link leads to it, and why."""
 
 import os
-from collections import deque
 from collections.abc import Iterator, Mapping
 
 from loom_audit.errors import ExecutionFailed
@@ -58,7 +57,7 @@ def behind_links(place: GitPlace) -> tuple[dict[str, str], frozenset[str]]:
     try:
         there = frozenset(paths_of_refs(place.git))
         if place.is_linked:
-            deque(paths_of_refs(place.common), maxlen=0)
+            paths_of_refs(place.common)
     except ExecutionFailed as error:
         behind |= {name: behind.get(name, error.message) for name in _OF_REFS}
     return behind, there

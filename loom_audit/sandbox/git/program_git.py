@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.git.record import (
     BROKEN,
-    OBJECT_ID,
 )
 from loom_audit.model.text.display import count_text
 from loom_audit.ports import GitAnswer, GitSeen, GitStamps, Moved
@@ -191,8 +190,10 @@ class ProgramGit:
             refs, beyond = self._with_next(told_refs(done["refs"]))
             refs = _with_silent(refs, there, folders, place)
             self._told = self._told.with_answer(refs, folders, stamped)
-            found.names.update((k, v) for k, v in self._told.refs.items() if k not in beyond)
-            found.untold.update(dict.fromkeys(beyond, _TOO_MANY))
+            found.names.update(self._told.refs)
+            for name in beyond:
+                found.untold[name] = _TOO_MANY
+                del found.names[name]
         try:
             if "HEAD" not in behind:
                 found.names["HEAD"] = self._head(done.get("refs"), why.get("refs", ""))
@@ -274,7 +275,7 @@ class ProgramGit:
         `why` there is no answer about refs. ExecutionFailed where it cannot be told.
         """
         led_to = marked_branch(refs) if refs else ""
-        leading = [one for one in self._told.refs.values() if not OBJECT_ID.fullmatch(one)]
+        leading = [one for one in self._told.refs.values() if one[:5] == "ref: " or one == BROKEN]
         if led_to and not any(one.startswith(f"ref: {led_to} ") for one in leading):
             return f"ref: {led_to}"
         # what HEAD names is only followed where refs are told
@@ -353,11 +354,11 @@ def _with_silent(
     """The refs with those that git tells nothing of, as they lead to none or in a circle: they were
     `there` before it was asked, and are still.
     """
-    asked = None if folders is None else tuple(f"{one}/" for one in folders)
+    asked = ("",) if folders is None else tuple(f"{one}/" for one in folders)
     silent = {
         name: BROKEN
         for name in there
-        if name not in refs and (asked is None or name.startswith(asked))
+        if name.startswith(asked) and name not in refs
         if not (name.endswith(".lock") or "/." in name) and _is_there(place.git, name)
     }
     return {**refs, **silent} if silent else refs

@@ -1,6 +1,6 @@
 """Which refs git is asked for again, where it told all of them at earlier stamps."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct, field
 
@@ -35,7 +35,7 @@ class ToldRefs(Struct, frozen=True):
     stamped: TakenStamps = TakenStamps()
     refs: Mapping[str, str] = field(default_factory=dict)
 
-    def folders_to_ask(self, stamped: TakenStamps, there: Collection[str]) -> Sequence[str] | None:
+    def folders_to_ask(self, stamped: TakenStamps, there: Set[str]) -> Sequence[str] | None:
         """The folders in `refs` of which git is asked at these stamps, with that of branches, which
         HEAD names; None where it is asked of all. `there` are the refs that are files now.
         """
@@ -47,7 +47,7 @@ class ToldRefs(Struct, frozen=True):
         if not changed.isdisjoint({"refs", "packed-refs"}) or BROKEN in self.refs.values():
             return None
         # git tells none that leads in a circle, which the one that it leads to can end
-        return sorted(changed) if all(one in self.refs for one in there) else None
+        return sorted(changed) if self.refs.keys() >= there else None
 
     def with_answer(
         self, told: Mapping[str, str], folders: Sequence[str] | None, stamped: TakenStamps
@@ -55,7 +55,8 @@ class ToldRefs(Struct, frozen=True):
         """The refs with what git tells of some folders now, or of all."""
         if folders is not None:
             within = tuple(f"{one}/" for one in folders)
-            kept = {k: v for k, v in self.refs.items() if not f"{k}/".startswith(within)}
+            asked = frozenset(folders)
+            kept = {k: v for k, v in self.refs.items() if not (k.startswith(within) or k in asked)}
             told = {**kept, **told}
         return ToldRefs(stamped, told)
 

@@ -402,6 +402,8 @@ def _not_led_to(git: Git | None, changes: Sequence[FileChange]) -> tuple[str, ..
 
 def _untold(before: Mapping[str, Thing], seen: GitSeen) -> Mapping[str, Thing]:
     """What was on record and is not told now, so that it stays as it is on record."""
+    if not seen.untold:
+        return {}
     return {name: one for name, one in before.items() if is_untold(name, seen.untold)}
 
 
