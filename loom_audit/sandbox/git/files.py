@@ -279,9 +279,12 @@ def _names_below(git: int, folder: str) -> list[str]:
 
 
 def check_links(git: int) -> None:
-    """ExecutionFailed where git would follow a link to what lies outside of the folder."""
+    """ExecutionFailed where git would follow a link to what lies outside of the folder; it is told
+    to look for no hooks.
+    """
     for path in links_in(git):
-        raise is_link(path)
+        if path != "hooks":
+            raise is_link(path)
     paths_of_refs(git)
 
 

@@ -64,3 +64,18 @@ def test_objects_that_become_a_link_are_named_and_what_is_done_next_is_on_record
     newest, *_ = workspace.timeline.calls()
     assert "git: 1 object that git names not kept" in newest.coverage.reasons
     assert workspace.verify().findings == ()
+
+
+def test_in_a_repository_whose_hooks_are_a_link_git_and_they_are_taken_back(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    call("shell_execute", command="true")
+    call("shell_execute", command="mv .git/hooks hooks; ln -s ../hooks .git/hooks")
+    head = git(root, "rev-parse", "HEAD")
+    call("shell_execute", command="git commit -q --allow-empty -m more")
+    workspace.carry_out(workspace.plan_undo())
+    assert git(root, "rev-parse", "HEAD") == head and (root / ".git/hooks").is_symlink()
+    workspace.carry_out(workspace.plan_undo(git_config=True))
+    assert not (root / ".git/hooks").is_symlink()
+    assert (root / ".git/hooks/pre-push").read_text() == "true\n"
+    assert workspace.verify().findings == ()
