@@ -41,6 +41,9 @@ _LONGEST_COMMAND = 260
 _SHORT = 7
 """How many digits of an object id are shown."""
 
+_WORKTREE, _LOCKED = "worktree ", " locked"
+"""How the name of what HEAD is in a linked worktree begins, and how its value ends."""
+
 _IN_PROGRESS = {
     "rebase-merge": "rebase",
     "rebase-apply": "rebase",
@@ -100,6 +103,8 @@ def _words(fact: GitChanged) -> Iterator[str]:
         yield "stashes in another order"
     if index := names.get("index"):
         yield f"index changed{_about(index)}"
+    elif any(one.path == "index" for one in fact.changes):
+        yield "index written anew, with the same entries"
     yield from in_progress(fact.changes)
     known = {"index", INDEX_ENTRIES, "logs", *_IN_PROGRESS}
     rest = sorted(
@@ -238,6 +243,11 @@ def _whole(fact: GitChanged, names: Mapping[str, GitName]) -> str:
 
 
 def _moved(one: GitName, *, is_head: bool) -> str:
+    if one.name.startswith(_WORKTREE):
+        before, after = _shown_worktree(one.before), _shown_worktree(one.after)
+        if one.after is None:
+            return f"{one.name} deleted (was {before})"
+        return f"{one.name} created at {after}" if not before else f"{one.name} {before} → {after}"
     what = shown_name(one.name)
     if one.after is None:
         about = f"; {one.about}" if one.about else ""
@@ -247,6 +257,14 @@ def _moved(one: GitName, *, is_head: bool) -> str:
     if is_head:
         what = f"HEAD {_short_name(one.name.removeprefix('refs/heads/'))}"
     return f"{what} {shown_value(one.before)} → {shown_value(one.after)}{_about(one)}"
+
+
+def _shown_worktree(value: str | None) -> str:
+    """What HEAD is in a linked worktree, and the commit; "" where there is none."""
+    plain = (value or "").removesuffix(_LOCKED)
+    commit = f" {plain.split(' ')[-1][:_SHORT]}" if plain.startswith("ref: ") else ""
+    shown = f"{shown_value(plain)}{commit}" if plain else ""
+    return f"{shown}, locked" if plain != (value or "") else shown
 
 
 def shown_name(name: str) -> str:

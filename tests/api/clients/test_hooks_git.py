@@ -9,6 +9,7 @@ import pytest
 
 from loom_audit import AuditedWorkspace
 from loom_audit.model.coverage import FULL
+from loom_audit.model.git.record import NOT_TAKEN_BACK
 from loom_audit.model.git.words import words_of
 from tests.api.clients.test_hooks import claude as claude
 from tests.api.clients.test_hooks import root as root
@@ -47,6 +48,21 @@ def test_a_client_s_command_in_a_nested_repository_is_on_record_in_git_s_words(
         told = words_of(workspace.timeline.call(newest.requested).git)
         assert any(one.startswith(said) for one in told), told
         assert newest.coverage == FULL
+    claude.hook("SessionEnd", reason="exit")
+
+
+def test_a_hook_in_a_folder_of_the_workspace_is_marked_that_a_client_writes(
+    claude: HookedClaude, workspace: AuditedWorkspace, root: Path
+) -> None:
+    git(root, "init", "-q", "-b", "main")
+    git(root, "config", "core.hooksPath", ".hooks")
+    (root / ".hooks").mkdir()
+    claude.hook("SessionStart", source="startup")
+    claude.writes("c1", root / ".hooks/pre-push", "true\n")
+    newest, *_ = workspace.timeline.calls()
+    [found] = workspace.timeline.call(newest.requested).git
+    assert found.led_to == (".hooks/pre-push",) and not found.is_of_git
+    assert not any(NOT_TAKEN_BACK in reason for reason in newest.coverage.reasons)
     claude.hook("SessionEnd", reason="exit")
 
 

@@ -78,6 +78,7 @@ def check_against_git(workspace: AuditedWorkspace, root: Path) -> None:
         ("git config core.pager evil", "config changed: it can run code as you"),
         ("echo true > .git/hooks/post-commit", "hooks/post-commit changed: it can run code"),
         ("git checkout -q --detach && git pack-refs --all", "HEAD main → "),
+        ("rm .git/index; git reset -q", "index written anew, with the same entries"),
         ("cp .git/refs/heads/main .git/CHERRY_PICK_HEAD", "cherry-pick in progress"),
         (
             "for n in 1 2; do echo $n > a.txt; git stash -q; done; git stash clear; git tag x",
@@ -97,6 +98,15 @@ def test_what_a_command_changed_of_git_is_on_record_in_git_s_words(
     assert workspace.timeline.call(newest.seq or 0).git == (changed,)
     if "detach" not in command:
         check_against_git(workspace, root)
+
+
+def test_of_a_detached_head_it_is_told_how_far_it_moved(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    git(root, "checkout", "-q", "--detach")
+    call("shell_execute", command="git commit -q --allow-empty -m more")
+    [said] = git_words(facts(workspace)[-1])
+    assert said.startswith("HEAD ") and said.endswith(" (1 commit on)")
 
 
 def test_stashes_of_one_message_are_counted(

@@ -19,7 +19,6 @@ from loom_audit.history.look.git.kept_objects import keep_objects
 from loom_audit.history.look.git.pushes import with_pushes
 from loom_audit.model.files import EPOCH_DIGITS, FileChange, FileState
 from loom_audit.model.git.record import (
-    HEAD_COMMIT,
     INDEX_ENTRIES,
     INDEX_MTIME,
     OBJECT_ID,
@@ -430,8 +429,7 @@ def _with_distances(git: Git, names: Sequence[GitName]) -> tuple[GitName, ...]:
     moved = {
         one.name: (one.before, one.after)
         for one in names
-        if one.name.startswith(("refs/", HEAD_COMMIT))
-        and all(map(_is_object, (one.before, one.after)))
+        if one.name.startswith(("refs/", "HEAD")) and all(map(_is_object, (one.before, one.after)))
     }
     told = dict(zip(moved, git.distances([*moved.values()]), strict=True)) if moved else {}
     return tuple(replace(one, about=told.get(one.name, "")) for one in names)
