@@ -1,8 +1,7 @@
 # make run        the demo: a recorded agent session and its dashboard; PORT=9000 chooses its port
 # make quick      the tests of what changed since the last commit, and a core set
 # make test       every test but the deep ones; the same examples every time; BROWSER=no without
-#                 those in a browser, FIFTH=SEED with all cases of slow tests in a fifth of the
-#                 files, which the seed draws
+#                 those in a browser, FIFTH=SEED a fifth of the files, which the seed draws
 # make explore    new examples for SECONDS=600; SEED=… the same ones again
 # make test-deep  faults at every system call, long fuzzing, new examples of all that draws;
 #                 SAMPLE=20 takes that many, SEED=…

@@ -1,9 +1,9 @@
 """Runs every test but the deep ones: `make test`.
 
 Those in a browser wait for the browser most of the time, so they run beside the others. What they
-print comes last. `--no-browser` leaves them out; with `--fifth SEED` slow tests run with all their
-cases in a fifth of the files, which SEED draws. Many tests wait for a time limit or a process:
-there is one worker more than processors. Fails if either part fails.
+print comes last. `--no-browser` leaves them out, `--fifth SEED` all but a fifth of the files, which
+SEED draws, and of which slow tests run with all their cases. Many tests wait for a time limit or a
+process: there is one worker more than processors. Fails if either part fails.
 """
 
 import os
@@ -12,6 +12,7 @@ import sys
 import tempfile
 from argparse import ArgumentParser
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -46,6 +47,12 @@ def compile_tests() -> None:
         one.wait()  # what cannot be collected is said by those that run it
 
 
+def a_fifth(seed: str) -> list[str]:
+    """The paths of a fifth of the files of tests: other ones for another seed."""
+    files = sorted(str(one) for one in Path("tests").rglob("test_*.py"))
+    return [one for one in files if sha256(f"{seed} {one}".encode()).digest()[0] % 5 == 0]
+
+
 def side_by_side(shown: Sequence[str], logged: Sequence[str]) -> int:
     """Run two commands at once, show what the second printed after the first; the worse status."""
     with tempfile.TemporaryFile() as log:
@@ -65,9 +72,10 @@ if __name__ == "__main__":
     asked.add_argument("--no-browser", action="store_true")
     asked.add_argument("--fifth", metavar="SEED")
     chosen = asked.parse_args()
-    if not Path("tests/__pycache__").exists():
+    files = a_fifth(chosen.fifth) if chosen.fifth else []
+    if not files and not Path("tests/__pycache__").exists():
         compile_tests()
-    others = (*OTHERS, "--fifth", chosen.fifth) if chosen.fifth else OTHERS
+    others = (*OTHERS, "--whole", *files) if files else OTHERS
     if chosen.no_browser:
         sys.exit(subprocess.run(others).returncode)
     sys.exit(side_by_side(others, BROWSER))

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.given.cases import in_fifth
 from tests.places.temporary import MEMORY, TEMPORARY_ROOT, has_room, room_in_memory
 from tests.processes.ci_scripts import ci_script
 
@@ -130,26 +129,6 @@ def test_few_may_not_leave_out_the_quick_case_beside_a_deep_one(pytester: pytest
     result.stderr.fnmatch_lines(["*test_both: few(0) leaves out its quick cases too*"])
     pytester.makepyfile(WITHOUT_A_QUICK_ONE.replace("few(0)", "few(1)"))
     run(pytester).assert_outcomes(passed=1, deselected=1)
-
-
-SLOW = """
-import pytest
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_slow(n):
-    pass
-"""
-
-
-def test_all_cases_of_slow_tests_run_in_a_fifth_of_the_files(pytester: pytest.Pytester) -> None:
-    file = pytester.makepyfile(SLOW).name
-    seeds = [str(seed) for seed in range(100)]
-    one = next(seed for seed in seeds if in_fifth(seed, file))
-    other = next(seed for seed in seeds if not in_fifth(seed, file))
-    run(pytester).assert_outcomes(passed=1, deselected=2)
-    run(pytester, "--fifth", one).assert_outcomes(passed=3)
-    run(pytester, "--fifth", other).assert_outcomes(passed=1, deselected=2)
 
 
 DRAWN = """
@@ -378,8 +357,8 @@ def test_a_fifth_of_the_files_is_another_for_another_seed_and_in_time_all_are(
 ) -> None:
     monkeypatch.chdir(ROOT)
     every = {str(one) for one in Path("tests").rglob("test_*.py")}
-    drawn = [{one for one in every if in_fifth(str(seed), one)} for seed in range(80)]
-    assert drawn[0] != drawn[1]
+    drawn = [ci_script("all").a_fifth(str(seed)) for seed in range(80)]
+    assert drawn[0] == ci_script("all").a_fifth("0") != drawn[1]
     assert all(len(every) / 7 < len(some) < len(every) / 3 for some in drawn)
     assert every.difference(*drawn) == set()
 

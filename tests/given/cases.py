@@ -5,7 +5,6 @@ Both ways take cases that are as far apart as they can be, so that they are of d
 
 from collections import defaultdict
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -27,18 +26,9 @@ def _far_apart(many: int, most: int) -> set[int]:
     return {int(n * many / most) for n in range(most)}
 
 
-def in_fifth(seed: str, path: str) -> bool:
-    """Whether a file of tests is in the fifth of all files that the seed draws."""
-    return sha256(f"{seed} {path}".encode()).digest()[0] % 5 == 0
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("loom-audit")
-    group.addoption(
-        "--fifth",
-        metavar="SEED",
-        help="run the cases that `few` leaves out, too, in a fifth of the files",
-    )
+    group.addoption("--whole", action="store_true", help="run the cases that `few` leaves out, too")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -47,13 +37,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     UsageError where a test has deep cases and none of the others would stay: it has a quick one.
     """
-    seed = config.getoption("--fifth")
+    if config.getoption("--whole"):
+        return
     cases = defaultdict[str, list[pytest.Item]](list)
     most = dict[str, int]()
     with_deep = set[str]()
     for item in items:
-        whole = seed is not None and in_fifth(seed, item.nodeid.partition("::")[0])
-        if not whole and (few := item.get_closest_marker("few")):
+        if few := item.get_closest_marker("few"):
             name = item.nodeid.partition("[")[0]
             (most[name],) = few.args
             if item.get_closest_marker("deep"):
