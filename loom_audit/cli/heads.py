@@ -8,7 +8,7 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.options import folder
 from loom_audit.cli.shared.parameters import option
 from loom_audit.cli.shared.records import plain
-from loom_audit.cli.shared.signed import signed_line, signed_record
+from loom_audit.cli.shared.signed import signed_lines, signed_record
 from loom_audit.model.text.display import count_text, visible
 
 
@@ -43,9 +43,8 @@ def send(
         signed = [signed_record(one) for one in logs]
         output.record({"key": key, "logs": signed, "handed_over": plain(handed)})
     else:
-        output.line((f"heads are signed by {key}", "green"))
-        for one in logs:
-            output.line(*signed_line(one))
+        for line in signed_lines(key, logs):
+            output.line(*line)
         for put in handed:
             new = count_text(put.new, "new head")
             output.line(f"  {put.id}: {new} in {visible(to or '')}")

@@ -10,7 +10,7 @@ from loom_audit.cli.shared.invocation import Invocation
 from loom_audit.cli.shared.lines import local_time
 from loom_audit.cli.shared.output import Output
 from loom_audit.cli.shared.records import time_text
-from loom_audit.cli.shared.signed import signed_line, signed_record
+from loom_audit.cli.shared.signed import signed_lines, signed_record
 
 if TYPE_CHECKING:
     from loom_audit.api.upkeep.signing import KeyRing, SignedLog
@@ -96,9 +96,8 @@ def _print(output: Output, ring: "KeyRing", logs: "Sequence[SignedLog]") -> int:
     if output.json:
         output.record({"key": key, "logs": [signed_record(one) for one in logs]})
     else:
-        output.line((f"heads are signed by {key}", "green"))
-        for one in logs:
-            output.line(*signed_line(one))
+        for line in signed_lines(key, logs):
+            output.line(*line)
     return exits.IN_PART if any(one.error for one in logs) else exits.OK
 
 

@@ -1,5 +1,6 @@
 """How far logs are signed, as lines and records."""
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from loom_audit.cli.shared.output import Line
@@ -19,7 +20,13 @@ def signed_record(one: "SignedLog") -> dict[str, Any]:
     }
 
 
-def signed_line(one: "SignedLog") -> Line:
+def signed_lines(key: str, logs: "Iterable[SignedLog]") -> Iterator[Line]:
+    """By which key heads are signed, and each log with how far."""
+    yield ((f"heads are signed by {key}", "green"),)
+    yield from map(_line, logs)
+
+
+def _line(one: "SignedLog") -> Line:
     """A log in a line, with how far it was signed or why not."""
     if one.signed is not None:
         return (f"  to {one.signed.head.size:,}  {visible(one.root)}",)

@@ -19,8 +19,7 @@ from loom_audit.model.git.record import (
     GitChanged,
     GitName,
     branch_of,
-    is_led_to,
-    is_run_by_git,
+    is_setting,
 )
 from loom_audit.model.text.display import visible
 
@@ -111,8 +110,7 @@ def _words(fact: GitChanged) -> Iterator[str]:
         {
             path
             for one in fact.changes
-            if (path := _short_state(one.path)) not in known
-            and not (is_run_by_git(one.path) or is_led_to(one.path))
+            if (path := _short_state(one.path)) not in known and not is_setting(one.path)
         }
     )
     if rest:
@@ -206,7 +204,7 @@ def running_code(fact: GitChanged) -> tuple[str, ...]:
 
 def _settings_in(fact: GitChanged) -> Sequence[str]:
     paths = (one.path for one in fact.changes if one.path not in fact.not_led_to)
-    return [one for one in paths if is_run_by_git(one) or is_led_to(one)]
+    return [one for one in paths if is_setting(one)]
 
 
 def _short_path(path: str) -> str:

@@ -31,6 +31,7 @@ from loom_audit.model.git.record import (
     intended_change,
     is_led_to,
     is_run_by_git,
+    is_setting,
 )
 from loom_audit.model.git.words import pushed_back, shown_name
 from loom_audit.model.plans.verdicts import Note
@@ -421,7 +422,7 @@ def _thing_of(key: Key, branches: Collection[str]) -> tuple[Kind, str]:
         return "stashes", STASHES
     if name.startswith("logs/") or name in ("shallow", ALTERNATES):
         return "", name  # that of a branch which comes back is taken along with it
-    if is_run_by_git(name) or is_led_to(name):
+    if is_setting(name):
         return "settings", SETTINGS
     return "worktree", WORKTREE
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from hashlib import sha256
 
-from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import Attachment, StoredLog
+from loom_audit.history.record.git.whole import content_kept
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.git.record import (
     ALTERNATES,
@@ -87,7 +87,9 @@ def _of_file(stored: StoredLog, file: FileChange, names: dict[str, GitName]) -> 
         goes_along = path == STASH_LOG or (ref is not None and ref.after is None)
         if not (goes_along or _goes_on(stored, before, file.after)):
             yield ENTRIES
-    elif is_led_out(FileChange(path, None, before)) or run_lines(path, _content(stored, before)):
+        return
+    content = content_kept(stored, before) or b""  # it may be erased
+    if is_led_out(FileChange(path, None, before)) or run_lines(path, content):
         yield STEPS
 
 
@@ -96,11 +98,4 @@ def _goes_on(stored: StoredLog, before: FileState, after: FileState | None) -> b
     size = before.size or 0
     if after is None or (after.size or 0) < size:
         return False
-    return sha256(_content(stored, after)[:size]).hexdigest() == before.blob
-
-
-def _content(stored: StoredLog, state: FileState) -> bytes:
-    try:
-        return stored.blobs.get(state.blob) if state.blob else b""
-    except NotFound:  # it was erased
-        return b""
+    return sha256((content_kept(stored, after) or b"")[:size]).hexdigest() == before.blob

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from loom_audit.errors import ExecutionFailed
+from loom_audit.errors import ExecutionFailed, NotFound
 from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.look.git.kept_objects import STAGED, wanted_objects
 from loom_audit.model.files import FileChange, FileState
@@ -186,6 +186,16 @@ def content_of(stored: StoredLog, state: FileState) -> bytes:
     if state.blob is None:
         raise ExecutionFailed("the content of a file of git is not on record")
     return stored.blobs.get(state.blob)
+
+
+def content_kept(stored: StoredLog, state: FileState | None) -> bytes | None:
+    """The content of a file of git that is on record; None for none, and where it was erased."""
+    if state is None or state.blob is None:
+        return None
+    try:
+        return stored.blobs.get(state.blob)
+    except NotFound:
+        return None
 
 
 def wanted_ids(

@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.history.record.git.whole import has_long_ids
+from loom_audit.history.record.git.whole import content_kept, has_long_ids
 from loom_audit.history.undo.git.linked_back import is_linked_inside, linked_back
-from loom_audit.history.undo.git.moved_back import GitOnRecord, content_kept
+from loom_audit.history.undo.git.moved_back import GitOnRecord
 from loom_audit.model.events import CallRequested
 from loom_audit.model.files import BlobId, FileChange, FileState
 from loom_audit.model.git.record import BROKEN, SHARED_REFS, is_run_by_git
@@ -141,7 +141,8 @@ def _without_programs(attachment: Attachment, thing: GitThing) -> tuple[GitThing
 def _run_lines(attachment: Attachment, file: FileChange) -> Sequence[str]:
     if not may_run(file.path) or file.after is None or is_led_out(file):
         return ()
-    content = content_kept(attachment, file.after) or b""  # what was erased is not written either
+    # what was erased is not written either
+    content = content_kept(attachment.stored, file.after) or b""
     return [one.decode("utf-8", "replace") for one in run_lines(file.path, content)]
 
 
@@ -162,20 +163,20 @@ def _lost(attachment: Attachment, thing: GitThing) -> Iterator[str]:
     if broken:
         yield f"{BROKEN_REF}: {first_few(broken, 5)}"
     config = next((file.after for file in thing.files if file.path == "config"), None)
-    if lost := beside_state(content_kept(attachment, config) or b""):
+    if lost := beside_state(content_kept(attachment.stored, config) or b""):
         yield f"{NOT_RECORDED}: {first_few(lost, 5)}"
 
 
 def _is_elsewhere(attachment: Attachment, thing: GitThing) -> bool:
     """Whether it is a submodule or a linked worktree, or has refs that are not files."""
     config = next((file.after for file in thing.files if file.path == "config"), None)
-    content = content_kept(attachment, config)
+    content = content_kept(attachment.stored, config)
     return content is None or is_elsewhere(content)
 
 
 def _has_long_settings(attachment: Attachment, config: FileState | None) -> bool | None:
     """Whether a `config` is one of long ids; None where there is none, or it was erased."""
-    content = content_kept(attachment, config)
+    content = content_kept(attachment.stored, config)
     return None if content is None else is_of_long_ids(content)
 
 

@@ -11,9 +11,9 @@ from shlex import quote
 
 from msgspec import Struct, field
 
-from loom_audit.errors import NotFound
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.git.changes import look_at_git
+from loom_audit.history.record.git.whole import content_kept
 from loom_audit.history.undo.selection import Selection
 from loom_audit.model.events import Event
 from loom_audit.model.files import FileState
@@ -153,7 +153,7 @@ def _what_differs(
         was.files.update(led_to)  # what is built has none of it, and what is renamed has all
     if not (was.names or now.names):
         return ""
-    config = content_kept(attachment, was.files.get("config")) or b""
+    config = content_kept(attachment.stored, was.files.get("config")) or b""
     if above is None:
         return _differing_files(plan, source, was, config)
     known = attachment.process.last_seen.git.repositories.get(above)
@@ -174,16 +174,6 @@ def _what_differs(
     head = now.names.get("HEAD", "")
     fact = GitChanged(now.identity, names, tuple(files), "outside", head)
     return first_few([*git_words(fact)], 5)
-
-
-def content_kept(attachment: Attachment, state: FileState | None) -> bytes | None:
-    """The content of a file of git that is on record; None for none, and where it was erased."""
-    if state is None or state.blob is None:
-        return None
-    try:
-        return attachment.stored.blobs.get(state.blob)
-    except NotFound:
-        return None
 
 
 def _differing_files(plan: Plan, source: str, was: GitState, config: bytes) -> str:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.history.undo.git.moved_back import content_kept
+from loom_audit.history.record.git.whole import content_kept
 from loom_audit.model.files import FileState
 from loom_audit.model.git.record import OBJECT_ID, SHARED_REFS, GitName, GitState
 from loom_audit.model.git.words import RUNS_CODE, git_words, shown_name, shown_value, stash_message
@@ -202,7 +202,7 @@ def _shown_of(attachment: Attachment, state: FileState | None) -> bytes | None:
     """
     if state is None:
         return b""
-    content = content_kept(attachment, state) if state.size <= LARGEST_SHOWN else None
+    content = content_kept(attachment.stored, state) if state.size <= LARGEST_SHOWN else None
     return None if content is None else content.replace(b"\0", rb"\x00")
 
 
