@@ -136,9 +136,8 @@ def test_an_undo_of_what_no_map_was_kept_before_is_told_right(
     told(workspace, long)
     for _ in range(3):
         workspace.carry_out(workspace.plan_undo())
-        assert (
-            told(workspace, long) if (workspace.timeline.state(long, workspace.log.head())) else 1
-        )
+        if workspace.timeline.state(long, workspace.log.head()):
+            assert (found := told(workspace, long)) and found == told(workspace, long, full=True)
         workspace.carry_out(workspace.plan_redo())
         assert told(workspace, long) == told(workspace, long, full=True)
 
