@@ -9,11 +9,10 @@ from starlette.responses import RedirectResponse, Response
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.lines import NetChange, lines_of
 from loom_audit.api.review.git_points import git_between, git_by
-from loom_audit.api.review.later_changes import changed_later
 from loom_audit.errors import InvalidArguments, TooLarge
 from loom_audit.model.text.display import one_line
 from loom_audit.web.points import unseen_at
-from loom_audit.web.review.net import net_with_lines, reviews_of, show_net
+from loom_audit.web.review.net import later_changes, net_with_lines, reviews_of, show_net
 from loom_audit.web.shared.budget import Budget, weight
 from loom_audit.web.shared.changes import LISTS, around_of, fragment_of, show_changes
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, point_text
@@ -84,7 +83,7 @@ def compare(
         changes = workspace.timeline.diff(old, new)
         shown = show_changes(changes, content, query, budget, base, old=old, new=new)
     else:
-        later = changed_later(workspace, [file.path for file in net.files], new)
+        later = later_changes(reviews_of(request), workspace, net)
         shown = show_net(net, content, query, budget, base, later)
     if answer := fragment_of(request, pages, shown, budget):
         return answer

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from loom_audit.api.face import open_store
-from loom_audit.api.review.later_changes import changed_later
+from loom_audit.api.lines import lines_of
+from loom_audit.api.review.later_changes import LaterChanges
 
 
 def test_later_changes_are_told_of_the_files_that_were_changed(
@@ -22,7 +23,9 @@ def test_later_changes_are_told_of_the_files_that_were_changed(
                 assert asyncio.run(session.call("write_file", text)).success
         first, *_ = reversed(workspace.timeline.history("c"))
         last, again, _ = workspace.timeline.history("a")
-        found = changed_later(workspace, ["a", "b", "no such"], first.seq)
+        lines, start = lines_of(workspace), workspace.timeline.session(session.id).started
+        found = LaterChanges(workspace, lines.net(lines.between(start - 1, first.seq)))
         assert found.get("a") == (again, last) and found.get("b") is None
-        assert found.get("c") is None, "nobody asked for it"
-        assert dict(found) == {"a": (again, last)} and len(found) == 1
+        [c, *_] = workspace.timeline.history("c")
+        assert dict(found) == {"a": (again, last), "c": (c, c)} and len(found) == 2
+        assert found.get("no such") is None

@@ -1,27 +1,25 @@
 """What became of what a call changed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
 from loom_audit.api.workspace import AuditedWorkspace
-from loom_audit.history.read.aftermath import Aftermath, aftermath
+from loom_audit.history.read.aftermath import Aftermath, LaterReading, aftermath
 from loom_audit.history.read.call_detail import CallDetail
 from loom_audit.history.read.lines.contents import Contents
 from loom_audit.model.authorship.clashes import Stretch, clashes
 from loom_audit.model.authorship.net import NetFile, NetHunk, NetRun
+from loom_audit.model.authorship.net_change import NetChange
 from loom_audit.model.authorship.walk import UnreadableLines
 from loom_audit.model.records import RecordedChange
-from loom_audit.ports import Projections
 
 __all__ = [
     "MOST",
     "Aftermath",
     "ChangedAgain",
     "LaterChanges",
-    "RunsChangedAgain",
     "aftermath_of",
-    "changed_later",
 ]
 
 MOST = 200
@@ -33,8 +31,8 @@ MOST_BYTES = 1024 * 1024
 
 
 def aftermath_of(workspace: AuditedWorkspace, detail: CallDetail) -> list[Aftermath]:
-    """Whether the first `MOST` paths that a call changed are as it left them."""
-    return aftermath(workspace.timeline.projections, detail.changes[:MOST], detail.recorded)
+    """Whether the first `MOST` paths that a call changed are as it left them. Corrupt."""
+    return aftermath(workspace.timeline, detail.changes[:MOST], detail.recorded)
 
 
 class ChangedAgain(Struct, frozen=True):
@@ -46,18 +44,36 @@ class ChangedAgain(Struct, frozen=True):
     asks: bool
 
 
-class RunsChangedAgain:
-    """What became of the parts of a net change up to an event; each file is looked at once, when it
-    is asked for.
+class LaterChanges(Mapping[str, tuple[RecordedChange, RecordedChange]]):
+    """What changed the files of a net change after its end: the first and the last change of each,
+    of those that were, and what became of their parts.
 
-    By the contents on record and by which events the tables list for the path of the file.
+    Each file is looked at once, when it is asked for: of hundreds of files a page shows a few.
+    Every change is read from its event, and they lead to the file that is there now. Corrupt.
     """
 
-    def __init__(self, workspace: AuditedWorkspace, until: int) -> None:
+    def __init__(self, workspace: AuditedWorkspace, net: NetChange) -> None:
         self._timeline = workspace.timeline
         self._read = Contents(workspace.blobs, MOST_BYTES).lines
-        self._until = until
+        self._later = LaterReading(workspace.timeline)
+        self._until = net.calls.until
+        self._at_end = {file.path: file.after for file in net.files}
+        self._ends: dict[str, tuple[RecordedChange, RecordedChange] | None] = {}
         self._known: dict[tuple[str, ...], Mapping[str, ChangedAgain]] = {}
+
+    def __getitem__(self, path: str) -> tuple[RecordedChange, RecordedChange]:
+        if path not in self._ends:
+            self._ends[path] = self._later.ends(path, self._until, self._at_end[path])
+        found = self._ends[path]
+        if found is None:
+            raise KeyError(path)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return (path for path in self._at_end if path in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
     def of(self, file: NetFile) -> Mapping[str, ChangedAgain]:
         """The parts of a file that were changed again, by their names; none where that is not told:
@@ -73,9 +89,14 @@ class RunsChangedAgain:
         text = self._read(file.after)
         if not runs or file.after is None or isinstance(text, UnreadableLines):
             return {}
+        if file.path not in self:
+            return {}
         listed = self._timeline.history(file.path, limit=MOST_LATER + 1)
         later = [one for one in reversed(listed) if one.seq > self._until]
-        if not later or len(later) > MOST_LATER or later[-1].change.after is None:
+        if not later or len(later) > MOST_LATER:
+            return {}
+        later = self._later.all(file.path, self._until, file.after, later)
+        if later[-1].change.after is None:
             return {}
         versions = [self._read(one.change.after) for one in later]
         told = [one for one in versions if not isinstance(one, UnreadableLines)]
@@ -96,31 +117,3 @@ def _stretch(hunk: NetHunk, run: NetRun) -> Stretch:
     start = above[-1] if above else hunk.new_start - (hunk.new_count > 0)
     gone = tuple(line.content for line in own if line.kind == "-")
     return Stretch(start, start + sum(line.new is not None for line in own), gone)
-
-
-class LaterChanges(Mapping[str, tuple[RecordedChange, RecordedChange]]):
-    """The first and the last change after an event of each of some paths, where there are any.
-
-    Each is looked up when it is asked for: of hundreds of files a page shows a few.
-    """
-
-    def __init__(self, projections: Projections, paths: Sequence[str], after: int) -> None:
-        self._projections = projections
-        self._paths = dict.fromkeys(paths)
-        self._after = after
-
-    def __getitem__(self, path: str) -> tuple[RecordedChange, RecordedChange]:
-        if path not in self._paths:
-            raise KeyError(path)
-        return self._projections.ends([path], self._after)[path]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._projections.ends([*self._paths], self._after))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-def changed_later(workspace: AuditedWorkspace, paths: Sequence[str], after: int) -> LaterChanges:
-    """The first and the last change of each of these paths after an event, of those changed."""
-    return LaterChanges(workspace.timeline.projections, paths, after)

@@ -10,7 +10,6 @@ from msgspec import Struct
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.history.read.review import sessions_in
-from loom_audit.model.authorship.call_set import CallSet
 from loom_audit.model.records import Session
 from loom_audit.model.text.summaries import plain_text
 from loom_audit.ports import CallFilter
@@ -91,16 +90,6 @@ def mark_unread(workspace: AuditedWorkspace, session: str, *, actor: str | None 
     sessions = _with_those_within(workspace, session)
     marks = workspace.adapters.marks(workspace.id)
     marks.read(_person(workspace, actor), dict.fromkeys(sessions))
-
-
-def calls_since(
-    workspace: AuditedWorkspace, session: str, after: int, until: int | None = None
-) -> CallSet:
-    """The calls that a session, or one within it, requested after an event. NotFound."""
-    sessions = _with_those_within(workspace, session)
-    shown = workspace.timeline.session(session)
-    end = (shown.ended or workspace.timeline.log.head()) if until is None else until
-    return CallSet(min(after, end), end, sessions=frozenset(sessions))
 
 
 def unread_sessions(

@@ -41,7 +41,7 @@ class Reviews:
         return self.once(
             workspace,
             ("session", session),
-            lambda: review_session(timeline.log, timeline.projections, session),
+            lambda: review_session(timeline, session),
         )
 
     def once(

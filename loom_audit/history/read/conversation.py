@@ -46,11 +46,11 @@ class Conversation(Struct, frozen=True):
 
     def first_asked(self, session: str) -> Said | None:
         """The first prompt of a session. Corrupt."""
-        return self._one(session, self.projections.spoken(session, roles=("prompt",), limit=1))
+        return self.one(session, self.projections.spoken(session, roles=("prompt",), limit=1))
 
     def asked(self, session: str, *, before: int | None = None) -> Said | None:
         """The last prompt of a session before an event, or its last of all. Corrupt."""
-        return self._one(
+        return self.one(
             session,
             self.projections.spoken(
                 session, roles=("prompt",), before=before, newest_first=True, limit=1
@@ -59,7 +59,7 @@ class Conversation(Struct, frozen=True):
 
     def last_words(self, session: str, *, after: int = 0, before: int | None = None) -> Said | None:
         """What the agent of a session said last, between two events. Corrupt."""
-        return self._one(
+        return self.one(
             session,
             self.projections.spoken(
                 session,
@@ -106,7 +106,7 @@ class Conversation(Struct, frozen=True):
         self, session: str, *, after: int, before: int | None, newest_first: bool, limit: int
     ) -> Sequence[Said]:
         """The prompts and messages of a session between two events, at most `limit`. Corrupt."""
-        return self._read(
+        return self.read(
             session,
             self.projections.spoken(
                 session, after=after, before=before, newest_first=newest_first, limit=limit
@@ -127,7 +127,7 @@ class Conversation(Struct, frozen=True):
             )
         return found
 
-    def _read(self, session: str, places: Sequence[Spoken]) -> list[Said]:
+    def read(self, session: str, places: Sequence[Spoken]) -> list[Said]:
         """The texts of these events, each of which must be what is listed of the session."""
         events = {event.seq: event for event in self.log.picked([one.seq for one in places])}
         found: list[Said] = []
@@ -139,8 +139,9 @@ class Conversation(Struct, frozen=True):
             found.append(said)
         return found
 
-    def _one(self, session: str, places: Sequence[Spoken]) -> Said | None:
-        return next(iter(self._read(session, places)), None)
+    def one(self, session: str, places: Sequence[Spoken]) -> Said | None:
+        """The text of the first of these events. Corrupt."""
+        return next(iter(self.read(session, places)), None)
 
 
 def said_in(event: Event) -> Said | None:

@@ -9,6 +9,7 @@ from loom_audit.history.ground.questions import last_decisions
 from loom_audit.history.read.call_detail import git_of
 from loom_audit.model.coverage import NOT_FAILED
 from loom_audit.model.events import CallDecided, CallRequested, Event, FilesChanged
+from loom_audit.model.git.record import GitChanged
 from loom_audit.model.git.words import running_code
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.model.shell.checks import network_program
@@ -40,15 +41,26 @@ def gather(log: EventLog, projections: Projections, calls: Sequence[Call]) -> Ga
     changing = [call.requested for call in calls if call.changed]
     changes = tuple(projections.changes(after=changing[0], calls=changing)) if changing else ()
     decided = last_decisions(log, calls)
-    git = git_of(log, calls)
     commands = commands_of(log, [call for call in calls if call.effect == "execute"])
-    flagged = {
+    flagged = all_flags(log, calls, changes, decided, commands, git_of(log, calls))
+    return Gathered(changes, decided, commands, flagged)
+
+
+def all_flags(
+    log: EventLog,
+    calls: Sequence[Call],
+    changes: Sequence[RecordedChange],
+    decided: Mapping[int, CallDecided],
+    commands: Mapping[int, str],
+    git: Mapping[int, Sequence[GitChanged]],
+) -> Mapping[str, frozenset[int]]:
+    """The requests of the calls that stand out, by what they stand out for. Corrupt."""
+    return {
         **flags_of(calls, changes, decided, commands),
         "deletions": deleting(log, changes),
         "git": frozenset(one for one, facts in git.items() if any(f.is_of_git for f in facts)),
         "code": frozenset(one for one, facts in git.items() if any(map(running_code, facts))),
     }
-    return Gathered(changes, decided, commands, flagged)
 
 
 def flags_of(

@@ -1,7 +1,7 @@
 """What a session and its subagents did, gathered once for the pages that review it.
 
-Calls, changes and decisions are as lists have them; commands and outcomes are read from their
-events, which are checked.
+All of it is made of events, each of which was checked, and none of the session is missing. Past its
+end some more are read; of what came of its calls later still, that which the tables name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,16 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from loom_audit.errors import NotFound
+from loom_audit.history.ground.proven_log import ProvenLog
+from loom_audit.history.read.call_lookup import CallLookup
 from loom_audit.history.read.conversation import Conversation, Said
-from loom_audit.history.read.flagged import events_at, gather
-from loom_audit.model.events import (
-    CallDecided,
-    CallFinished,
-    Event,
-)
-from loom_audit.model.records import Call, OutsideChange, RecordedChange, Session
+from loom_audit.history.read.flagged import all_flags
+from loom_audit.history.read.session_record import RecordedSession, count_calls, read_session
+from loom_audit.history.read.timeline import Timeline
+from loom_audit.history.read.verified import listed_error
+from loom_audit.model.conversation import Role
+from loom_audit.model.events import CallDecided, FilesChanged
+from loom_audit.model.git.record import GitChanged
+from loom_audit.model.records import Call, OutsideChange, RecordedChange, Session, Spoken
 from loom_audit.model.shell.checks import Check, check_in
-from loom_audit.ports import CallFilter, EventLog, Projections
+from loom_audit.ports import Projections
 
 MOST_CALLS = 10_000
 MOST_SESSIONS = 200
@@ -49,12 +53,16 @@ class SessionReview(Struct, frozen=True):
     requests of the calls by what stands out; `commands` the texts of shell commands by request.
     Where it says `why_not_whole` there were too many, and nothing of them is here. `asked` is the
     first prompt and `last` the last, or what the session around it was asked before it where it was
-    asked nothing; `words` are what the agent said last.
+    asked nothing; `words` are what the agent said last. `said` has the prompts and messages of each
+    session. All events up to `read_to` were read, of those behind it up to the `head` some.
     """
 
     session: Session
     subagents: tuple[Session, ...]
     until: int
+    read_to: int = 0
+    head: int = 0
+    said: Mapping[str, Sequence[Spoken]] = {}
     asked: Said | None = None
     last: Said | None = None
     words: Said | None = None
@@ -64,6 +72,7 @@ class SessionReview(Struct, frozen=True):
     outside: tuple[OutsideChange, ...] = ()
     decided: Mapping[int, CallDecided] = {}
     flagged: Mapping[str, frozenset[int]] = {}
+    git: Mapping[int, Sequence[GitChanged]] = {}
     commands: Mapping[int, str] = {}
     evidence: tuple[Evidence, ...] = ()
 
@@ -72,49 +81,70 @@ class SessionReview(Struct, frozen=True):
         """Whether its calls are here."""
         return not self.why_not_whole
 
+    def said_in(
+        self, session: str, role: Role | None = None, *, after: int = 0, before: int | None = None
+    ) -> Sequence[Spoken]:
+        """The prompts and messages of one of its sessions between two events, oldest first."""
+        return [
+            one
+            for one in self.said.get(session, ())
+            if role in (None, one.role) and after < one.seq and (before is None or one.seq < before)
+        ]
 
-def review_session(log: EventLog, projections: Projections, id: str) -> SessionReview:
+
+def review_session(timeline: Timeline, id: str) -> SessionReview:
     """Gather what a session and the sessions within it did. NotFound, Corrupt."""
-    session = projections.session(id)
-    subagents = tuple(sessions_in(projections, id))
+    log, projections, proven = timeline.log, timeline.projections, timeline.proven
+    try:
+        session = projections.session(id)
+    except NotFound:
+        session = timeline.verified.session(id)  # the log may have it all the same
+    listed = (session, *sessions_in(projections, id))
     talk = Conversation(log, projections)
-    asked = talk.first_asked(id) or talk.prompt_before(id, session.started)
-    heard = SessionReview(
-        session=session,
-        subagents=subagents,
-        until=session.ended or log.head(),
-        asked=asked,
-        last=talk.asked(id) or asked,
-        words=talk.last_words(id),
-    )
-    sessions = (session, *subagents)
-    if len(subagents) > MOST_SESSIONS:
-        return replace(heard, why_not_whole=f"over {MOST_SESSIONS:,} sessions within it")
-    if sum(one.calls for one in sessions) > MOST_CALLS:
-        return replace(heard, why_not_whole=f"over {MOST_CALLS:,} calls")
-    calls = sorted(
-        (
-            call
-            for one in sessions
-            for call in projections.calls(CallFilter(session=one.id, limit=None))
-        ),
-        key=lambda call: call.requested,
-    )
-    found = gather(log, projections, calls)
+    if why := _why_not_whole(proven, listed):
+        asked = talk.first_asked(id) or talk.prompt_before(id, session.started)
+        return SessionReview(
+            session=timeline.verified.session(id),
+            subagents=listed[1:],
+            until=session.ended or log.head(),
+            asked=asked,
+            last=talk.asked(id) or asked,
+            words=talk.last_words(id),
+            why_not_whole=why,
+        )
+    record = read_session(proven, projections, timeline.verified, listed)
+    session, until = record.sessions[0], record.sessions[0].ended or record.head
+    heard = SessionReview(session=session, subagents=record.sessions[1:], until=until)
+    heard = replace(heard, said=record.said, read_to=record.read_to, decided=record.decided)
+    asked = talk.one(id, heard.said_in(id, "prompt")[:1]) or talk.prompt_before(id, session.started)
+    outside = [one for one in record.outside if one.seq <= until]
     return replace(
         heard,
-        calls=tuple(calls),
-        changes=found.changes,
-        outside=tuple(
-            projections.outside(
-                after=session.started, before=heard.until + 1, limit=MOST_OUTSIDE + 1
-            )
+        head=record.head,
+        asked=asked,
+        last=talk.one(id, heard.said_in(id, "prompt")[-1:]) or asked,
+        words=talk.one(id, heard.said_in(id, "assistant")[-1:]),
+        calls=record.calls,
+        changes=record.changes,
+        outside=(*reversed(outside),),
+        flagged=all_flags(
+            log, record.calls, record.changes, record.decided, record.commands, record.git
         ),
-        decided=found.decided,
-        flagged=found.flagged,
-        commands=found.commands,
-        evidence=tuple(evidence_of(log, projections, calls, found.commands)),
+        git=record.git,
+        commands=record.commands,
+        evidence=(*evidence_of(proven, projections, record),),
     )
+
+
+def _why_not_whole(proven: ProvenLog, listed: Sequence[Session]) -> str:
+    """Why a session is not gathered with those within it, "" where it is. Corrupt."""
+    if len(listed) > MOST_SESSIONS + 1:
+        return f"over {MOST_SESSIONS:,} sessions within it"
+    if sum(one.calls for one in listed) <= MOST_CALLS:
+        return ""
+    if count_calls(proven, listed) <= MOST_CALLS:
+        raise listed_error(listed[0].started)
+    return f"over {MOST_CALLS:,} calls"
 
 
 def sessions_in(projections: Projections, id: str) -> Iterator[Session]:
@@ -131,39 +161,49 @@ def sessions_in(projections: Projections, id: str) -> Iterator[Session]:
 
 
 def evidence_of(
-    log: EventLog, projections: Projections, calls: Sequence[Call], commands: Mapping[int, str]
+    proven: ProvenLog, projections: Projections, record: RecordedSession
 ) -> Iterator[Evidence]:
-    """The calls that are tests, lints or builds, the newest first."""
+    """The calls that are tests, lints or builds, the newest first. Corrupt."""
     found: dict[int, Check] = {}
-    for call in calls:
+    for call in record.calls:
         if call.tool == "run_tests":
             found[call.requested] = Check("test", call.tool, exits=True)
-        elif check := check_in(commands.get(call.requested, "")):
+        elif check := check_in(record.commands.get(call.requested, "")):
             found[call.requested] = check
-    checks = [call for call in calls if call.requested in found and call.status != "denied"]
-    ended = [call.seq for call in checks if call.seq is not None]
-    codes = {event.seq: code_in(event) for event in events_at(log, ended, CallFinished.kind)}
-    newest = projections.history("", below=True, limit=_NEWEST) if checks else ()
+    checks = [call for call in record.calls if call.requested in found and call.status != "denied"]
+    edits = _Edits(proven, projections, record) if checks else None
     for call in reversed(checks):
-        edited = next(
-            (one for one in newest if one.seq > call.requested and one.requested != call.requested),
-            None,
-        )
-        if edited is None and newest and newest[-1].seq > call.requested:
-            edited = next(
-                (
-                    one
-                    for one in projections.changes(after=call.requested)
-                    if one.requested != call.requested
-                ),
-                None,
-            )
-        yield Evidence(call, found[call.requested], codes.get(call.seq or 0), edited)
+        edited = edits.after(call) if edits else None
+        yield Evidence(call, found[call.requested], record.codes.get(call.seq or 0), edited)
 
 
-def code_in(event: Event) -> int | None:
-    """The exit code that a finish tells; None where it tells none."""
-    result = event.fact.result if isinstance(event.fact, CallFinished) else None
-    data = result.get("data") if isinstance(result, Mapping) else None
-    code = data.get("exit_code") if isinstance(data, Mapping) else None
-    return code if isinstance(code, int) and not isinstance(code, bool) else None
+class _Edits:
+    """The newest changes of files that other calls than one made after its request."""
+
+    def __init__(
+        self, proven: ProvenLog, projections: Projections, record: RecordedSession
+    ) -> None:
+        self._proven = proven
+        self._record = record
+        self._listed = projections.history("", below=True, before=None, limit=_NEWEST)
+        self._lookup = CallLookup(proven, projections)
+
+    def after(self, call: Call) -> RecordedChange | None:
+        """The newest such change; None where there is none. Corrupt."""
+        row = next((one for one in self._listed if one.requested != call.requested), None)
+        seq = row.seq if row else 0
+        for changed, session, call_id in reversed(self._record.changed):
+            if changed <= max(seq, call.requested):
+                break
+            if (session, call_id) != (call.session, call.call_id):
+                seq = changed  # of this the tables say nothing
+                break
+        if seq <= call.requested:
+            return None
+        event = self._proven.event(seq)
+        if not isinstance(event.fact, FilesChanged) or not event.fact.changes:
+            raise listed_error(seq)
+        found = self._lookup.of(event, event.fact)
+        if found.requested == call.requested:
+            raise listed_error(seq)
+        return found.recorded(event.fact.changes[-1])

@@ -103,9 +103,13 @@ class VerifiedReading:
         """The tree after event `at`, by default after the last. NotFound past the end; Corrupt."""
         return dict(self._trees.at(at))
 
-    def state(self, path: str, at: int | None = None) -> FileState | None:
-        """The state of one path in that tree; None where the tree has none. NotFound, Corrupt."""
-        return self._trees.at(at).get(path)
+    def state(
+        self, path: str, at: int | None = None, *, may_be_broken: bool = False
+    ) -> FileState | None:
+        """The state of one path in that tree, which `may_be_broken` by a change that does not apply
+        to the tree before it; None where the tree has none. NotFound, Corrupt.
+        """
+        return self._trees.fold(at, may_be_broken=may_be_broken).states.get(path)
 
     def untracked(self, at: int | None = None) -> set[str]:
         """The paths that had left that tree and may have been on disk, with all below them.
@@ -469,16 +473,20 @@ def _may_be_about(session: str, call_id: str) -> Callable[[Mapping[str, Any]], b
         if same and envelope.get("call_id") == call_id:
             return True
         if kind == FilesChanged.kind:
-            return "causes" in envelope or _has_fact(envelope)
+            return "causes" in envelope or has_fact(envelope)
         if kind == CallFinished.kind:
-            undoes = "reverts" in envelope or envelope.get("tool") in UNDO_TOOLS
-            return undoes or _has_fact(envelope)
+            return may_take_back(envelope)
         return kind == CoverageLowered.kind or (kind == ChangesAttributed.kind and same)
 
     return matters
 
 
-def _has_fact(envelope: Mapping[str, Any]) -> bool:
+def may_take_back(envelope: Mapping[str, Any]) -> bool:
+    """Whether a finish may be of a call that took something back, by its envelope."""
+    return "reverts" in envelope or envelope.get("tool") in UNDO_TOOLS or has_fact(envelope)
+
+
+def has_fact(envelope: Mapping[str, Any]) -> bool:
     """Whether fields that are too long for the envelope may stand in the payload `fact`."""
     return any(item["role"] == "fact" for item in envelope.get("payloads", ()))
 

@@ -19,6 +19,7 @@ from loom_audit.model.kinds import without_encoded
 from loom_audit.model.plans.request import Verb
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter
+from loom_audit.web.review.net import reviews_of
 from loom_audit.web.review.said import quote
 from loom_audit.web.shared.budget import Budget, Part, row_weight, weight
 from loom_audit.web.shared.changes import LISTS, fragment_of, show_changes
@@ -73,7 +74,7 @@ def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: 
     prompt, words = quote(why.prompt), quote(why.words)
     budget.remaining -= sum(weight(2, text) for text in git[:GIT])
     budget.remaining -= sum(one.weight for one in (prompt, words) if one)
-    aftermaths = aftermaths_on_page(budget, aftermath_of(workspace, detail) if call.seq else [])
+    aftermaths = aftermaths_on_page(budget, _aftermath(request, workspace, detail))
     if wants_fragment(request) and budget.wanted == "aftermath":
         return pages.fragment(request, "call.html", "aftermath", aftermaths=aftermaths, **values)
     changes = show_changes(
@@ -109,6 +110,16 @@ def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: 
         newer=newer,
         section="calls",
     )
+
+
+def _aftermath(
+    request: Request, workspace: AuditedWorkspace, detail: CallDetail
+) -> Sequence[Aftermath]:
+    """What became of what a call changed, which is kept until something is recorded. Corrupt."""
+    if not detail.call.seq:
+        return ()
+    name = "aftermath", detail.call.requested
+    return reviews_of(request).once(workspace, name, lambda: aftermath_of(workspace, detail))
 
 
 def _of_git(detail: CallDetail, words: Sequence[str]) -> dict[str, Any]:

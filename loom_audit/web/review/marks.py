@@ -14,7 +14,7 @@ from loom_audit.api.review.marks import (
 )
 from loom_audit.errors import InvalidArguments, NotFound
 from loom_audit.model.text.display import visible
-from loom_audit.web.review.net import net_of, reviews_of, runs_changed_again, show_net
+from loom_audit.web.review.net import later_changes, net_of, reviews_of, show_net
 from loom_audit.web.review.scope import Scope, scope_of, turns_of
 from loom_audit.web.shared.admission import Visitor
 from loom_audit.web.shared.budget import Budget
@@ -166,8 +166,7 @@ def _answer(
         query,
         Budget(query, fragment=True),
         scope.of(base),
-        {},
+        later_changes(reviews_of(request), workspace, net),
         marking_of(workspace, visitor, net, scope, base, form),
-        runs_changed_again(reviews_of(request), workspace, net),
     )
     return pages.fragment(request, "_marks.html", "marked", changes=shown)

@@ -8,12 +8,10 @@ from msgspec.structs import replace
 
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.lines import CallSet, Lines, NetChange, NetFile, NetHunk, Writer, lines_of
-from loom_audit.api.review.later_changes import ChangedAgain, RunsChangedAgain
-from loom_audit.api.review.marks import calls_since
+from loom_audit.api.review.later_changes import ChangedAgain, LaterChanges
 from loom_audit.api.review.sessions import Reviews, SessionReview
 from loom_audit.errors import InvalidArguments
 from loom_audit.model.files import FileChange
-from loom_audit.model.records import RecordedChange
 from loom_audit.model.text.display import count_text, first_few, visible
 from loom_audit.model.text.textdiff import Line, word_spans
 from loom_audit.web.review.scope import Scope
@@ -102,7 +100,8 @@ def net_of(
             last = min(turn.until, end)
             calls = lines.between(min(turn.seq, last), last, session=id)
         elif scope.since is not None:
-            calls = calls_since(workspace, id, scope.since, end)
+            sessions = frozenset(one.id for one in (reviewed.session, *reviewed.subagents))
+            calls = CallSet(min(scope.since, end), end, sessions=sessions)
         else:
             calls = lines.of_session(id, until=end)
         return net_with_lines(lines, calls, path, context)
@@ -111,12 +110,10 @@ def net_of(
     return reviews.once(workspace, name, gather)
 
 
-def runs_changed_again(
-    reviews: Reviews, workspace: AuditedWorkspace, net: NetChange
-) -> RunsChangedAgain:
-    """What became of the parts of a net change since its end."""
-    until = net.calls.until
-    return reviews.once(workspace, ("later", until), lambda: RunsChangedAgain(workspace, until))
+def later_changes(reviews: Reviews, workspace: AuditedWorkspace, net: NetChange) -> LaterChanges:
+    """What changed the files of a net change since its end."""
+    name = "later", net.calls
+    return reviews.once(workspace, name, lambda: LaterChanges(workspace, net))
 
 
 def show_net(
@@ -125,24 +122,21 @@ def show_net(
     query: Fields,
     budget: Budget,
     base: str,
-    later: Mapping[str, tuple[RecordedChange, RecordedChange]],
+    later: LaterChanges | None = None,
     marking: Marking | None = None,
-    again: RunsChangedAgain | None = None,
 ) -> Changes:
     """Show as much of a net change as fits the budget, from where the query says; `later` has what
-    changed files since, first and last, `again` what changed their parts, `marking` what the reader
-    can mark of it.
+    changed its files since, and their parts, `marking` what the reader can mark of it.
 
     InvalidArguments for a path that is not in it.
     """
     about = partial(Changes, base, len(net.files), old=net.calls.after, new=net.calls.until)
-    about = partial(about, calls={file.path: file.calls for file in net.files}, later=later)
-    about = partial(about, marking=marking)
-    if again is not None:
+    about = partial(about, calls={file.path: file.calls for file in net.files}, marking=marking)
+    if later is not None:
         by_path = {file.path: file for file in net.files}
-        about = partial(about, again=lambda path: again.of(by_path[path]))
+        about = partial(about, later=later, again=lambda path: later.of(by_path[path]))
     show = partial(view_net, viewed=marking.viewed if marking else frozenset())
-    show = partial(show, again=again.of if again else None)
+    show = partial(show, again=later.of if later is not None else None)
     if path := first(query, "diff"):
         found = next((file for file in net.files if file.path == path), None)
         if found is None:

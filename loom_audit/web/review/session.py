@@ -7,11 +7,9 @@ from fastapi import APIRouter, Request
 from msgspec.structs import replace
 from starlette.responses import RedirectResponse, Response
 
-from loom_audit.api.control.approvals import decisions
 from loom_audit.api.control.holding import still_running
 from loom_audit.api.face import AuditedWorkspace
 from loom_audit.api.review.conversation import conversation_of
-from loom_audit.api.review.later_changes import changed_later
 from loom_audit.api.review.sessions import (
     MOST_OUTSIDE,
     Evidence,
@@ -21,13 +19,13 @@ from loom_audit.errors import NotFound
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.records import Call, OutsideChange, Session
 from loom_audit.web.review.marks import marking_of
-from loom_audit.web.review.net import net_of, reviews_of, runs_changed_again, show_net
+from loom_audit.web.review.net import later_changes, net_of, reviews_of, show_net
 from loom_audit.web.review.said import Quote, quote
 from loom_audit.web.review.scope import Scope, scope_of, shown_turns, turns_of
 from loom_audit.web.shared.budget import Budget, Part, weight
 from loom_audit.web.shared.changes import LISTS, Changes, around_of, fragment_of
 from loom_audit.web.shared.dependencies import Query, Render, SignedIn, Workspace
-from loom_audit.web.shared.listing import FILTERS, Listing, git_on_page
+from loom_audit.web.shared.listing import FILTERS, Listing, git_lines
 from loom_audit.web.shared.pages import wants_fragment
 from loom_audit.web.shared.strip import STANDS_OUT, strip_of
 from loom_audit.web.shared.ticks import Ticks, calls_ticked, paths_ticked, taking_along
@@ -69,12 +67,11 @@ def review(
     if reviewed.whole:
         path, context = first(query, "diff"), around_of(query).compared
         net = net_of(reviews_of(request), workspace, reviewed, scope, path, context=context)
-        later = changed_later(workspace, [file.path for file in net.files], net.calls.until)
+        later = later_changes(reviews_of(request), workspace, net)
         marking = marking_of(workspace, visitor, net, scope, base, query)
         content = workspace.timeline.content
         where = taking_along(scope.of(base), query)
-        again = runs_changed_again(reviews_of(request), workspace, net)
-        changes = show_net(net, content, query, budget, where, later, marking, again)
+        changes = show_net(net, content, query, budget, where, later, marking)
     if changes and not workspace.root.startswith("import:"):
         changes = replace(changes, ticking=True)
     if changes and (answer := fragment_of(request, pages, changes, budget)):
@@ -209,7 +206,8 @@ def quotes_of(workspace: AuditedWorkspace, reviewed: SessionReview, scope: Scope
     if (turn := scope.turn) is not None:
         talk = conversation_of(workspace)
         asked = last = talk.at(turn.seq) if turn.number else None
-        words = talk.last_words(turn.session, after=turn.seq, before=turn.until + 1)
+        said = reviewed.said_in(turn.session, "assistant", after=turn.seq, before=turn.until + 1)
+        words = talk.one(turn.session, said[-1:])
     return {
         "asked": quote(asked),
         "again": quote(last if last != asked else None),
@@ -246,13 +244,13 @@ def _listed(
     tests = budget.part("evidence", evidence, _evidence, most=8_000)
     part: Part[Call | OutsideChange] = budget.part("rows", rows, _row)
     calls = [row for row in part.items if isinstance(row, Call)]
-    listing = Listing(calls, None, None)
+    listing, listed = Listing(calls, None, None), {call.requested for call in calls}
     base = address("w", workspace.id, "s", reviewed.session.id, *place)
     values: dict[str, Any] = {
         "rows": part,
         "counted": listing.counted,
-        "decided": decisions(workspace, calls),
-        "git": git_on_page(workspace.timeline, calls),
+        "decided": reviewed.decided,
+        "git": git_lines({one: facts for one, facts in reviewed.git.items() if one in listed}),
         "base": scope.of(base),
         "ticks": calls_ticked(
             query,

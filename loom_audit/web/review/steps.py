@@ -10,16 +10,17 @@ from starlette.responses import Response
 
 from loom_audit.api.control.approvals import decisions
 from loom_audit.api.face import AuditedWorkspace
-from loom_audit.api.review.conversation import Conversation, conversation_of
-from loom_audit.api.review.sessions import last_lines
+from loom_audit.api.review.conversation import Said, conversation_of
+from loom_audit.api.review.sessions import SessionReview, last_lines
 from loom_audit.model.coverage import NOT_FAILED
 from loom_audit.model.records import Call, OutsideChange, Session
 from loom_audit.ports import CallFilter
+from loom_audit.web.review.net import reviews_of
 from loom_audit.web.review.said import Quote, quote
 from loom_audit.web.review.scope import fields_in
 from loom_audit.web.shared.budget import NODE, weight
 from loom_audit.web.shared.dependencies import Query, Render, Workspace, number
-from loom_audit.web.shared.listing import GIT_LINES, git_on_page, reads_title
+from loom_audit.web.shared.listing import GIT_LINES, git_lines, git_on_page, reads_title
 from loom_audit.web.shared.ticks import calls_ticked
 from loom_audit.web.shared.urls import address, unquoted
 
@@ -86,12 +87,13 @@ def steps(
     request: Request, workspace: Workspace, session: str, query: Query, pages: Render
 ) -> Response:
     """Show what was asked, said and done in a session, oldest first."""
-    shown = workspace.timeline.session(unquoted(session))
+    reviewed = reviews_of(request).of(workspace, unquoted(session))
+    shown = reviewed.session
     after, before = number(query, "after"), number(query, "before")
     fields = fields_in(query)
     if after is None and before is None:
         after = max([int(value) - (name == "turn") for name, value in fields], default=0)
-    found = page_of_steps(workspace, shown, after or 0, before)
+    found = page_of_steps(workspace, reviewed, after or 0, before)
     calls = [row for row in found.rows if isinstance(row, Call)]
     failed = [one for one in calls if one.seq and one.status not in NOT_FAILED]
     base = address("w", workspace.id, "s", shown.id, "steps")
@@ -100,7 +102,8 @@ def steps(
         "steps.html",
         session=shown,
         steps=found,
-        decided=decisions(workspace, calls),
+        reviewed=reviewed,
+        decided=reviewed.decided if reviewed.whole else decisions(workspace, calls),
         git=found.git,
         lines=last_lines(workspace, [one for one in failed if one.effect == "execute"]),
         head=workspace.log.head(),
@@ -120,16 +123,13 @@ def steps(
 
 
 def page_of_steps(
-    workspace: AuditedWorkspace, session: Session, after: int, before: int | None
+    workspace: AuditedWorkspace, reviewed: SessionReview, after: int, before: int | None
 ) -> Steps:
     """The steps after an event, or the last ones before one, as many as a page holds."""
-    backwards = before is not None
-    found = sorted(
-        _steps(workspace, conversation_of(workspace), session, after, before),
-        key=place_of,
-        reverse=backwards,
-    )
-    git = git_on_page(workspace.timeline, [step for step in found if isinstance(step, Call)])
+    backwards, session = before is not None, reviewed.session
+    found = sorted(_steps(workspace, reviewed, after, before), key=place_of, reverse=backwards)
+    calls = [step for step in found if isinstance(step, Call)]
+    git = git_lines(reviewed.git) if reviewed.whole else git_on_page(workspace.timeline, calls)
     kept, space = list[Step](), SPACE
     for step in found:
         space -= weight_of(step, git)
@@ -143,10 +143,12 @@ def page_of_steps(
     low = first - 1 if backwards and more else max(after, session.started)
     high = last if more and not backwards else (session.ended or workspace.timeline.log.head())
     high = min(high, before - 1) if before is not None else high
-    outside = workspace.timeline.outside(after=low, before=high + 1, limit=OUTSIDE + 1)
+    outside = [one for one in reviewed.outside if low < one.seq <= high][: OUTSIDE + 1]
+    if not reviewed.whole:
+        outside = [*workspace.timeline.outside(after=low, before=high + 1, limit=OUTSIDE + 1)]
     kept = sorted([*kept, *outside[:OUTSIDE]], key=place_of)
     return Steps(
-        (*_rows(workspace, kept),),
+        (*_rows(workspace, reviewed, kept),),
         older=first if kept and (more if backwards else after > session.started) else None,
         newer=last if kept and (backwards or more) else None,
         crowded=len(outside) > OUTSIDE,
@@ -155,28 +157,38 @@ def page_of_steps(
 
 
 def _steps(
-    workspace: AuditedWorkspace,
-    conversation: Conversation,
-    session: Session,
-    after: int,
-    before: int | None,
+    workspace: AuditedWorkspace, reviewed: SessionReview, after: int, before: int | None
 ) -> Iterator[Step]:
     """What a session was asked, said and did: of each as much as a page holds, and one more."""
     backwards, limit = before is not None, STEPS + 1
-    for said in conversation.some(
-        session.id, after=after, before=before, newest_first=backwards, limit=limit
-    ):
-        found = quote(said, PROMPT if said.role == "prompt" else WORDS)
+    session, conversation = reviewed.session, conversation_of(workspace)
+
+    def here(seq: int) -> bool:
+        return after < seq and (before is None or seq < before)
+
+    if reviewed.whole:
+        some = slice(-limit, None) if backwards else slice(limit)
+        places = reviewed.said_in(session.id, after=after, before=before)[some]
+        said: Sequence[Said] = conversation.read(session.id, places)
+        own = (call for call in reviewed.calls if call.session == session.id)
+        calls: Sequence[Call] = [call for call in own if here(call.requested)][some]
+        parts: Sequence[Session] = reviewed.subagents
+    else:
+        said = conversation.some(
+            session.id, after=after, before=before, newest_first=backwards, limit=limit
+        )
+        calls = workspace.timeline.calls(
+            CallFilter(
+                session=session.id, after=after, before=before, newest_first=backwards, limit=limit
+            )
+        )
+        parts = conversation.sessions_within(session.id)
+    for one in said:
+        found = quote(one, PROMPT if one.role == "prompt" else WORDS)
         if found is not None:
             yield found
-    yield from workspace.timeline.calls(
-        CallFilter(
-            session=session.id, after=after, before=before, newest_first=backwards, limit=limit
-        )
-    )
-    for part in conversation.sessions_within(session.id):
-        if after < part.started and (before is None or part.started < before):
-            yield part
+    yield from calls
+    yield from (one for one in parts if one.parent == session.id and here(one.started))
 
 
 def place_of(step: Step) -> int:
@@ -205,7 +217,9 @@ def weight_of(step: Step, git: Collection[int]) -> int:
     return 10 * NODE + 2 * sum(map(len, step.paths))
 
 
-def _rows(workspace: AuditedWorkspace, kept: Sequence[Step]) -> Iterator[Row]:
+def _rows(
+    workspace: AuditedWorkspace, reviewed: SessionReview, kept: Sequence[Step]
+) -> Iterator[Row]:
     nested = 0
     for looked, some in groupby(kept, _only_looked):
         together = [*some]
@@ -215,7 +229,7 @@ def _rows(workspace: AuditedWorkspace, kept: Sequence[Step]) -> Iterator[Row]:
         for step in together:
             if isinstance(step, Session):
                 nested += 1
-                yield part_of(workspace, step, INSIDE if nested <= NESTED else 0)
+                yield part_of(workspace, reviewed, step, INSIDE if nested <= NESTED else 0)
             else:
                 yield step
 
@@ -224,13 +238,17 @@ def _only_looked(step: Step) -> bool:
     return isinstance(step, Call) and step.effect == "read" and step.status == "ok"
 
 
-def part_of(workspace: AuditedWorkspace, session: Session, most: int) -> Part:
+def part_of(
+    workspace: AuditedWorkspace, reviewed: SessionReview, session: Session, most: int
+) -> Part:
     """A session within another, with its first calls, at most so many."""
-    conversation = conversation_of(workspace)
-    wanted = CallFilter(session=session.id, newest_first=False, limit=most)
-    return Part(
-        session,
-        quote(conversation.first_asked(session.id), 300),
-        quote(conversation.last_words(session.id), 300),
-        tuple(workspace.timeline.calls(wanted)) if most else (),
-    )
+    talk, id = conversation_of(workspace), session.id
+    if not reviewed.whole:
+        wanted = CallFilter(session=id, newest_first=False, limit=most)
+        calls = tuple(workspace.timeline.calls(wanted)) if most else ()
+        prompt, words = talk.first_asked(id), talk.last_words(id)
+        return Part(session, quote(prompt, 300), quote(words, 300), calls)
+    own = [call for call in reviewed.calls if call.session == id]
+    prompt = talk.one(id, reviewed.said_in(id, "prompt")[:1])
+    words = talk.one(id, reviewed.said_in(id, "assistant")[-1:])
+    return Part(session, quote(prompt, 300), quote(words, 300), (*own[:most],))

@@ -134,7 +134,11 @@ def taken_back_by_agents(timeline: Timeline, calls: Sequence[Call]) -> frozenset
 
 def git_on_page(timeline: Timeline, calls: Sequence[Call]) -> Mapping[int, Sequence[str]]:
     """What these calls changed of git, in git's words, by their requests; the first few of each."""
-    told = timeline.git_of(calls)
+    return git_lines(timeline.git_of(calls))
+
+
+def git_lines(told: Mapping[int, Sequence[GitChanged]]) -> Mapping[int, Sequence[str]]:
+    """The first few lines of what calls changed of git, in git's words, by their requests."""
     return {one: (*islice(words_shown(facts), GIT_LINES),) for one, facts in told.items()}
 
 

@@ -64,7 +64,7 @@ def test_files_that_were_moved_are_not_deleted(
     run(session, "shell_execute", command="mkdir d && mv m* d")
     deleting = run(session, "shell_execute", command="mv d/m0 m0; rm -r d")
     timeline = workspace.timeline
-    flagged = review_session(timeline.log, timeline.projections, session.id).flagged["deletions"]
+    flagged = review_session(timeline, session.id).flagged["deletions"]
     assert {call.seq for call in timeline.calls() if call.requested in flagged} == {deleting}
 
 

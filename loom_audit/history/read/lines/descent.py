@@ -92,7 +92,7 @@ class Descent:
             fact = event.fact if event else None
             if event is None or not isinstance(fact, FilesChanged):
                 continue
-            change = _change_of(fact, path)
+            change = change_at(fact, path)
             if change is None or not has_same_content(change.before, version.after):
                 continue
             if moved_from(fact.changes, fact.moves, change):
@@ -121,7 +121,7 @@ class Descent:
             self._steps.read(page)
             for listed in page:
                 event = self._steps.event(listed.seq)
-                change = _change_of(event.fact, name)
+                change = change_at(event.fact, name)
                 if not isinstance(event.fact, FilesChanged) or change is None:
                     raise listed_error(listed.seq)
                 yield self._steps.lookup.of(event, event.fact), change
@@ -130,7 +130,7 @@ class Descent:
         if not self._all:
             self._all = [*self._proven.changes(0, before - 1)]
         for event, fact in reversed(self._all):
-            change = _change_of(fact, name) if event.seq < before else None
+            change = change_at(fact, name) if event.seq < before else None
             if change is not None:
                 yield self._steps.lookup.of(event, fact), change
 
@@ -153,7 +153,7 @@ class Descent:
         for event in self._proven.folded(older, before - 1):
             if isinstance(event.fact, TreeRelisted):
                 relisted = event
-            elif _change_of(event.fact, name) is not None:
+            elif change_at(event.fact, name) is not None:
                 raise listed_error(event.seq)
         was = change.after if change else None
         reason = RELISTED if relisted else NOT_RECORDED
@@ -172,7 +172,8 @@ class Descent:
             newest_first[-1] = replace(last, gap=reason)
 
 
-def _change_of(fact: Fact, path: str) -> FileChange | None:
+def change_at(fact: Fact, path: str) -> FileChange | None:
+    """The change of a path that a fact says; None for none."""
     changes: Iterable[FileChange] = fact.changes if isinstance(fact, FilesChanged) else ()
     return next((one for one in changes if one.path == path), None)
 

@@ -1,6 +1,7 @@
 """Who wrote each line: asked of a file at a point, and of what a set of calls changed."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -141,11 +142,15 @@ class Lines(Struct, frozen=True):
         """What a session did from each prompt to the next, oldest first. NotFound, Corrupt."""
         listed = self.timeline.verified.session(session)
         end = listed.ended or self._head()
-        kinds = EventFilter(kinds=(PromptSubmitted.kind,), session=session)
+
+        def is_prompt(envelope: Mapping[str, Any]) -> bool:
+            own = envelope.get("session", "") == session
+            return own and envelope.get("kind") == PromptSubmitted.kind
+
         found = [
             Turn(session, event.seq, end, event.at, event.fact.text, 0)
-            for event in self.timeline.events(kinds)
-            if isinstance(event.fact, PromptSubmitted) and event.seq <= end
+            for event in self.timeline.proven.events(listed.started - 1, end, is_prompt)
+            if isinstance(event.fact, PromptSubmitted)
         ]
         began = Turn(session, listed.started, end, listed.started_at, "", 0)
         turns = [began, *found]
