@@ -2,8 +2,9 @@
 
 from loom_audit.api.workspace import AuditedWorkspace
 from loom_audit.history.read.conversation import Conversation, Said, Why
+from loom_audit.history.read.near_call import NearCall, near_call
 
-__all__ = ["Conversation", "Said", "Why", "conversation_of"]
+__all__ = ["Conversation", "NearCall", "Said", "Why", "conversation_of", "near_call"]
 
 
 def conversation_of(workspace: AuditedWorkspace) -> Conversation:

@@ -3,13 +3,15 @@
 Where the texts are, the tables say; each is read from its event, which is checked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 
 from loom_audit.errors import NotFound
-from loom_audit.history.read.verified import listed_error
+from loom_audit.history.ground.proven_log import ProvenLog
+from loom_audit.history.read.verified import NEAR, listed_error
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted, Role
 from loom_audit.model.events import Event, SessionStarted
 from loom_audit.model.records import Call, Session, Spoken
@@ -39,10 +41,15 @@ class Why(Struct, frozen=True):
 
 
 class Conversation(Struct, frozen=True):
-    """The prompts and messages of one workspace's sessions."""
+    """The prompts and messages of one workspace's sessions.
+
+    With a `proven` log the events between a session's begin and the prompt that was its reason are
+    read, as far as they are near.
+    """
 
     log: EventLog
     projections: Projections
+    proven: ProvenLog | None = None
 
     def first_asked(self, session: str) -> Said | None:
         """The first prompt of a session. Corrupt."""
@@ -90,8 +97,22 @@ class Conversation(Struct, frozen=True):
                 break
             started, session = self._begun(session)
             # what was asked of it later is not the reason for a session that it had begun
-            prompt = self.asked(session, before=started) if session else None
+            prompt = self._asked_near(session, started) if session else None
         return prompt
+
+    def _asked_near(self, session: str, before: int) -> Said | None:
+        """The last prompt of a session before an event, also one that the tables do not have."""
+        prompt = self.asked(session, before=before)
+        if self.proven is None:
+            return prompt
+
+        def is_prompt(envelope: Mapping[str, Any]) -> bool:
+            own = envelope.get("session", "") == session
+            return own and envelope.get("kind") == PromptSubmitted.kind
+
+        after = max(prompt.seq if prompt else 0, before - 1 - NEAR)
+        later = [said_in(event) for event in self.proven.events(after, before - 1, is_prompt)]
+        return later[-1] if later else prompt
 
     def _begun(self, session: str) -> tuple[int, str]:
         """Where a session began, and which session contains it: "" for none that is known."""

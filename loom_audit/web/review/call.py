@@ -8,8 +8,8 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from loom_audit.api.control.holding import left_open_by
-from loom_audit.api.face import AuditedWorkspace, CallDetail, Timeline
-from loom_audit.api.review.conversation import conversation_of
+from loom_audit.api.face import AuditedWorkspace, CallDetail
+from loom_audit.api.review.conversation import NearCall, Why, near_call
 from loom_audit.api.review.later_changes import Aftermath, aftermath_of
 from loom_audit.errors import NotFound
 from loom_audit.model.conversation import MessageReceived, PromptSubmitted
@@ -17,8 +17,7 @@ from loom_audit.model.events import ApprovalRequested, FilesChanged
 from loom_audit.model.git.words import push_words
 from loom_audit.model.kinds import without_encoded
 from loom_audit.model.plans.request import Verb
-from loom_audit.model.records import Call
-from loom_audit.ports import CallFilter, EventFilter
+from loom_audit.ports import EventFilter
 from loom_audit.web.review.net import reviews_of
 from loom_audit.web.review.said import quote
 from loom_audit.web.shared.budget import Budget, Part, row_weight, weight
@@ -69,9 +68,10 @@ def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: 
     values: dict[str, Any] = {"detail": detail, "call": call, "events": events, "base": base}
     if wants_fragment(request) and budget.wanted == "events":
         return pages.fragment(request, "call.html", "events", **values)
-    why = conversation_of(workspace).why(call)
+    session = workspace.timeline.verified.session(call.session) if call.session else None
+    near = near_call(workspace.timeline, call, session) if session else NearCall(Why(), None, None)
     git = [*words_shown(detail.git)]
-    prompt, words = quote(why.prompt), quote(why.words)
+    prompt, words = quote(near.why.prompt), quote(near.why.words)
     budget.remaining -= sum(weight(2, text) for text in git[:GIT])
     budget.remaining -= sum(one.weight for one in (prompt, words) if one)
     aftermaths = aftermaths_on_page(budget, _aftermath(request, workspace, detail))
@@ -89,7 +89,6 @@ def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: 
     )
     if answer := fragment_of(request, pages, changes, budget):
         return answer
-    older, newer = neighbours(workspace.timeline, call)
     return pages.page(
         request,
         "call.html",
@@ -100,14 +99,13 @@ def call(request: Request, workspace: Workspace, seq: int, query: Query, pages: 
         aftermaths=aftermaths,
         **_of_git(detail, git),
         question=question_about(detail),
-        agent=workspace.timeline.verified.session(call.session).agent if call.session else "",
+        agent=session.agent if session else "",
         changes=changes,
         texts=texts,
         held=workspace.timeline.hold(call.session),
         left_open=left_open_by(detail),
         kept=kept_by(detail),
-        older=older,
-        newer=newer,
+        near=near,
         section="calls",
     )
 
@@ -142,18 +140,6 @@ def ways_to(workspace: AuditedWorkspace, seq: int) -> tuple[tuple[str, str], ...
         where = address("w", workspace.id, "compare", f"{seq - 1}..{seq}")
         ways.insert(0, ("What changed", where))
     return (*ways,)
-
-
-def neighbours(timeline: Timeline, call: Call) -> tuple[int | None, int | None]:
-    """The numbers of the calls of this session before and after a call."""
-    older = timeline.calls(CallFilter(before=call.requested, session=call.session, limit=1))
-    newer = timeline.calls(
-        CallFilter(after=call.requested, session=call.session, newest_first=False, limit=1)
-    )
-    return (
-        (older[0].seq or older[0].requested) if older else None,
-        (newer[0].seq or newer[0].requested) if newer else None,
-    )
 
 
 def question_about(detail: CallDetail) -> ApprovalRequested | None:
