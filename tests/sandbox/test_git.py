@@ -141,7 +141,7 @@ def test_a_replaced_object_is_told_as_it_is(root: Path) -> None:
     assert f"refs/replace/{older}" in asked.seen().names
 
 
-REFS = frozenset({"refs", "logs", "stashes", "HEAD commit", "worktree"})
+REFS = frozenset({"refs", "logs", "stashes", "HEAD commit", "worktree", "worktrees"})
 HEAD = frozenset({"HEAD", "logs/HEAD", "HEAD commit"})
 LINKED = {
     "hooks": frozenset({"behind hooks"}),
@@ -155,10 +155,10 @@ LINKED = {
     "packed-refs": REFS,
     "logs": frozenset({"logs", "stashes"}),
     "logs/HEAD": frozenset({"logs/HEAD"}),
-    "worktrees": frozenset({"worktree"}),
-    "worktrees/linked": frozenset({"worktree"}),
-    "worktrees/linked/HEAD": frozenset({"worktree"}),
-    "worktrees/linked/gitdir": frozenset({"worktree"}),
+    "worktrees": frozenset({"worktree", "worktrees"}),
+    "worktrees/linked": frozenset({"worktree", "worktrees"}),
+    "worktrees/linked/HEAD": frozenset({"worktree", "worktrees"}),
+    "worktrees/linked/gitdir": frozenset({"worktree", "worktrees"}),
     "HEAD": REFS | HEAD | {"index"},
     "config": REFS | HEAD | {"index"},
 }

@@ -55,6 +55,9 @@ INDEX_ENTRIES = "index entries"
 
 STASH_LOG = "logs/refs/stash"
 
+SPARSE = "info/sparse-checkout"
+"""The file that says which files of a worktree are checked out."""
+
 SHARED_FILES = ("hooks", "info", "remotes", "branches", "config", "shallow", "logs/refs")
 """What of a common folder is the state of a linked worktree too, but for its refs."""
 
@@ -68,6 +71,9 @@ ALTERNATES = "objects/info/alternates"
 """The file of a git folder that says where else objects are (gitrepository-layout(5))."""
 
 _STATE_FOLDERS = ("logs", "rebase-merge", "rebase-apply", "sequencer")
+
+_ELSEWHERE = re.compile(r"worktrees/([^/]+)/(([^/]+).*)", re.DOTALL)
+"""A path in the entry of a linked worktree."""
 
 _RUN_BY_GIT = ("hooks", "info", "remotes", "branches", "config", "config.worktree")
 
@@ -287,7 +293,26 @@ def is_led_to(path: str) -> bool:
     """
     first = path.partition("/")[0]
     known = first in _RUN_BY_GIT or first in _STATE_FOLDERS or STATE_FILES.fullmatch(first)
-    return not known and path not in (INDEX_ENTRIES, ALTERNATES)
+    return not (known or path in (INDEX_ENTRIES, ALTERNATES) or path_elsewhere(path))
+
+
+def path_elsewhere(path: str) -> tuple[str, str] | None:
+    """The linked worktree whose state a file of the git folder is, by the name of its entry, and
+    the path of the file there; None for any other, also for its settings.
+    """
+    found = _ELSEWHERE.fullmatch(path)
+    if found is None:
+        return None
+    name, inside, first = found.groups()
+    is_state = first in _STATE_FOLDERS or (
+        STATE_FILES.fullmatch(first) is not None and first not in _RUN_BY_GIT
+    )
+    return (name, inside) if is_state or inside in (INDEX_ENTRIES, SPARSE) else None
+
+
+def is_beside(path: str) -> bool:
+    """Whether a file of a git folder is on record and no part of a repository that is built."""
+    return is_led_to(path) or path_elsewhere(path) is not None
 
 
 def is_setting(path: str) -> bool:

@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 
+from msgspec.structs import replace
+
 from loom_audit.model.files import FileChange
 from loom_audit.model.git.record import (
     ALTERNATES,
@@ -20,6 +22,7 @@ from loom_audit.model.git.record import (
     GitName,
     branch_of,
     is_setting,
+    path_elsewhere,
 )
 from loom_audit.model.text.display import visible
 
@@ -105,16 +108,42 @@ def _words(fact: GitChanged) -> Iterator[str]:
     elif any(one.path == "index" for one in fact.changes):
         yield "index written anew, with the same entries"
     yield from in_progress(fact.changes)
-    known = {"index", INDEX_ENTRIES, "logs", *_IN_PROGRESS}
-    rest = sorted(
-        {
-            path
-            for one in fact.changes
-            if (path := _short_state(one.path)) not in known and not is_setting(one.path)
-        }
-    )
-    if rest:
+    elsewhere = [one for one in fact.changes if path_elsewhere(one.path)]
+    if rest := _rest(one for one in fact.changes if not path_elsewhere(one.path)):
         yield f"changed in .git: {', '.join(rest)}"
+    yield from _worktrees_elsewhere(elsewhere)
+
+
+def _rest(changes: Iterable[FileChange]) -> list[str]:
+    """What no other words say that it changed."""
+    known = {"index", INDEX_ENTRIES, "logs", *_IN_PROGRESS}
+    paths = {_short_state(one.path) for one in changes if not is_setting(one.path)}
+    return sorted(paths - known)
+
+
+def _worktrees_elsewhere(changes: Iterable[FileChange]) -> Iterator[str]:
+    """What changed of linked worktrees outside of the workspace, but for HEAD; of one that is gone
+    nothing, which HEAD says.
+    """
+    found: dict[str, list[FileChange]] = {}
+    for change in changes:
+        name, path = path_elsewhere(change.path) or ("", "")
+        found.setdefault(name, []).append(replace(change, path=path))
+    for name, own in found.items():
+        paths = {one.path: one for one in own}
+        listed, said = paths.get(INDEX_ENTRIES), [*in_progress(own)]
+        if listed and listed.after is None:
+            continue
+        if listed and listed.before is None:
+            said.insert(0, "recorded")
+        else:
+            if listed:
+                said.insert(0, "index changed")
+            elif "index" in paths:
+                said.insert(0, "index written anew, with the same entries")
+            if rest := _rest(own):
+                said.append(f"changed there: {', '.join(rest)}")
+        yield f"worktree {_short_name(name)}: {', '.join(said) or 'its reflog'}"
 
 
 def pushed_back(one: GitName) -> str:

@@ -29,9 +29,11 @@ from loom_audit.model.git.record import (
     changed_names,
     common_of,
     intended_change,
+    is_beside,
     is_led_to,
     is_run_by_git,
     is_setting,
+    path_elsewhere,
 )
 from loom_audit.model.git.words import pushed_back, shown_name
 from loom_audit.model.plans.verdicts import Note
@@ -272,7 +274,7 @@ def whole_thing(folder: str, state: GitState, over: str = "") -> GitThing:
     files = {
         path: file
         for path, file in state.files.items()
-        if not (path in _NOT_BUILT or is_led_to(path))
+        if not (path in _NOT_BUILT or is_beside(path))
     }
     return GitThing(
         folder,
@@ -420,7 +422,7 @@ def _thing_of(key: Key, branches: Collection[str]) -> tuple[Kind, str]:
         return ("ref", name) if name.startswith("refs/") else ("", name)
     if name == STASH_LOG:
         return "stashes", STASHES
-    if name.startswith("logs/") or name in ("shallow", ALTERNATES):
+    if name.startswith("logs/") or name in ("shallow", ALTERNATES) or path_elsewhere(name):
         return "", name  # that of a branch which comes back is taken along with it
     if is_setting(name):
         return "settings", SETTINGS

@@ -31,6 +31,7 @@ from loom_audit.sandbox.git.answers import (
     text_of,
     told_refs,
 )
+from loom_audit.sandbox.git.elsewhere import ask_of_index, read_elsewhere, take_elsewhere
 from loom_audit.sandbox.git.files import (
     FOLDER,
     KnownFolders,
@@ -179,8 +180,14 @@ class ProgramGit:
         there = frozenset() if in_tables else there
         folders = None if in_tables else self._told.folders_to_ask(stamped, there)
         asked: dict[str, Sequence[str]] = {"refs": (*_REFS, *(folders or ())), "index": _ENTRIES}
+        elsewhere: Sequence[str] = ()
         if "worktrees" in common and not place.is_linked:
             asked["worktree"] = _WORKTREES
+            if "worktree" in behind:
+                found.untold["worktrees"] = ""
+            else:
+                elsewhere = read_elsewhere(self._root, place, found)
+            asked |= {one: ask_of_index(place, one, _ENTRIES) for one in elsewhere}
         if in_tables:
             asked["logs"] = _LOGS
         done, why = self._answers({k: one for k, one in asked.items() if k not in behind})
@@ -203,6 +210,7 @@ class ProgramGit:
             found.names = names_of_linked(found.names, place)
         if in_tables:
             take_logs(done, why, place, found)
+        take_elsewhere(elsewhere, done, why, found)
         if "worktree" in done:
             found.names.update(self._worktrees(done["worktree"], place))
         if "index" in done:

@@ -30,6 +30,7 @@ from loom_audit.model.git.record import (
     changed_names,
     is_led_to,
     is_untold,
+    path_elsewhere,
     untold_reason,
 )
 from loom_audit.model.git_points import git_path
@@ -368,6 +369,7 @@ def _difference(attachment: Attachment, last: LastRepository, seen: GitSeen) -> 
     told, known = seen.names.get("index"), before.names.get("index")
     as_before = told == known or "index" in seen.untold
     kept = {path for path in before.files if as_before and _is_index(path)}
+    kept |= {path for path in before.files if _is_index_as_before(path, before, seen)}
     now = {**_untold(before.names, seen), **seen.names}
     if as_before and INDEX_MTIME in before.names:
         now[INDEX_MTIME] = before.names[INDEX_MTIME]
@@ -408,6 +410,16 @@ def _untold(before: Mapping[str, Thing], seen: GitSeen) -> Mapping[str, Thing]:
 
 def _is_index(path: str) -> bool:
     return path == "index" or path.startswith("sharedindex.")
+
+
+def _is_index_as_before(path: str, before: GitState, seen: GitSeen) -> bool:
+    """Whether it is the index of a linked worktree elsewhere, whose entries are as they were."""
+    elsewhere = path_elsewhere(path)
+    if elsewhere is None or not _is_index(elsewhere[1]):
+        return False
+    listed = f"{path.removesuffix(elsewhere[1])}{INDEX_ENTRIES}"
+    old, now = before.files.get(listed), seen.files.get(listed)
+    return bool(old and now and old.blob == sha256(now.content).hexdigest())
 
 
 def _has(names: Sequence[GitName], name: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Set
 
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import Attachment
-from loom_audit.model.git.record import OBJECT_ID
+from loom_audit.model.git.record import INDEX_ENTRIES, OBJECT_ID, path_elsewhere
 from loom_audit.model.text.display import count_text, visible
 from loom_audit.ports import GitSeen, MirroredGit, MissingObjects, ObjectMirror
 from loom_audit.ports.git_objects import LONG_ID, SHORT_ID
@@ -90,14 +90,23 @@ def _follow(mirror: ObjectMirror, git: MirroredGit, seen: GitSeen, shallow: byte
     mirror.note([id for id in new if id not in missing], found, shallow)
 
 
+def _staged(entries: bytes) -> Iterator[str]:
+    """The objects that the entries of an index name."""
+    return (found[1].decode() for found in STAGED.finditer(entries))
+
+
 def wanted_objects(seen: GitSeen, known: Set[str] = frozenset()) -> Iterator[str]:
     """The ids that a repository names: in its index, in files of what is in progress, by refs.
 
     Refs are many: of what they name only what is not `known` is told.
     """
-    yield from (found[1].decode() for found in STAGED.finditer(seen.entries))
+    yield from _staged(seen.entries)
     for path, file in seen.files.items():
-        if _NAMING.fullmatch(path) and file.kind == "file":
+        elsewhere = path_elsewhere(path)
+        own = elsewhere[1] if elsewhere else path
+        if elsewhere and own == INDEX_ENTRIES:
+            yield from _staged(file.content)
+        elif _NAMING.fullmatch(own) and file.kind == "file":
             yield from _LINES.findall(file.content[:65_536].decode("ascii", "replace"))
     values = (value for name, value in seen.names.items() if name not in ("stashes", "index"))
     ids = filter(OBJECT_ID.fullmatch, {*" ".join(values).split(" ")} - known)

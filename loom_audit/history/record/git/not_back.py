@@ -15,6 +15,7 @@ from loom_audit.model.git.record import (
     STASH_LOG,
     GitChanged,
     GitName,
+    path_elsewhere,
 )
 from loom_audit.model.git.words import shown_name
 from loom_audit.model.git_points import git_path
@@ -26,6 +27,7 @@ CAME = "a repository that came"
 ENTRIES = "entries that went from reflogs"
 ODD = "what names another ref, or is broken"
 OUTSIDE = "what is shared with a repository outside of the workspace, unless that is chosen"
+ELSEWHERE = "what a linked worktree elsewhere has staged or in progress"
 STEPS = "what a rebase was to run, or a link among its files"
 
 _NAMED = 3
@@ -79,6 +81,9 @@ def _of_file(stored: StoredLog, file: FileChange, names: dict[str, GitName]) -> 
     path, before = file.path, file.before
     if path in ("shallow", ALTERNATES):
         yield path
+    if path_elsewhere(path):
+        yield ELSEWHERE
+        return
     if before is None:
         return
     ref = names.get(path.removeprefix("logs/"))

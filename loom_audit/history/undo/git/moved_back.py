@@ -23,6 +23,7 @@ from loom_audit.model.git.record import (
     GitState,
     changed_files,
     changed_names,
+    is_beside,
     is_led_to,
     is_run_by_git,
     is_setting,
@@ -148,9 +149,9 @@ def _what_differs(
     now = GitState() if above is None else seen.now.get(above, GitState())
     was = seen.before_it_went(folder, now.identity, first)
     if whole is not None:
-        led_to = {path: file for path, file in was.files.items() if is_led_to(path)}
+        beside = {path: file for path, file in was.files.items() if is_beside(path)}
         was = GitState().after(whole.as_change)
-        was.files.update(led_to)  # what is built has none of it, and what is renamed has all
+        was.files.update(beside)  # what is built has none of it, and what is renamed has all
     if not (was.names or now.names):
         return ""
     config = content_kept(attachment.stored, was.files.get("config")) or b""
