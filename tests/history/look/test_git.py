@@ -78,7 +78,7 @@ def check_against_git(workspace: AuditedWorkspace, root: Path) -> None:
         ("git config core.pager evil", "config changed: it can run code as you"),
         ("echo true > .git/hooks/post-commit", "hooks/post-commit changed: it can run code"),
         ("git checkout -q --detach && git pack-refs --all", "HEAD main → "),
-        ("rm .git/index; git reset -q", "index written anew, with the same entries"),
+        ("rm .git/index; git reset -q", "HEAD moved and came back, as its reflog tells"),
         ("cp .git/refs/heads/main .git/CHERRY_PICK_HEAD", "cherry-pick in progress"),
         (
             "for n in 1 2; do echo $n > a.txt; git stash -q; done; git stash clear; git tag x",
@@ -98,6 +98,16 @@ def test_what_a_command_changed_of_git_is_on_record_in_git_s_words(
     assert workspace.timeline.call(newest.seq or 0).git == (changed,)
     if "detach" not in command:
         check_against_git(workspace, root)
+
+
+def test_an_index_without_entries_that_comes_is_said(
+    workspace: AuditedWorkspace, root: Path, call: Call
+) -> None:
+    git(root, "update-ref", "-d", "HEAD")
+    (root / ".git/index").unlink()
+    call("shell_execute", command="true")
+    call("shell_execute", command="git read-tree --empty")
+    assert [*git_words(facts(workspace)[-1])] == ["index written anew, with the same entries"]
 
 
 def test_of_a_detached_head_it_is_told_how_far_it_moved(
