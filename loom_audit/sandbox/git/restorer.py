@@ -14,9 +14,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 
 from loom_audit.errors import AuditError, Conflict, ExecutionFailed, PermissionDenied
-from loom_audit.model.files import is_same_identity
+from loom_audit.model.files import is_same_identity, parents
 from loom_audit.model.git.record import OBJECT_ID, STASH_LOG, GitName
-from loom_audit.model.text.display import duration_text
+from loom_audit.model.text.display import duration_text, visible
 from loom_audit.ports import GitAnswer, GitFile, GitSteps, IndexBytes
 from loom_audit.ports.git_restorer import Settings
 from loom_audit.sandbox.git.answers import LED_TO_BY_HEAD, NAMED_BY_HEAD, UNKNOWN_OPTION
@@ -32,6 +32,7 @@ from loom_audit.sandbox.git.writing import (
     missing_objects,
     path_of,
     put_file,
+    remove_logs,
     unwritable,
 )
 
@@ -362,7 +363,27 @@ class ProgramGitRestore:
     def _put(self, path: str, file: GitFile | None) -> None:
         """Let a file in the git folder be so, or in the common one what is shared."""
         shared = self._place.is_linked and path.startswith("logs/refs/")
-        put_file(self._place.common if shared else self._place.git, path, file)
+        base = self._place.common if shared else self._place.git
+        try:
+            try:
+                put_file(base, path, file)
+            except (IsADirectoryError, NotADirectoryError):
+                if file is None or not path.startswith("logs/refs/"):
+                    raise
+                self._clear_logs(base, path)
+                put_file(base, path, file)
+        except OSError as error:
+            raise unwritable(f"git: {visible(path)}", error) from error
+
+    def _clear_logs(self, base: int, path: str) -> None:
+        """Remove the logs of refs that are not there, and cannot be once the one of this log is."""
+        ref = path.removeprefix("logs/")
+        above = [one for one in parents(ref) if one.count("/") > 1]
+        [asked] = self._ask(("for-each-ref", "--format=%(refname)", ref, *above), b"")
+        check_answer(asked)
+        if asked.output:
+            raise _moved(ref)
+        remove_logs(base, path)
 
 
 _STASH = "refs/stash"

@@ -156,6 +156,22 @@ def put_file(base: int, path: str, file: GitFile | None) -> None:
                 os.rmdir(one, dir_fd=parent)
 
 
+def remove_logs(base: int, path: str) -> None:
+    """Remove the logs that keep one from a path in an open git folder: the nearest file above it,
+    or all in a folder at it. No link is followed, nor removed. OSError.
+    """
+    *above, name = path.split("/")
+    with ExitStack() as opened:
+        folder = base
+        for part in above:
+            if stat.S_ISREG(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode):
+                os.unlink(part, dir_fd=folder)
+                return
+            folder = os.open(part, FOLDER, dir_fd=folder)
+            opened.callback(os.close, folder)
+        shutil.rmtree(name, dir_fd=folder)
+
+
 def _write_file(base: int, folder: int, name: str, file: GitFile) -> None:
     """Write a file beside all others, and give it its name; whoever holds the lock is alone."""
     with suppress(FileNotFoundError):  # of one that was killed

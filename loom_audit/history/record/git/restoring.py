@@ -24,7 +24,7 @@ from loom_audit.history.record.git.whole import (
 )
 from loom_audit.model.actors import OUTSIDE
 from loom_audit.model.events import Draft, FilesChanged
-from loom_audit.model.files import FileChange, is_same_identity
+from loom_audit.model.files import FileChange, is_same_identity, is_within
 from loom_audit.model.git.record import (
     INDEX_ENTRIES,
     INDEX_MTIME,
@@ -175,7 +175,11 @@ def _split(
                 or (one.name.startswith("worktree "))
             )
         log = one.path.removeprefix("logs/")
-        follows = log in moved or one.path == "logs/HEAD" or is_of_index(("file", one.path))
+        # logs of refs that cannot be there beside one that comes go with this
+        is_moved = log in moved or any(
+            is_within(*pair) for ref in moved for pair in ((log, (ref,)), (ref, (log,)))
+        )
+        follows = is_moved or one.path == "logs/HEAD" or is_of_index(("file", one.path))
         return (one.path, one.after) in paths or follows
 
     both: list[GitChanged | None] = []
