@@ -55,11 +55,13 @@ class Led(Struct, frozen=True):
     """Paths to which settings and hooks lead; nothing need be there.
 
     `inside` are in the git folder, "" is the folder itself. `outside` are in the workspace, where
-    one that ends in a slash stands for all below it.
+    one that ends in a slash stands for all below it. `unseen` are in the `.git` of another
+    repository of the workspace, where nothing is looked at for this one.
     """
 
     inside: Sequence[str] = ()
     outside: Sequence[str] = ()
+    unseen: Sequence[str] = ()
 
 
 class LedTo:
@@ -96,6 +98,7 @@ class _Reading:
         self._inside: dict[str, None] = {}
         self._outside: dict[str, None] = {}
         self._words: dict[str, None] = {}
+        self._unseen: dict[str, None] = {}
         self._waiting = deque[tuple[str, str]]()
         self.read_at: dict[str, Numbers | None] = {}
 
@@ -103,7 +106,8 @@ class _Reading:
     def led(self) -> Led:
         """What was found: of what lies outside first hooks and settings, of which there are few."""
         outside = [*dict.fromkeys((*self._outside, *self._words))]
-        return Led(sorted(self._inside)[:MOST_LED], outside[:MOST_LED_OUTSIDE])
+        unseen = sorted(self._unseen)[:MOST_LED]
+        return Led(sorted(self._inside)[:MOST_LED], outside[:MOST_LED_OUTSIDE], unseen)
 
     def follow(self, sources: Sequence[str], top: str) -> None:
         """Read these settings in the git folder, and those that they lead to."""
@@ -123,7 +127,11 @@ class _Reading:
         for one in dict.fromkeys((path, os.path.realpath(path))):
             if (inner := _within(one, self._path)) is not None:
                 self._inside.setdefault(inner)
-            elif (inner := _within(one, self._root)) is None or ".git" in inner.split("/"):
+            elif (inner := _within(one, self._root)) is None:
+                continue
+            elif ".git" in inner.split("/"):
+                if what not in ("word", "excludes"):
+                    self._unseen.setdefault(inner)
                 continue
             elif what in ("program", "word"):
                 if what == "program" and inner:

@@ -19,7 +19,7 @@ from loom_audit.errors import ExecutionFailed
 from loom_audit.model.git.record import (
     BROKEN,
 )
-from loom_audit.model.text.display import count_text
+from loom_audit.model.text.display import count_text, first_few, visible
 from loom_audit.ports import GitAnswer, GitSeen, GitStamps, Moved
 from loom_audit.sandbox.git.answers import (
     LED_TO_BY_HEAD,
@@ -59,6 +59,7 @@ SECONDS = 5.0
 MAX_DISTANCES = 20
 MOST_LEADING = 200
 """The number of refs that lead to others together of which git is asked what each itself names."""
+_NAMED = 3
 _BESIDE = 20
 """The number of commands that run beside each other."""
 _TOO_MANY = "more refs lead to the same ones than are asked for"
@@ -171,6 +172,8 @@ class ProgramGit:
             return GitSeen()
         found, (behind, there) = GatheredGit(), behind_links(place)
         read_files(place, found, self._more(place))
+        led = first_few(self._led(place).unseen, _NAMED, visible)
+        found.unseen += [f"git: settings lead to {led}, which is not looked at"] if led else []
         self._behind = behind
         self._folders = {
             **_folders(place.top, place.path, place.common_path),

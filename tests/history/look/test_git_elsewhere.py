@@ -279,3 +279,16 @@ def test_the_name_of_the_common_folder_is_on_record(
     assert state_of(workspace, "linked").names[SHARED_REFS] == ".git"
     events = workspace.timeline.events(EventFilter(kinds=(GitChanged.kind,)))
     assert len([*events]) == 3
+
+
+@pytest.mark.parametrize("path", ["../../hooks2", "{root}/.git/hooks2"])
+def test_that_settings_of_a_submodule_lead_into_the_git_folder_above_is_said(
+    workspace: AuditedWorkspace, root: Path, call: Call, path: str
+) -> None:
+    call("shell_execute", command="true")
+    where = path.format(root=root)
+    setting = "include.path" if where.startswith("..") else "core.hooksPath"
+    call("shell_execute", command=f"git -C {LIB} config {setting} {where}")
+    newest, *_ = workspace.timeline.calls()
+    led = ".git/modules/hooks2" if where.startswith("..") else ".git/hooks2"
+    assert f"git: settings lead to {led}, which is not looked at" in newest.coverage.reasons

@@ -79,3 +79,24 @@ def test_in_a_repository_whose_hooks_are_a_link_git_and_they_are_taken_back(
     assert not (root / ".git/hooks").is_symlink()
     assert (root / ".git/hooks/pre-push").read_text() == "true\n"
     assert workspace.verify().findings == ()
+
+
+@pytest.mark.parametrize("path", ["HEAD", "config"])
+def test_where_all_that_git_reads_is_behind_a_link_it_is_said_and_files_are_on_record(
+    workspace: AuditedWorkspace, root: Path, call: Call, path: str
+) -> None:
+    call("shell_execute", command="true")
+    linked = f"mv .git/{path} there; ln -s ../there .git/{path}"
+    call(
+        "shell_execute", command=f"{linked}; rm .git/refs/heads/feat; echo x > .git/hooks/pre-push"
+    )
+    assert reasons(workspace) == [f"git cannot be told: .git/{path} is a symbolic link"]
+    state = on_record(workspace)
+    assert workspace.timeline.content(state.files["hooks/pre-push"]) == b"x\n"
+    assert "refs/heads/feat" in state.names
+    call("shell_execute", command="true")
+    assert reasons(workspace) == [f"git cannot be told: .git/{path} is a symbolic link"]
+    call("shell_execute", command=f"rm .git/{path}; mv there .git/{path}")
+    assert "refs/heads/feat" not in on_record(workspace).names
+    [late] = (one for one in facts(workspace)[1:] if any(n.after is None for n in one.names))
+    assert 0 in late.causes
