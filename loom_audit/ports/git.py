@@ -68,7 +68,9 @@ class GitSeen(Struct, frozen=True):
     `HEAD commit` is what HEAD leads to here. `holds_objects` is the path in the workspace of the
     git folder that has the objects, "" where that is elsewhere. `untold` is what may be as it was
     though it is not among these: names and files, folders of them, and words that names begin with,
-    each with the reason, "" where that of another, or `unseen`, says it.
+    each with the reason, "" where that of another, or `unseen`, says it. Of a submodule that is not
+    checked out `modules/NAME HEAD` and `modules/NAME refs/…` are among the names; `modules` are the
+    paths in the workspace of their git folders.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -78,6 +80,7 @@ class GitSeen(Struct, frozen=True):
     identity: str = ""
     holds_objects: str = ""
     untold: Mapping[str, str] = field(default_factory=dict)
+    modules: tuple[str, ...] = ()
 
 
 class Git(Protocol):

@@ -58,6 +58,11 @@ STASH_LOG = "logs/refs/stash"
 SPARSE = "info/sparse-checkout"
 """The file that says which files of a worktree are checked out."""
 
+MODULES = "modules"
+"""The folder of submodules in a git folder, and how the name of what HEAD or a ref is in one begins
+that is not checked out.
+"""
+
 SHARED_FILES = ("hooks", "info", "remotes", "branches", "config", "shallow", "logs/refs")
 """What of a common folder is the state of a linked worktree too, but for its refs."""
 
@@ -308,6 +313,11 @@ def path_elsewhere(path: str) -> tuple[str, str] | None:
         STATE_FILES.fullmatch(first) is not None and first not in _RUN_BY_GIT
     )
     return (name, inside) if is_state or inside in (INDEX_ENTRIES, SPARSE) else None
+
+
+def is_of_module(name: str) -> bool:
+    """Whether a name is one of a submodule that is not checked out."""
+    return name.startswith(f"{MODULES}/")
 
 
 def is_beside(path: str) -> bool:

@@ -21,6 +21,7 @@ from loom_audit.model.git.record import (
     GitChanged,
     GitName,
     branch_of,
+    is_of_module,
     is_setting,
     path_elsewhere,
 )
@@ -96,7 +97,9 @@ def _words(fact: GitChanged) -> Iterator[str]:
     before = _lines(stashes.before) if stashes else []
     after = _lines(stashes.after) if stashes else []
     yield from _stash_words("dropped", (one for one in before if one not in after))
-    for one in sorted(fact.names, key=lambda one: one.after is not None):
+    of_modules, others = _of_modules(fact.names)
+    yield from of_modules
+    for one in sorted(others, key=lambda one: one.after is not None):
         if one.name not in _TOLD_OTHERWISE or (one.name == "refs/stash" and not stashes):
             yield _moved(one, is_head=fact.head == f"ref: {one.name}")
     yield from _reflogs(fact, names)
@@ -112,6 +115,21 @@ def _words(fact: GitChanged) -> Iterator[str]:
     if rest := _rest(one for one in fact.changes if not path_elsewhere(one.path)):
         yield f"changed in .git: {', '.join(rest)}"
     yield from _worktrees_elsewhere(elsewhere)
+
+
+def _of_modules(names: Iterable[GitName]) -> tuple[list[str], list[GitName]]:
+    """Which submodules came or went that are not checked out, in words, and all other names."""
+    said: dict[str, str] = {}
+    for one in names:
+        where, _, name = one.name.rpartition(" ")
+        if is_of_module(one.name) and name == "HEAD":
+            if one.before is None:
+                said[where] = f"{visible(where)} is not checked out: HEAD {shown_value(one.after)}"
+            elif one.after is None:
+                was = shown_value(one.before)
+                said[where] = f"{visible(where)} is checked out, or gone (HEAD was {was})"
+    rest = [one for one in names if one.name.rpartition(" ")[0] not in said]
+    return [*said.values()], rest
 
 
 def _rest(changes: Iterable[FileChange]) -> list[str]:

@@ -38,6 +38,7 @@ class GatheredGit(Struct):
     entries: bytes = b""
     unseen: list[str] = field(default_factory=list)
     untold: dict[str, str] = field(default_factory=dict)
+    modules: list[str] = field(default_factory=list)
 
     def leave_untold(self, why: Mapping[str, str]) -> None:
         """Note what git does not tell, and leave out what is understood only with that."""
@@ -63,7 +64,7 @@ class GatheredGit(Struct):
     def as_seen(self) -> GitSeen:
         """All of it, of a repository whose identity is not said."""
         seen = GitSeen(self.names, self.files, self.entries, tuple(self.unseen))
-        return replace(seen, untold=self.untold)
+        return replace(seen, untold=self.untold, modules=tuple(self.modules))
 
 
 def read_files(place: GitPlace, gathered: GatheredGit, more: Sequence[str]) -> None:

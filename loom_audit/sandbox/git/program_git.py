@@ -45,6 +45,7 @@ from loom_audit.sandbox.git.gathered import GatheredGit, names_of_linked, read_f
 from loom_audit.sandbox.git.led_to import Led, LedTo, files_led_to, settings_of_worktrees
 from loom_audit.sandbox.git.links import ASKED, NOT_FOLLOWED, behind_links
 from loom_audit.sandbox.git.loose import loose_object
+from loom_audit.sandbox.git.modules import Modules
 from loom_audit.sandbox.git.place import (
     GitPlace,
     IdentityOf,
@@ -87,6 +88,7 @@ class ProgramGit:
         self._stamped = TakenStamps()
         self._told = ToldRefs()
         self._led_to = LedTo(root)
+        self._modules = Modules(root)
         self._behind: Mapping[str, str] = {}
 
     def nested(self, folder: str) -> "ProgramGit":
@@ -107,6 +109,9 @@ class ProgramGit:
                 contents = [contents_since(place.git, found, since)]
                 if not place.is_linked:
                     self._stamped = TakenStamps(dict(found), began)
+                    more_found, more_contents = self._modules.stamps(place, since)
+                    found += more_found
+                    contents += more_contents
                 if place.own is not None:
                     found.append((".git", place.own))
                     contents.append(None if place.own[3] >= since else "")
@@ -214,6 +219,7 @@ class ProgramGit:
         if in_tables:
             take_logs(done, why, place, found)
         take_elsewhere(elsewhere, done, why, found)
+        self._modules.read(place, find_git(self._root), found, SECONDS)
         if "worktree" in done:
             found.names.update(self._worktrees(done["worktree"], place))
         if "index" in done:

@@ -40,12 +40,14 @@ def keep_objects(attachment: Attachment, folder: str, seen: GitSeen) -> tuple[st
     if not seen.holds_objects:
         where = f" in {visible(folder)}" if folder else ""
         return (f"git: the objects of the linked worktree{where} are elsewhere, and not kept",)
-    place = seen.holds_objects
+    said, reasons = list[str](), list[str]()
     try:
-        before, reasons = mirror.left_out(place), mirror.take(place, git)
+        for place in (seen.holds_objects, *seen.modules):
+            said += mirror.left_out(place)
+            reasons += mirror.take(place, git)
     except AuditError as error:
         return (f"git: objects are not kept: {error.message}",)
-    said = [*dict.fromkeys((*before, *reasons))]
+    said = [*dict.fromkeys((*said, *reasons))]
     try:
         if missing := _missing(mirror, git, seen):
             why = "kept" if reasons else "in it"

@@ -19,6 +19,7 @@ from loom_audit.model.events import Event
 from loom_audit.model.files import FileState
 from loom_audit.model.git.record import (
     BROKEN,
+    MODULES,
     GitChanged,
     GitState,
     changed_files,
@@ -163,7 +164,7 @@ def _what_differs(
     names = tuple(
         one
         for one in changed_names(was.names, now.names)
-        if not (is_derived(("name", one.name)) or one.name.startswith("worktree "))
+        if not (is_derived(("name", one.name)) or one.name.startswith(("worktree ", MODULES)))
     )
     files = [
         one for one in changed_files(was.files, now.files) if not is_derived(("file", one.path))
