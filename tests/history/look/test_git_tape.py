@@ -137,6 +137,14 @@ def check(workspace: AuditedWorkspace, root: Path, step: str) -> None:
         if git(root, "rev-parse", "-q", "--verify", "HEAD", code=None) == "":  # git tells none
             kept.discard("logs/HEAD")
     assert {path: known[path] for path in kept} == on_disk, step
+    assert {path for path in known if path.endswith("/index entries")} == {
+        f"worktrees/{one.name}/index entries" for one in here.glob("worktrees/*")
+    }, step
+    for one in here.glob("worktrees/*"):  # all are outside of the workspace
+        linked = Path((one / "gitdir").read_text().strip()).parent
+        if linked.is_dir():
+            told = known[f"worktrees/{one.name}/index entries"].decode()
+            assert told.replace("intended ", "") == git(linked, "ls-files", "-s", "-v", "-z"), step
 
 
 def play(

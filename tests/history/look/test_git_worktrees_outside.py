@@ -10,12 +10,32 @@ from loom_audit import AuditedWorkspace, Session
 from loom_audit.history.record.git.not_back import ELSEWHERE
 from loom_audit.model.git.record import GitState
 from loom_audit.model.git.words import git_words
+from tests.history.look import test_git_tape as tape
 from tests.history.look.test_git_nested import facts, repository
 from tests.history.look.test_git_untold import on_record, reasons
 from tests.history.undo.test_git_taken_back import act
 from tests.places.git_person import as_ann, git
 
 ENTRY = "worktrees/outside"
+
+
+STEPS = (
+    "git worktree add -q ../linked{m} --detach",
+    "git worktree remove --force ../linked{m}",
+    "rm -rf ../linked{m}; git worktree prune",
+    "cd ../linked{m} && echo x{n} > g{n} && git add -A",
+    "cd ../linked{m} && git add -N .",
+    "cd ../linked{m} && git rm -q --cached f0",
+    "cd ../linked{m} && git commit -qam w{n}",
+    "cd ../linked{m} && git reset -q --hard HEAD~1",
+    "cd ../linked{m} && git checkout -q --detach main",
+    "cd ../linked{m} && git rebase -q main",
+    "cd ../linked{m} && git bisect start",
+    "cd ../linked{m} && git status",
+    "cd ../linked{m} && git update-index --split-index",
+    "cd ../linked{m} && git update-index --skip-worktree f0",
+    "cd ../linked{m} && git sparse-checkout set --no-cone f1",
+)
 
 
 @pytest.fixture
@@ -212,3 +232,22 @@ def test_no_program_that_settings_there_name_is_run(
     assert not mark.exists()
     entries = content(workspace, on_record(workspace), f"{ENTRY}/index entries")
     assert git(root, "hash-object", str(linked / "f.txt")).strip().encode() in entries
+
+
+@pytest.mark.parametrize(
+    ("seed", "steps"), [(27, 25), pytest.param(0, 300, marks=pytest.mark.deep)]
+)
+@pytest.mark.timeout(3600)
+def test_after_each_step_of_a_tape_the_record_of_those_outside_is_what_git_says(
+    workspace: AuditedWorkspace,
+    root: Path,
+    session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    steps: int,
+) -> None:
+    monkeypatch.setenv("GIT_EDITOR", "true")
+    monkeypatch.setattr(tape, "COMMANDS", (*tape.COMMANDS, *STEPS, *STEPS))
+    tape.play_on(workspace, root, seed, steps, lambda one: act(session, one))
+    tape.check_mirror(workspace)
+    assert workspace.verify().findings == ()
