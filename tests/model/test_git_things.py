@@ -1,7 +1,8 @@
 """What of git goes back together, and what keeps it from that: on plain changes."""
 
 from loom_audit.model.git.record import GitChanged, GitName
-from loom_audit.model.plans.git_things import DOUBTFUL, MOVED_SINCE, GitStep, git_verdicts
+from loom_audit.model.git.ways import GitStep
+from loom_audit.model.plans.git_things import DOUBTFUL, MOVED_SINCE, git_verdicts
 
 A, B, C = ("a" * 40, "b" * 40, "c" * 40)
 

@@ -8,8 +8,8 @@ from msgspec import Struct
 from loom_audit.model.events import CallDecided, ChangesAttributed, Event
 from loom_audit.model.files import FileChange, Move
 from loom_audit.model.git.record import GitChanged
+from loom_audit.model.git.ways import goes_back
 from loom_audit.model.git_points import GitPoints
-from loom_audit.model.plans.git_things import goes_back
 from loom_audit.model.records import Call, RecordedChange
 from loom_audit.ports import EventFilter, EventLog
 

@@ -6,9 +6,8 @@ an index that came back beside a commit that stays would let the next commit rev
 Nothing of git is merged.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from shlex import quote
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,12 +15,7 @@ from msgspec.structs import replace
 from loom_audit.model.files import FileChange, FileState
 from loom_audit.model.git.record import (
     ALTERNATES,
-    HEAD_COMMIT,
-    INDEX_ENTRIES,
-    INDEX_MTIME,
     OBJECT_ID,
-    OF_WORKTREE,
-    STASH_LOG,
     GitChanged,
     GitName,
     GitState,
@@ -33,21 +27,27 @@ from loom_audit.model.git.record import (
     is_led_to,
     is_of_module,
     is_run_by_git,
-    is_setting,
-    path_elsewhere,
+)
+from loom_audit.model.git.ways import (
+    SETTINGS,
+    WORKTREE,
+    GitStep,
+    Key,
+    Kind,
+    Value,
+    Way,
+    branches_of,
+    is_derived,
+    is_of_index,
+    thing_of,
+    ways_of,
 )
 from loom_audit.model.git.words import pushed_back, shown_name
 from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.text.display import first_few, visible
 
-Kind = Literal["worktree", "stashes", "ref", "settings", "remote", ""]
-"""What a name or a file of a git folder belongs to; "" for what is told and never taken back."""
-
-WORKTREE = "HEAD"
 REPOSITORY = ".git"
 """The name of the thing that is a whole repository, which is gone."""
-STASHES = "stashes"
-SETTINGS = "settings"
 
 LEAVE = "--no-git leaves git as it is"
 MOVED_SINCE = f"was changed since; {LEAVE}"
@@ -63,20 +63,6 @@ BROUGHT_BACK = "the repository that an undo brought back is not removed again"
 NO_WORKTREE = "a linked worktree does not come back, `git worktree add` makes it anew"
 OTHER_THERE = f"another repository is there now, and stays; {LEAVE}"
 SOMETHING_THERE = f"something else is at its place now, and stays; {LEAVE}"
-
-
-class GitStep(Struct, frozen=True):
-    """A change of a repository on record: whether it is taken back, and whose it is.
-
-    `number` is that of its call, or the seq of its event, which is `seq`. It is `doubtful` where
-    others than the calls that are taken back may have made it.
-    """
-
-    fact: GitChanged
-    taken: bool
-    number: int
-    doubtful: bool = False
-    seq: int = 0
 
 
 class GitThing(Struct, frozen=True):
@@ -124,39 +110,6 @@ class GitVerdicts(Struct, frozen=True):
     stays: tuple[Note, ...] = ()
     there: tuple[str, ...] = ()
     settings: tuple[GitThing, ...] = ()
-
-
-Key = tuple[Literal["name", "file"], str]
-Value = str | FileState | None
-
-
-class _Way(Struct):
-    """The way of one name or file from the first change of it that is taken back on.
-
-    `expected` is what a taken change led to, while nothing else is in between.
-    """
-
-    first: Value
-    expected: Value
-    now: Value
-    moved_by: int = 0
-    doubtful: int = 0
-    taken: int = 0
-
-    def follow(self, before: Value, after: Value, step: GitStep) -> None:
-        self.now = after
-        if not step.taken:
-            if step.doubtful and not self.doubtful:
-                self.doubtful = step.number
-            self.moved_by = self.moved_by or step.number
-            return
-        if before == self.expected:  # what was in between came back to where it was
-            self.moved_by = 0
-        self.expected, self.taken = after, step.number
-
-    @property
-    def is_moved(self) -> bool:
-        return bool(self.moved_by) and self.now != self.expected
 
 
 def git_verdicts(
@@ -304,37 +257,21 @@ def beside_words(folder: str, point: int) -> str:
     return f"`{visible(asked)}` has the old one beside it"
 
 
-def goes_back(fact: GitChanged, *, settings: bool = False) -> bool:
-    """Whether something of a change of git can be taken back, also where that is `settings`."""
-    if fact.is_first:
-        return False
-    if fact.is_gone:
-        return True
-    wanted = {"worktree", "stashes", "ref", *(["settings"] if settings else [])}
-    return any(kind in wanted for kind, key in kinds_of(fact) if not is_derived(key))
-
-
-def kinds_of(fact: GitChanged) -> Iterator[tuple[Kind, Key]]:
-    """The names and files that a change of git is of, each with what it belongs to."""
-    branches = _branches_of([fact])
-    return ((_thing_of(key, branches)[0], key) for key, _, _ in _of_fact(fact))
-
-
 def _verdicts(
     folder: str, steps: Sequence[GitStep], *, with_settings: bool = False
 ) -> Iterator[GitThing | tuple[bool, Note]]:
     """What goes back, and notes, each with whether it is on what stays; the others block."""
-    ways = _ways(steps)
-    branches = _branches_of(step.fact for step in steps)
+    ways = ways_of(steps)
+    branches = branches_of(step.fact for step in steps)
     identity = steps[-1].fact.identity
     where = where_of(folder)
-    grouped: dict[tuple[Kind, str], dict[Key, _Way]] = {}
+    grouped: dict[tuple[Kind, str], dict[Key, Way]] = {}
     for key, way in ways.items():
-        kind, name = _thing_of(key, branches)
+        kind, name = thing_of(key, branches)
         grouped.setdefault((kind, name), {})[key] = way
     for (kind, name), own in grouped.items():
         compared = {key: way for key, way in own.items() if not is_derived(key)}
-        if not any(way.first != way.now for way in compared.values()):
+        if not any(way.is_wanted and way.first != way.now for way in compared.values()):
             continue
         if not kind and _is_gone_worktree(name, compared):
             yield True, Note("", worktree_words(folder, name), _numbers(own.values()))
@@ -351,7 +288,7 @@ def _verdicts(
             yield GitThing(folder, identity, name, *_changes(own, ways), head)
 
 
-def _of_remote(name: str, own: Mapping[Key, _Way], steps: Sequence[GitStep]) -> str:
+def _of_remote(name: str, own: Mapping[Key, Way], steps: Sequence[GitStep]) -> str:
     """That a branch of a remote stays, and the command by which a person puts it back."""
     way = own["name", name]
     last = [one for step in steps for one in step.fact.names if one.name == name][-1]
@@ -366,7 +303,7 @@ def _of_remote(name: str, own: Mapping[Key, _Way], steps: Sequence[GitStep]) -> 
     return f"{REMOTE}: {shown_name(name)}"
 
 
-def _is_gone_worktree(name: str, ways: Mapping[Key, _Way]) -> bool:
+def _is_gone_worktree(name: str, ways: Mapping[Key, Way]) -> bool:
     return name.startswith("worktree ") and all(way.now is None for way in ways.values())
 
 
@@ -380,65 +317,7 @@ def where_of(folder: str) -> str:
     return f" of {visible(folder)}" if folder else ""
 
 
-def _ways(steps: Iterable[GitStep]) -> dict[Key, _Way]:
-    ways: dict[Key, _Way] = {}
-    for step in steps:
-        for key, before, after in _of_fact(step.fact):
-            if key not in ways:
-                if not (step.taken or step.doubtful):
-                    continue
-                ways[key] = _Way(before, before, before)
-            ways[key].follow(before, after, step)
-    return ways
-
-
-def _of_fact(fact: GitChanged) -> Iterator[tuple[Key, Value, Value]]:
-    for name in fact.names:
-        yield ("name", name.name), name.before, name.after
-    for file in fact.changes:
-        yield ("file", file.path), file.before, file.after
-
-
-def _branches_of(facts: Iterable[GitChanged]) -> Collection[str]:
-    """The branches that HEAD named before or after one of these changes."""
-    found: set[str] = set()
-    for fact in facts:
-        found.add(fact.head)
-        found.update(name.before or "" for name in fact.names if name.name == "HEAD")
-    return {one.removeprefix("ref: ") for one in found if one.startswith("ref: ")}
-
-
-def _thing_of(key: Key, branches: Collection[str]) -> tuple[Kind, str]:
-    """What a name or file belongs to, and the name of that."""
-    what, name = key
-    if what == "name":
-        if name in ("stashes", "refs/stash"):
-            return "stashes", STASHES
-        if name in branches or name in ("HEAD", HEAD_COMMIT, "index", INDEX_MTIME):
-            return "worktree", WORKTREE
-        if name.startswith(OF_WORKTREE):
-            return "worktree", WORKTREE
-        if name.startswith("refs/remotes/"):
-            return "remote", name
-        return ("ref", name) if name.startswith("refs/") else ("", name)
-    if name == STASH_LOG:
-        return "stashes", STASHES
-    if name.startswith("logs/") or name in ("shallow", ALTERNATES) or path_elsewhere(name):
-        return "", name  # that of a branch which comes back is taken along with it
-    if is_setting(name):
-        return "settings", SETTINGS
-    return "worktree", WORKTREE
-
-
-def is_derived(key: Key) -> bool:
-    """Whether it follows from others: git writes an index anew where it only reads."""
-    name = key[1]
-    return name in (INDEX_MTIME, INDEX_ENTRIES, STASH_LOG) or (
-        key[0] == "file" and (name == "index" or name.startswith("sharedindex."))
-    )
-
-
-def _why_blocked(folder: str, name: str, ways: dict[Key, _Way]) -> Note | None:
+def _why_blocked(folder: str, name: str, ways: dict[Key, Way]) -> Note | None:
     """Why a thing cannot go back as a whole; None where it can."""
     where = where_of(folder)
     for (what, one), way in sorted(ways.items()):
@@ -458,12 +337,12 @@ def _is_id(value: Value) -> bool:
     return value is None or (isinstance(value, str) and OBJECT_ID.fullmatch(value) is not None)
 
 
-def _numbers(ways: Iterable[_Way]) -> tuple[int, ...]:
+def _numbers(ways: Iterable[Way]) -> tuple[int, ...]:
     return tuple(sorted({way.taken for way in ways}))
 
 
 def _changes(
-    own: dict[Key, _Way], ways: dict[Key, _Way]
+    own: dict[Key, Way], ways: dict[Key, Way]
 ) -> tuple[tuple[GitName, ...], tuple[FileChange, ...]]:
     """The names and files of a thing that differ, each from what is to what was."""
     differ = {key: way for key, way in own.items() if way.first != way.now}
@@ -485,11 +364,6 @@ def _changes(
         if what == "file"
     ]
     return tuple(names), tuple(files)
-
-
-def is_of_index(key: Key) -> bool:
-    """Whether a file or name follows from the index."""
-    return is_derived(key) and key[1] != STASH_LOG
 
 
 def _text(value: Value) -> str | None:

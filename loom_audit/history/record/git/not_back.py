@@ -17,10 +17,11 @@ from loom_audit.model.git.record import (
     GitName,
     path_elsewhere,
 )
+from loom_audit.model.git.ways import kinds_of
 from loom_audit.model.git.words import shown_name
 from loom_audit.model.git_points import git_path
 from loom_audit.model.plans.git_settings import run_lines
-from loom_audit.model.plans.git_things import is_led_out, kinds_of
+from loom_audit.model.plans.git_things import is_led_out
 from loom_audit.model.text.display import first_few, visible
 
 CAME = "a repository that came"

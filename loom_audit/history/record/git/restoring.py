@@ -33,8 +33,9 @@ from loom_audit.model.git.record import (
     GitName,
     common_of,
 )
+from loom_audit.model.git.ways import is_of_index
 from loom_audit.model.git_points import git_folder, git_path
-from loom_audit.model.plans.git_things import GitThing, is_of_index
+from loom_audit.model.plans.git_things import GitThing
 from loom_audit.model.text.display import visible
 from loom_audit.ports import (
     GitBuilder,

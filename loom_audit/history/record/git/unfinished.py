@@ -16,7 +16,8 @@ from loom_audit.model.git.record import (
     common_of,
     is_setting,
 )
-from loom_audit.model.plans.git_things import REPOSITORY, GitThing, is_of_index
+from loom_audit.model.git.ways import is_of_index
+from loom_audit.model.plans.git_things import REPOSITORY, GitThing
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import visible
 from loom_audit.ports import (

@@ -29,9 +29,10 @@ from loom_audit.model.git.record import (
     is_run_by_git,
     is_setting,
 )
+from loom_audit.model.git.ways import is_derived
 from loom_audit.model.git.words import git_words
 from loom_audit.model.git_points import git_folder, git_path
-from loom_audit.model.plans.git_things import GitThing, is_derived
+from loom_audit.model.plans.git_things import GitThing
 from loom_audit.model.plans.planning import Plan
 from loom_audit.model.plans.verdicts import Note
 from loom_audit.model.text.display import first_few, visible

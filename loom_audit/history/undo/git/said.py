@@ -16,9 +16,10 @@ from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.record.git.whole import content_kept
 from loom_audit.model.files import FileState
 from loom_audit.model.git.record import OBJECT_ID, SHARED_REFS, GitName, GitState
+from loom_audit.model.git.ways import SETTINGS
 from loom_audit.model.git.words import RUNS_CODE, git_words, shown_name, shown_value, stash_message
 from loom_audit.model.git_points import GitPoints, git_folder, git_path
-from loom_audit.model.plans.git_things import SETTINGS, GitThing, where_of
+from loom_audit.model.plans.git_things import GitThing, where_of
 from loom_audit.model.text.display import one_line, visible
 from loom_audit.model.text.textdiff import diff_lines, hunks_text
 from loom_audit.ports import GitPoint, MirroredGit

@@ -21,12 +21,11 @@ from loom_audit.history.undo.notes import uncaptured_notes
 from loom_audit.history.undo.selection import Selection
 from loom_audit.model.files import is_same_identity
 from loom_audit.model.git.record import GitChanged, GitState
+from loom_audit.model.git.ways import SETTINGS, GitStep
 from loom_audit.model.git_points import GitPoints, git_folder, git_path
 from loom_audit.model.plans.git_things import (
     BROUGHT_BACK,
     LEAVE,
-    SETTINGS,
-    GitStep,
     GitVerdicts,
     git_verdicts,
     where_of,
