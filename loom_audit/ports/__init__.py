@@ -28,7 +28,7 @@ from loom_audit.ports.git_objects import (
     MissingObjects,
     ObjectMirror,
 )
-from loom_audit.ports.git_restorer import GitRestore, GitRestorer, GitSteps, IndexBytes
+from loom_audit.ports.git_restorer import BranchUse, GitRestore, GitRestorer, GitSteps, IndexBytes
 from loom_audit.ports.held import HeldSessions
 from loom_audit.ports.lines import LineMaps
 from loom_audit.ports.log import (
@@ -88,6 +88,7 @@ __all__ = [
     "Background",
     "BackgroundRunner",
     "BlobStore",
+    "BranchUse",
     "CallFilter",
     "ChangeIndex",
     "Clock",

@@ -35,6 +35,17 @@ class IndexBytes(Struct, frozen=True):
     mtime: int = 0
 
 
+class BranchUse(Struct, frozen=True):
+    """A branch that a worktree, by its whole path, has checked out, rebases or bisects.
+
+    `by` is `HEAD`, or the path of the file in the worktree's git folder that says it.
+    """
+
+    worktree: str
+    branch: str
+    by: str
+
+
 class GitRestorer(Protocol):
     """Begins to bring back one repository of a workspace, and tidies up after who was killed."""
 
@@ -56,6 +67,12 @@ class GitRestorer(Protocol):
         """Conflict where a hook or setting of the repository in a folder is not what its step
         begins with, or cannot be put back, as a folder is in its place; it must be of that
         identity. ExecutionFailed; nothing is written.
+        """
+        ...
+
+    def used_branches(self, folder: str, identity: str) -> Sequence[BranchUse]:
+        """The branches that worktrees of the repository in a folder use, those outside of the
+        workspace too; it must be of that identity. ExecutionFailed; nothing is written.
         """
         ...
 

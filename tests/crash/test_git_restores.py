@@ -109,3 +109,22 @@ def test_an_undo_killed_when_it_asks_git_is_continued_or_abandoned(
     undo_until(root, before, ran)
     assert not differences(before, as_git_says(root))
     assert run(root, "verify").returncode == 0
+
+
+def test_a_branch_that_another_worktree_has_by_now_is_not_moved_under_it_by_going_on(
+    root: Path, tmp_path: Path
+) -> None:
+    assert run(root, "init").returncode == 0
+    run(root, "run", "--", "sh", "-c", "git branch -f feat main; echo made > made")
+    script = '#!/bin/sh\ncase "$*" in *update-ref*) kill -9 $PPID; exit 1;; esac\nexec {git} "$@"\n'
+    killed = run(root, "undo", "--yes", path=planted_git(tmp_path / "bin", script))
+    assert killed.returncode == -9
+    git(root, "worktree", "add", "-q", str(tmp_path / "beside"), "feat")
+    moved = git(root, "rev-parse", "feat")
+    stopped = run(root, "recover", "--continue")
+    assert stopped.returncode == 5 and b"feat is checked out in the worktree /" in stopped.stderr
+    assert git(root, "rev-parse", "feat") == moved
+    git(root, "worktree", "remove", str(tmp_path / "beside"))
+    assert run(root, "recover", "--continue").returncode == 0
+    assert git(root, "rev-parse", "feat") == git(root, "rev-parse", "main~1")
+    assert not (root / "made").exists()

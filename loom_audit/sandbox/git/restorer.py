@@ -17,7 +17,7 @@ from loom_audit.errors import AuditError, Conflict, ExecutionFailed, PermissionD
 from loom_audit.model.files import is_same_identity, parents
 from loom_audit.model.git.record import OBJECT_ID, STASH_LOG, GitName
 from loom_audit.model.text.display import duration_text, visible
-from loom_audit.ports import GitAnswer, GitFile, GitSteps, IndexBytes
+from loom_audit.ports import BranchUse, GitAnswer, GitFile, GitSteps, IndexBytes
 from loom_audit.ports.git_restorer import Settings
 from loom_audit.sandbox.git.answers import LED_TO_BY_HEAD, NAMED_BY_HEAD, UNKNOWN_OPTION
 from loom_audit.sandbox.git.files import check_links
@@ -25,9 +25,11 @@ from loom_audit.sandbox.git.mirrored import SECONDS
 from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place
 from loom_audit.sandbox.git.program import ask_git, check_answer, find_git, write_whole
 from loom_audit.sandbox.git.settings import Exchange, check_setting, put_setting
+from loom_audit.sandbox.git.used import used_branches
 from loom_audit.sandbox.git.writing import (
     REFUSED,
     UNFINISHED,
+    Ask,
     add_pack,
     missing_objects,
     path_of,
@@ -91,14 +93,25 @@ class ProgramGitRestorer:
         """The wanted ids that are not in the repository in a folder, or do not lead to all they
         need there. ExecutionFailed.
         """
-        program = find_git(self._root)
         with self._opened(folder, identity) as place:
+            return missing_objects(self._asking(place), wanted)
 
-            def ask(words: Sequence[str], given: bytes, seconds: float, limit: int) -> GitAnswer:
-                [done] = _ask_at(place, program, {}, (words,), given, seconds=seconds, limit=limit)
-                return done
+    def used_branches(self, folder: str, identity: str) -> Sequence[BranchUse]:
+        """The branches that worktrees of the repository in a folder use. ExecutionFailed."""
+        with self._opened(folder, identity) as place:
+            try:
+                return [*used_branches(place, self._asking(place))]
+            except OSError as error:
+                raise unwritable("which branches are in use cannot be told", error) from error
 
-            return missing_objects(ask, wanted)
+    def _asking(self, place: GitPlace) -> Ask:
+        program = find_git(self._root)
+
+        def ask(words: Sequence[str], given: bytes, seconds: float, limit: int) -> GitAnswer:
+            [done] = _ask_at(place, program, {}, (words,), given, seconds=seconds, limit=limit)
+            return done
+
+        return ask
 
     def check_settings(self, folder: str, identity: str, settings: Settings) -> None:
         """Conflict where a hook or setting is not what its step begins with, or cannot be put back.

@@ -1,11 +1,12 @@
 """What a kill left of bringing a repository back: it is closed, or gone on with."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from loom_audit.errors import Conflict
 from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.read.call_detail import git_now
 from loom_audit.history.record.call_record import CallRecord
+from loom_audit.history.record.git.in_use import GoingBack
 from loom_audit.history.record.git.restoring import collect_restored, restore_git
 from loom_audit.history.record.interrupted import writer_of
 from loom_audit.model.files import FileChange
@@ -16,7 +17,7 @@ from loom_audit.model.git.record import (
     common_of,
     is_setting,
 )
-from loom_audit.model.git.ways import is_of_index
+from loom_audit.model.git.ways import WORKTREE, is_of_index
 from loom_audit.model.plans.git_things import REPOSITORY, GitThing
 from loom_audit.model.records import Call
 from loom_audit.model.text.display import visible
@@ -61,7 +62,9 @@ def continue_restores(attachment: Attachment, call: Call) -> None:
     close_restores(attachment, [call])
     points = git_now(attachment.stored.log)
     record = CallRecord(writer_of(attachment, call), call.call_id)
-    for one in {each.folder: each for each in git_intentions(attachment.stored, call)}.values():
+    intended = {each.folder: each for each in git_intentions(attachment.stored, call)}.values()
+    _check_in_use(attachment, call, intended, points.states)
+    for one in intended:
         state = points.states.get(one.folder, GitState())
         if one.beside:
             if not state.names:
@@ -91,6 +94,26 @@ def continue_restores(attachment: Attachment, call: Call) -> None:
             record, [GitThing(one.folder, one.identity, "HEAD", names, files)], "loom-audit"
         )
     record.commit_and_index()
+
+
+def _check_in_use(
+    attachment: Attachment,
+    call: Call,
+    intended: Iterable[GitIntended],
+    now: Mapping[str, GitState],
+) -> None:
+    """Conflict where a branch that is still to move is in use by another worktree by now."""
+    things = [
+        GitThing(one.folder, one.identity, WORKTREE, names, one.changes)
+        for one in intended
+        if not one.beside and one.folder in now
+        if (names := tuple(n for n in one.names if now[one.folder].names.get(n.name) != n.after))
+    ]
+    for used in GoingBack(things, now).branches_in_use(attachment):
+        raise Conflict(
+            f"git: {used.words}, since the {call.tool} stopped",
+            hint="`loom-audit recover --abandon` leaves git as it is now.",
+        )
 
 
 def _own_files(files: Iterable[FileChange]) -> bool:

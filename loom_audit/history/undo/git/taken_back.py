@@ -10,6 +10,7 @@ from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.look.git.changes import look_at_git
 from loom_audit.history.undo.git.brought_back import with_settings
+from loom_audit.history.undo.git.checked_out import unless_checked_out
 from loom_audit.history.undo.git.moved_back import (
     GitOnRecord,
     git_events,
@@ -60,8 +61,11 @@ def git_of_plan(
         return GitVerdicts()
     before: dict[str, GitState] = {}
     steps = [*_steps(attachment, request, selection, before, on_record)]
+    seen = on_record
     if any(one.taken for one in steps):
-        steps += _unrecorded_steps(attachment, request)
+        found_now = [*_unrecorded_steps(attachment, request)]
+        steps += found_now
+        seen = on_record.after(0, [one.fact for one in found_now])
 
     def place_of(folder: str) -> str | None:
         return _place_of(attachment, folder, selection)
@@ -76,7 +80,7 @@ def git_of_plan(
     for folder in sorted(elsewhere - chosen):
         own = verdicts([one for one in steps if one.fact.folder == folder])
         found = _with_what_stays(found, folder, own)
-    return found
+    return unless_checked_out(attachment, found, steps, seen.now)
 
 
 def _place_of(attachment: Attachment, folder: str, selection: Selection) -> str | None:
