@@ -122,6 +122,18 @@ def test_one_in_the_workspace_goes_back_with_its_branch_from_wherever_that_was_m
                 assert not differences(one, as_git_says(other))
 
 
+def test_what_was_in_progress_before_and_is_again_keeps_no_branch(
+    workspace: AuditedWorkspace, root: Path, session: Session
+) -> None:
+    do(root, "git bisect start -q; git bisect bad; git checkout -q feat")
+    session.run(["true"])
+    point, before = workspace.log.head(), as_git_says(root)
+    act(session, "git bisect reset -q; git commit -q --allow-empty -m more")
+    act(session, "git bisect start -q; git bisect bad")
+    workspace.carry_out(workspace.plan_rollback(point))
+    assert not differences(before, as_git_says(root))
+
+
 @pytest.mark.parametrize("folder", ["../beside", "linked"])
 def test_a_branch_that_came_with_a_worktree_stays_with_it(
     workspace: AuditedWorkspace, root: Path, session: Session, folder: str

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from loom_audit.errors import AuditError
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.record.git.in_use import GoingBack, UsedBranch
+from loom_audit.model.files import FileState
 from loom_audit.model.git.record import GitState
 from loom_audit.model.git.ways import GitStep
 from loom_audit.model.plans.git_things import LEAVE, GitVerdicts, where_of
@@ -23,8 +24,16 @@ def unless_checked_out(
 
     A branch that the steps made stays where they made the worktree, too, which stays.
     """
-    touched = {(step.fact.folder, file.path) for step in steps for file in step.fact.changes}
-    going = GoingBack(verdicts.things, now, lambda folder, path: (folder, path) not in touched)
+    first: dict[tuple[str, str], FileState | None] = {}
+    for step in steps:
+        for file in step.fact.changes:
+            first.setdefault((step.fact.folder, file.path), file.before)
+
+    def was_so(folder: str, path: str) -> bool:
+        is_now = now[folder].files.get(path)
+        return first.get((folder, path), is_now) == is_now
+
+    going = GoingBack(verdicts.things, now, was_so)
     try:
         found = [*going.branches_in_use(attachment)]
     except AuditError as error:
