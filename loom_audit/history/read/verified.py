@@ -438,8 +438,8 @@ class VerifiedReading:
         """
         found = self._suggested.calls(filter)
         if filter.ended_after is not None:
-            lookup = CallLookup(self._proven, self._suggested)
             for call in found:
+                lookup = CallLookup(self._proven, self._suggested, listed=call)
                 if lookup.finish(call.session, call.call_id) != call.seq:
                     raise listed_error(call.requested)
         narrow = filter.after or filter.partial_only or filter.ended_after is not None

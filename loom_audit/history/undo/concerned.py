@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from loom_audit.history.ground.attachment import StoredLog
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.undo.selection import Selection
+from loom_audit.model.events import CallFinished, CallRequested
 from loom_audit.model.git.record import GitChanged
 from loom_audit.model.records import Call
 from loom_audit.ports import CallFilter, EventFilter
@@ -39,4 +40,20 @@ def _changing_git(stored: StoredLog, since: int) -> set[int]:
             found.update(event.fact.causes)
             if event.fact.call_id is not None:
                 own.add((event.session, event.fact.call_id))
-    return found - {UNKNOWN} | {stored.reading.call(*one).requested for one in own}
+    return found - {UNKNOWN} | {request_and_number(stored, *one)[0] for one in own}
+
+
+def request_and_number(stored: StoredLog, session: str, call_id: str) -> tuple[int, int]:
+    """The seq of a call's request, and its number; of an open call the request twice. NotFound,
+    Corrupt.
+
+    Only these events are read: whether the call is taken back, in a long chain, is not asked.
+    """
+    kinds = (CallRequested.kind, CallFinished.kind)
+    window = EventFilter(kinds=kinds, session=session, call_id=call_id)
+    seqs = {event.kind: event.seq for event in stored.log.read(window)}
+    requested = seqs.get(CallRequested.kind)
+    if requested is None:  # the tables, by which this was found, do not have it there
+        call = stored.reading.call(session, call_id)
+        return call.requested, call.seq or call.requested
+    return requested, seqs.get(CallFinished.kind, requested)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from loom_audit.history.ground.attachment import Attachment, StoredLog
 from loom_audit.history.read.timeline import Timeline
-from loom_audit.history.undo.dealt_with import changed_paths, changes_by, paths_reached
+from loom_audit.history.undo.dealt_with import ChangedPaths, changes_by, paths_reached
 from loom_audit.history.undo.limits import MovedSince, all_names, is_below_any
 from loom_audit.history.undo.selection import UNDO_AND_REDO, Selection
 from loom_audit.model.plans.planning import PathStep, Plan
@@ -83,7 +83,9 @@ def _undos_without_changes(stored: StoredLog, timeline: Timeline, selection: Sel
     if not (undos and selection.paths):
         return undos
     names = MovedSince(timeline, min(back.below(undos)) - 1).all_names(selection.paths)
-    reached = {number: paths_reached(stored, back, number) for number in undos}
+    changed = ChangedPaths(stored)
+    changed.of_each(back.below(undos))
+    reached = {number: paths_reached(changed, back, number) for number in undos}
     return {
         number
         for number, paths in reached.items()
@@ -142,7 +144,7 @@ def _taken_unchanged(
     changes = {(one.number, one.change.path) for one in candidates}
     back = selection.back
     numbers = {one.number for one in back.doings if one.number > selection.since}
-    changed = changed_paths(stored, back.below(numbers)) if numbers else {}
+    changed = ChangedPaths(stored).of_each(back.below(numbers)) if numbers else {}
     paths = {path for own in changed.values() for path in own if selection.is_asked_for(path)}
     for path in paths:
         before = back.at(path)
@@ -163,8 +165,9 @@ def _names_before(
     older = back.below((number,)) - {number}
     if not older:
         return set()
-    changes = [change for one in sorted(older) for change in changes_by(stored, one)]
-    own = {one.change.path for one in changes_by(stored, number)}
+    by_each = changes_by(stored, {*older, number})
+    own = {one.change.path for one in by_each[number]}
+    changes = [change for one in sorted(older) for change in by_each[one]]
     moved = MovedSince(timeline, min(older))
     there = all_names(paths, timeline, changes)
     names = {name for path in there for name in moved.names(path, number)}
@@ -200,10 +203,12 @@ def with_rest(
         before.add(number)
         left[number] = {}
     stays = selection.back.without(plan.reverts)
-    for number in before & took & left.keys():
+    changed, wanted = ChangedPaths(stored), before & took & left.keys()
+    changed.of_each(selection.back.below(wanted))
+    for number in wanted:
         # what took others back did so at paths, too, that it did not change
-        changed = changed_paths(stored, selection.back.below((number,)))
-        there = sorted({path for own in changed.values() for path in own})
+        each = changed.of_each(selection.back.below((number,)))
+        there = sorted({path for own in each.values() for path in own})
         left[number] |= {path: None for path in there if number not in stays.at(path)}
     rest = {number: tuple(paths) for number, paths in sorted(left.items()) if number in before}
     return replace(plan, rest=rest)
@@ -254,7 +259,7 @@ def _miscounted(
     after, at = back.and_then(more), {one.change.path for one in selected}
     at |= {*plan.request.choices} | {change.path for change in plan.changes}
     found: dict[str, list[int]] = {}
-    for number, paths in sorted(changed_paths(stored, numbers).items()):
+    for number, paths in ChangedPaths(stored).of_each(numbers).items():
         for path in {*paths} - at:
             if number in after.at(path) and number not in back.at(path):
                 found.setdefault(path, []).append(number)

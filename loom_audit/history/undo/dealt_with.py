@@ -105,7 +105,7 @@ class Before:
         self._changed = changed
         self._taken = frozenset(taken)
         self._within = within
-        self._on_record = _Changed(stored)
+        self._on_record = ChangedPaths(stored)
         self._without: dict[frozenset[int], TakenBack] = {}
 
     @cached_property
@@ -177,7 +177,7 @@ class Before:
         return ()
 
 
-class _Changed:
+class ChangedPaths:
     """Which paths calls and events changed, read from the log as they are asked for."""
 
     def __init__(self, stored: StoredLog) -> None:
@@ -186,18 +186,33 @@ class _Changed:
 
     def paths(self, number: int) -> frozenset[str]:
         """The paths that the call with a number changed, or the event of no call. Corrupt."""
-        if number not in self._known:
-            changes = changes_by(self._stored, number)
+        return self.of_each([number])[number]
+
+    def of_each(self, numbers: Collection[int]) -> Mapping[int, frozenset[str]]:
+        """The paths that each of these changed, in one reading of the log. Corrupt."""
+        for number, changes in changes_by(self._stored, {*numbers} - self._known.keys()).items():
             self._known[number] = frozenset(one.change.path for one in changes)
-        return self._known[number]
+        return {number: self._known[number] for number in sorted(numbers)}
 
 
-def changes_by(stored: StoredLog, number: int) -> Sequence[RecordedChange]:
-    """The changes of the call with a number, or of the event of no call. Corrupt."""
-    for call in stored.tables.calls(CallFilter(numbers=(number,), limit=1)):
-        found = stored.reading.changes(calls=[call.requested])
-        return [one for one in found if one.number == number]
-    return [*stored.reading.changes(after=number - 1, until=number)]
+def changes_by(
+    stored: StoredLog, numbers: Collection[int]
+) -> Mapping[int, Sequence[RecordedChange]]:
+    """The changes of the calls with these numbers, and of the events of no call. Corrupt."""
+    found: dict[int, list[RecordedChange]] = {number: [] for number in sorted(numbers)}
+    if not found:
+        return found
+    calls = stored.tables.calls(CallFilter(numbers=tuple(found), limit=None))
+    ended = {call.seq for call in calls}
+    if calls:
+        for one in stored.reading.changes(calls=[call.requested for call in calls]):
+            if one.number in ended:
+                found[one.number or 0].append(one)
+    if events := found.keys() - ended:
+        for one in stored.reading.changes(after=min(events) - 1, until=max(events)):
+            if one.seq in events:
+                found[one.seq].append(one)
+    return found
 
 
 def changes_before(
@@ -230,17 +245,12 @@ def changes_before(
     return found
 
 
-def changed_paths(stored: StoredLog, numbers: Collection[int]) -> Mapping[int, Collection[str]]:
-    """The paths that calls changed, and events of no call, by their numbers. Corrupt."""
-    changed = _Changed(stored)
-    return {number: changed.paths(number) for number in sorted(numbers)}
-
-
-def paths_reached(stored: StoredLog, back: TakenBack, number: int) -> Collection[str]:
+def paths_reached(changed: ChangedPaths, back: TakenBack, number: int) -> Collection[str]:
     """The paths at which a call changed something, or what it took back did. Corrupt."""
-    changed, reached = _Changed(stored), dict[int, frozenset[str]]()
-    for one in sorted(back.below((number,))):  # each took back older ones
+    reached = dict[int, frozenset[str]]()
+    paths = changed.of_each(back.below((number,)))
+    for one, own in paths.items():  # each took back older ones
         took = back.took(one)
         below = (path for each in took for path in reached[each.target] if each.covers(path))
-        reached[one] = changed.paths(one).union(below)
+        reached[one] = own.union(below)
     return reached[number]

@@ -31,7 +31,7 @@ from loom_audit.history.undo.counting import (
     with_rest,
     without_kept,
 )
-from loom_audit.history.undo.dealt_with import changed_paths, changes_before
+from loom_audit.history.undo.dealt_with import ChangedPaths, changes_before
 from loom_audit.history.undo.git.taken_back import leaves_git, with_git
 from loom_audit.history.undo.limits import names_by
 from loom_audit.history.undo.notes import (
@@ -251,8 +251,8 @@ class Planner:
             return bool(plan.reverts or plan.partly)
         if plan.verb == "revert" and not (plan.changes or set(plan.already) - hidden_paths(steps)):
             return False
-        paths = partial(changed_paths, self.attachment.stored)
-        return takes_anything_back(selection.back, takings(plan), paths)
+        changed = ChangedPaths(self.attachment.stored)
+        return takes_anything_back(selection.back, takings(plan), changed.of_each)
 
     def _with_whole_choices(
         self, request: PlanRequest, changes: Iterable[FileChange]

@@ -13,6 +13,7 @@ from loom_audit.model.plans.taking_back.taken_back import (
     UndoneBy,
     takes_anything_back,
 )
+from tests.given.traced import traced as traced
 
 Call = Callable[..., ToolResult]
 
@@ -133,3 +134,26 @@ def test_taking_back_makes_a_difference_or_not(
 ) -> None:
     more = [TakingBack(9, number) for number in numbers]
     assert takes_anything_back(chain(*before), more, lambda _: {}) is difference
+
+
+def test_a_plan_after_many_rollbacks_asks_the_tables_no_more_often(
+    traced: list[str], workspace: AuditedWorkspace, call: Call
+) -> None:
+    points = []
+    for n in range(4):
+        points.append(workspace.log.head())
+        call("write_file", path=f"f{n}", content=str(n))
+
+    def asked() -> int:
+        traced.clear()
+        workspace.plan_rollback(points[0])
+        return sum("FROM revert " in one for one in traced)
+
+    found = []
+    for n in range(24):
+        plan = workspace.plan_rollback(points[n % 4])
+        if plan.changes:
+            workspace.carry_out(plan)
+        if n in (11, 23):
+            found.append(asked())
+    assert 0 < found[1] <= found[0] + 4

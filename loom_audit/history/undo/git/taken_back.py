@@ -9,6 +9,7 @@ from loom_audit.errors import AuditError, InvalidArguments
 from loom_audit.history.ground.attachment import Attachment
 from loom_audit.history.look.doers import UNKNOWN
 from loom_audit.history.look.git.changes import look_at_git
+from loom_audit.history.undo.concerned import request_and_number
 from loom_audit.history.undo.git.brought_back import with_settings
 from loom_audit.history.undo.git.checked_out import unless_checked_out
 from loom_audit.history.undo.git.moved_back import (
@@ -278,24 +279,22 @@ def _steps(
             before.setdefault(fact.folder, GitState()).follow(fact)
             continue
         maybe = {one for one in fact.causes if isinstance(one, int)}
-        if fact.call_id is None:
-            own = None
-        else:
-            own = attachment.stored.reading.call(event.session, fact.call_id)
-        on_record.changed_by |= maybe | ({own.requested} if own else set())
+        own, number = 0, event.seq
+        if fact.call_id is not None:
+            own, number = request_and_number(attachment.stored, event.session, fact.call_id)
+        whose = maybe | ({own} if own else set())
+        on_record.changed_by |= whose
         if selection.rollback:
-            outside = own is None
-            taken = request.outside or not (outside or UNKNOWN in fact.causes)
+            taken = request.outside or (bool(own) and UNKNOWN not in fact.causes)
             taken = taken and fact.origin != "baseline"
             doubtful = not taken and bool(maybe)
         else:
-            whose = maybe | ({own.requested} if own else set())
             taken = bool(whose) and UNKNOWN not in fact.causes and whose <= calls.keys()
-            taken = taken and own is not None
+            taken = taken and bool(own)
             doubtful = not taken and not whose.isdisjoint(calls)
         begun = begun or taken or doubtful
         if begun:
-            yield GitStep(fact, taken, _number(own) or event.seq, doubtful, event.seq)
+            yield GitStep(fact, taken, number, doubtful, event.seq)
         else:
             before.setdefault(fact.folder, GitState()).follow(fact)
 
@@ -307,7 +306,3 @@ def _unrecorded_steps(attachment: Attachment, request: PlanRequest) -> Iterator[
         if look.change is not None:
             taken = request.verb == "rollback" and request.outside
             yield GitStep(look.change, taken, seq, seq=seq)
-
-
-def _number(call: Call | None) -> int:
-    return (call.seq or call.requested) if call else 0
