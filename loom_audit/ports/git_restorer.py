@@ -19,13 +19,16 @@ class GitSteps(Struct, frozen=True):
     `names` are `HEAD`, `stashes` and refs that are object ids, none symbolic. `files` are what is
     to be at paths in the git folder, None for nothing; of a log of `refs/stash` the entries are
     made again. `note` is what a log of a ref says of it. `settings` are hooks and settings by path,
-    each as it is and as it is to be.
+    each as it is and as it is to be. `with_head` are the refs that go back with HEAD and the index,
+    and `head` what HEAD is now, "" where neither moves.
     """
 
     names: tuple[GitName, ...]
     files: Mapping[str, GitFile | None]
     note: str
     settings: Settings = {}
+    with_head: frozenset[str] = frozenset()
+    head: str = ""
 
 
 class IndexBytes(Struct, frozen=True):
@@ -81,7 +84,8 @@ class GitRestorer(Protocol):
         ...
 
     def release(self, folder: str, identity: str, lock: str) -> bool:
-        """Remove the `index.lock` of a restore that was killed; whether that was there.
+        """Remove the `index.lock` of a restore that was killed; whether that was there. Nothing is
+        held any more.
 
         It is known by its identity: another one stays.
         """
@@ -106,8 +110,20 @@ class GitRestore(Protocol):
         """The wanted ids that are not in the repository, or do not lead to all they need there."""
         ...
 
-    def add_objects(self, pack: bytes) -> None:
-        """Add the objects of a pack, each hashed anew. ExecutionFailed; objects alone are added."""
+    def add_objects(self, pack: bytes, *, pinned: bool = False) -> None:
+        """Add the objects of a pack, each hashed anew, and let none of them be thrown away until
+        this is closed where they are to be `pinned`. ExecutionFailed; objects alone are added.
+        """
+        ...
+
+    def pin(self, wanted: Sequence[str], *, stashes: bool) -> bool:
+        """Let no object that the wanted ids need be thrown away until this is closed, though no ref
+        leads to it yet; whether all of them are there still. Where `stashes` move, what these lead
+        to is held, too.
+
+        Those of a history that is too long to list are not held. ExecutionFailed; objects alone are
+        added.
+        """
         ...
 
     def take_lock(self) -> None:
@@ -115,11 +131,11 @@ class GitRestore(Protocol):
         ...
 
     def carry_out(self, steps: GitSteps) -> None:
-        """Make the steps: settings first, all or none, then names that are in the way of others go,
-        then refs, stashes and files, then HEAD, then what else goes. The lock is restore.
+        """Make the steps: settings, stashes, names that are in the way of others, other refs, then
+        HEAD with its refs, and files. The lock is held.
 
-        Conflict where a ref or a setting is not what its step begins with; of a ref steps before it
-        are made then.
+        Conflict where a name or a setting is not what its step begins with: then those before it go
+        back to what they were, but for what somebody moved since.
         ExecutionFailed.
         """
         ...

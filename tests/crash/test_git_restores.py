@@ -32,7 +32,7 @@ DONE = (
     "git stash drop -q; git checkout -q -b new; echo staged > g; git add g"
 )
 
-STEPS = [*range(0, 30, 4), *(pytest.param(n, marks=pytest.mark.deep) for n in range(30) if n % 4)]
+STEPS = [*range(0, 36, 5), *(pytest.param(n, marks=pytest.mark.deep) for n in range(36) if n % 5)]
 
 
 @pytest.fixture
@@ -102,6 +102,7 @@ def test_an_undo_killed_when_it_asks_git_is_continued_or_abandoned(
     recovered = run(root, "recover", way)
     assert recovered.returncode in (0, 7), recovered.stderr
     assert not (root / ".git" / "index.lock").exists()
+    assert not [*(root / ".git" / "objects" / "pack").glob("*.keep")]
     nothing = b"nothing to recover" in recovered.stdout + recovered.stderr
     if way == "--continue" and recovered.returncode == 0 and not nothing:
         assert not differences(before, as_git_says(root))

@@ -4,52 +4,50 @@ git is asked as on hostile ground. Files in the git folder are written below ope
 link is followed.
 """
 
-import errno
 import os
-import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 
-from loom_audit.errors import AuditError, Conflict, ExecutionFailed, PermissionDenied
-from loom_audit.model.files import is_same_identity, parents
-from loom_audit.model.git.record import OBJECT_ID, STASH_LOG, GitName
-from loom_audit.model.text.display import duration_text, visible
+from loom_audit.errors import AuditError, Conflict, ExecutionFailed
+from loom_audit.model.files import is_same_identity
+from loom_audit.model.text.display import duration_text
 from loom_audit.ports import BranchUse, GitAnswer, GitFile, GitSteps, IndexBytes
 from loom_audit.ports.git_restorer import Settings
-from loom_audit.sandbox.git.answers import LED_TO_BY_HEAD, NAMED_BY_HEAD, UNKNOWN_OPTION
-from loom_audit.sandbox.git.files import check_links
+from loom_audit.sandbox.git.files import check_links, read_text
 from loom_audit.sandbox.git.mirrored import SECONDS
+from loom_audit.sandbox.git.names import NameMoves
 from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place
-from loom_audit.sandbox.git.program import ask_git, check_answer, find_git, write_whole
+from loom_audit.sandbox.git.program import ask_git, find_git, write_whole
 from loom_audit.sandbox.git.settings import Exchange, check_setting, put_setting
 from loom_audit.sandbox.git.used import used_branches
 from loom_audit.sandbox.git.writing import (
-    REFUSED,
+    MOST_OBJECTS,
+    PACKS,
+    PUT_SECONDS,
     UNFINISHED,
     Ask,
     add_pack,
+    folders_above,
     missing_objects,
     path_of,
     put_file,
-    remove_logs,
+    unpinned_objects,
     unwritable,
 )
 
 WAIT = 1.0
 """Seconds for which another git is waited for that holds the lock."""
 
+MOST_PINNED = 100_000
+"""Objects that are put into a pack so that they stay while refs move."""
+
+PACKED = ("pack-objects", "--stdout", "-q")
 LOCK, INDEX = "index.lock", "index"
 _OWN_NAME = {"GIT_COMMITTER_NAME": "loom-audit", "GIT_COMMITTER_EMAIL": "loom-audit"}
 """Who moved a ref, as its log says it."""
-
-_LOG_LINE = re.compile(
-    r"[0-9a-f]+ (?P<id>[0-9a-f]+) (?P<name>[^<]*?) <(?P<mail>[^>]*)> (?P<at>\d+ [-+]\d{4})"
-    r"(?:\t(?P<said>.*))?"
-)
-"""A line of a ref's log (gitformat-reflog in git-reflog(1))."""
 
 
 class ProgramGitRestorer:
@@ -133,6 +131,8 @@ class ProgramGitRestorer:
         with suppress(ExecutionFailed), opened_place(self._root, folder) as place:
             if place is None or not is_same_identity(place.identity(self._identity_of), identity):
                 return False
+            for path in _pinned(place.common, lock):
+                _let_go(place.common, path)
             if is_same_identity(self._identity_of(place.git, LOCK.encode()), lock):
                 for one in {place.git, place.common}:
                     with suppress(FileNotFoundError):
@@ -185,9 +185,28 @@ class ProgramGitRestore:
         """The wanted ids that are not in the repository, or do not lead to all they need there."""
         return missing_objects(self._ask_one, wanted)
 
-    def add_objects(self, pack: bytes) -> None:
+    def add_objects(self, pack: bytes, *, pinned: bool = False) -> None:
         """Add the objects of a pack, each hashed anew; ExecutionFailed where git does not."""
-        add_pack(self._ask_one, pack)
+        by = _pinned_by(self.lock) if pinned else ""
+        if path := add_pack(self._ask_one, pack, by):
+            self.closing.callback(_let_go, self._place.common, path)
+
+    def pin(self, wanted: Sequence[str], *, stashes: bool) -> bool:
+        """Let no object that the wanted ids need be thrown away until this is closed, but of a very
+        long history; whether all of them are there still.
+        """
+        try:
+            ids = unpinned_objects(self._ask_one, wanted, stashes=stashes)
+        except ExecutionFailed:  # so many that git does not list them in time: they are not held
+            return not self.missing(wanted)
+        if not ids or len(ids) > MOST_PINNED:
+            return True
+        given = "".join(f"{one}\n" for one in ids).encode()
+        [done] = self._ask(PACKED, given, seconds=PUT_SECONDS, limit=MOST_OBJECTS)
+        if done.code:
+            return False
+        self.add_objects(done.output, pinned=True)
+        return True
 
     # --- the lock and the index -----------------------------------------------------------
 
@@ -240,120 +259,25 @@ class ProgramGitRestore:
 
     def carry_out(self, steps: GitSteps) -> None:
         """Make the steps, in an order in which each can be made and none is made twice."""
-        self._put_settings(steps.settings)  # else HEAD would move without the index
-        refs = [one for one in steps.names if one.name[:5] == "refs/" and one.name != _STASH]
-        going = [one for one in refs if one.after is None]
-        coming = [one for one in refs if one.after is not None]
-        in_the_way = [one for one in going if _is_in_the_way(one.name, coming)]
-        self._move_refs(in_the_way, steps.note)
-        for path, file in steps.files.items():
-            if path.startswith("logs/") and path != STASH_LOG:
-                self._put(path, file)
-        self._move_refs(coming, steps.note)
-        if any(one.name in ("stashes", _STASH) for one in steps.names):
-            self._put_stashes(steps)
+        with ExitStack() as back:
+            self._put_settings(steps.settings, back)
+            NameMoves(self._place, self._ask, self._check_there, steps, back).carry_out()
+            back.pop_all()
         for path, file in steps.files.items():
             if not path.startswith("logs/"):
-                self._put(path, file)
-        for one in steps.names:
-            if one.name == "HEAD":
-                self._move_head(one, steps.note)
-        self._move_refs([one for one in going if one not in in_the_way], steps.note)
+                put_file(self._place.git, path, file)
 
-    def _put_settings(self, settings: Settings) -> None:
-        """Exchange hooks and settings: all, or none where one was changed just now."""
+    def _put_settings(self, settings: Settings, back: ExitStack) -> None:
+        """Exchange hooks and settings; `back` exchanges them once more."""
         _check_settings(self._place, settings)
-        done: list[tuple[str, GitFile | None, GitFile | None]] = []
-        try:
-            for path, (before, after) in settings.items():
-                self._check_there()
-                put_setting(self._place.git, path, before, after, self._exchange)
-                done.append((path, after, before))
-        except AuditError:
-            for path, put, was in reversed(done):
-                with suppress(AuditError):  # it was changed since, and is on record as it is
-                    put_setting(self._place.git, path, put, was, self._exchange)
-            raise
+        for path, (before, after) in settings.items():
+            self._check_there()
+            put_setting(self._place.git, path, before, after, self._exchange)
+            back.callback(self._put_setting_back, path, after, before)
 
-    def _move_refs(self, refs: Sequence[GitName], note: str) -> None:
-        """Move refs in one transaction, each from what it is (git-update-ref(1))."""
-        if not refs:
-            return
-        self._check_there()
-        said = "".join(f"{_transaction_line(one)}\n" for one in refs)
-        given = said.encode("utf-8", "surrogateescape")
-        self._told(("update-ref", "--no-deref", "-m", note, "--stdin"), given, what=refs[0].name)
-
-    def _move_head(self, one: GitName, note: str) -> None:
-        """Let HEAD name what it is to name, if it names what it did; it is read back."""
-        before, after = one.before or "", one.after or ""
-        self._check_there()
-        if OBJECT_ID.fullmatch(after):
-            old = (before,) if OBJECT_ID.fullmatch(before) else ()
-            if not old:
-                self._check_head(before)
-            self._told(("update-ref", "--no-deref", "-m", note, "HEAD", after, *old), what="HEAD")
-            return
-        self._check_head(before)
-        self._told(("symbolic-ref", "-m", note, "HEAD", after.removeprefix("ref: ")), what="HEAD")
-        self._check_head(after)
-
-    def _check_head(self, value: str) -> None:
-        """Conflict where HEAD is not so; between this and a step after it others could move it."""
-        symbolic, detached = self._ask(NAMED_BY_HEAD, b"", ("rev-parse", "HEAD"))
-        if symbolic.code == UNKNOWN_OPTION:
-            [symbolic] = self._ask(LED_TO_BY_HEAD, b"")
-        now = f"ref: {_line(symbolic)}" if symbolic.code == 0 else _line(detached)
-        if now != value:
-            raise _moved("HEAD")
-
-    def _put_stashes(self, steps: GitSteps) -> None:
-        """Make the list of stashes anew, the oldest first, each with its message and date."""
-        self._check_there()
-        refs = {one.name: one for one in steps.names}
-        [asked] = self._ask(("rev-parse", "-q", "--verify", _STASH), b"")
-        now = _line(asked) if asked.code == 0 else None
-        moved = refs.get(_STASH, GitName(_STASH, now, now))
-        if now != moved.before:
-            raise _moved(_STASH)
-        if now is not None:
-            self._told(("update-ref", "-d", "--no-deref", _STASH, now), what=_STASH)
-        else:
-            self._put(STASH_LOG, None)
-        log = steps.files.get(STASH_LOG)
-        lines = log.content.decode("utf-8", "surrogateescape").split("\n") if log else []
-        old = ""
-        for line in filter(None, lines):
-            read = _LOG_LINE.fullmatch(line)
-            if read is None:
-                raise ExecutionFailed("a line of the log of stashes cannot be read")
-            words = ("update-ref", "--create-reflog", "-m", read["said"] or "", _STASH)
-            who = {
-                "GIT_COMMITTER_NAME": read["name"],
-                "GIT_COMMITTER_EMAIL": read["mail"],
-                "GIT_COMMITTER_DATE": f"@{read['at']}",
-            }
-            self._told((*words, read["id"], *filter(None, [old])), who=who, what=_STASH)
-            old = read["id"]
-        if not old and moved.after is not None:  # its log was expired
-            self._told(("update-ref", _STASH, moved.after), what=_STASH)
-
-    def _told(
-        self,
-        words: Sequence[str],
-        given: bytes = b"",
-        *,
-        what: str,
-        who: Mapping[str, str] | None = None,
-    ) -> None:
-        [done] = self._ask(words, given, who=who)
-        if done.code < 0:
-            check_answer(done)
-        said = done.errors.strip() if done.code else ""
-        if os.strerror(errno.EACCES) in said or os.strerror(errno.EROFS) in said:
-            raise PermissionDenied(f"git: {what} cannot be written: {said:.200}", hint=REFUSED)
-        if done.code:
-            raise _moved(what, said)
+    def _put_setting_back(self, path: str, put: GitFile | None, was: GitFile | None) -> None:
+        with suppress(AuditError):  # what somebody changed since stays, and is on record so
+            put_setting(self._place.git, path, put, was, self._exchange)
 
     def _ask(
         self,
@@ -372,34 +296,6 @@ class ProgramGitRestore:
     def _ask_one(self, words: Sequence[str], given: bytes, seconds: float, limit: int) -> GitAnswer:
         [done] = self._ask(words, given, seconds=seconds, limit=limit)
         return done
-
-    def _put(self, path: str, file: GitFile | None) -> None:
-        """Let a file in the git folder be so, or in the common one what is shared."""
-        shared = self._place.is_linked and path.startswith("logs/refs/")
-        base = self._place.common if shared else self._place.git
-        try:
-            try:
-                put_file(base, path, file)
-            except (IsADirectoryError, NotADirectoryError):
-                if file is None or not path.startswith("logs/refs/"):
-                    raise
-                self._clear_logs(base, path)
-                put_file(base, path, file)
-        except OSError as error:
-            raise unwritable(f"git: {visible(path)}", error) from error
-
-    def _clear_logs(self, base: int, path: str) -> None:
-        """Remove the logs of refs that are not there, and cannot be once the one of this log is."""
-        ref = path.removeprefix("logs/")
-        above = [one for one in parents(ref) if one.count("/") > 1]
-        [asked] = self._ask(("for-each-ref", "--format=%(refname)", ref, *above), b"")
-        check_answer(asked)
-        if asked.output:
-            raise _moved(ref)
-        remove_logs(base, path)
-
-
-_STASH = "refs/stash"
 
 
 def _check_settings(place: GitPlace, settings: Settings) -> None:
@@ -438,6 +334,26 @@ def _ask_at(
     )
 
 
+def _pinned_by(lock: str) -> str:
+    """What stands in the file that keeps a pack, as long as the restore with that lock runs."""
+    return f"loom-audit {lock}"
+
+
+def _pinned(common: int, lock: str) -> Iterator[str]:
+    """The paths of the files that keep packs for a restore. OSError."""
+    with folders_above(common, f"{PACKS}/any") as (folders, _):
+        names = [one for one in os.listdir(folders[-1]) if one.endswith(".keep")]
+        for one in names:
+            if read_text(folders[-1], one) == _pinned_by(lock):
+                yield f"{PACKS}/{one}"
+
+
+def _let_go(common: int, path: str) -> None:
+    """Let git throw away a pack again where nothing else needs it."""
+    with suppress(FileNotFoundError), folders_above(common, path) as (folders, name):
+        os.unlink(name, dir_fd=folders[-1])
+
+
 def _unnamed_file(git: int, index: IndexBytes | None) -> int:
     """A file in the git folder that has no name yet, with the index's content and time."""
     try:
@@ -456,28 +372,3 @@ def _unnamed_file(git: int, index: IndexBytes | None) -> int:
         os.close(file)
         raise unwritable("git's lock cannot be written", error) from error
     return file
-
-
-def _is_in_the_way(name: str, coming: Iterable[GitName]) -> bool:
-    """Whether a ref must go before another can come: one is a folder of the other."""
-    return any(one.name.startswith(f"{name}/") or name.startswith(f"{one.name}/") for one in coming)
-
-
-def _transaction_line(one: GitName) -> str:
-    if one.after is None:
-        return f"delete {one.name} {one.before}"
-    if one.before is None:
-        return f"create {one.name} {one.after}"
-    return f"update {one.name} {one.after} {one.before}"
-
-
-def _line(done: GitAnswer) -> str:
-    return done.output.decode("utf-8", "surrogateescape").rstrip("\n")
-
-
-def _moved(what: str, said: str = "") -> Conflict:
-    return Conflict(
-        f"git: {what} was moved by somebody else just now{f': {said:.200}' if said else ''}",
-        hint="Look at the new plan and decide again.",
-        details={"name": what},
-    )

@@ -38,6 +38,9 @@ _HARMLESS = (
 """Faults of an object that lead to no other file (git-fsck(1))."""
 
 MOST_OBJECTS = 4 << 30
+ATTEMPTS = 8
+PACKS = "objects/pack"
+UNPINNED = ("rev-list", "--objects", "--stdin")
 PUT_SECONDS = 120.0
 
 GIT = ".git"
@@ -93,22 +96,56 @@ def missing_objects(ask: Ask, wanted: Sequence[str]) -> Sequence[str]:
     return missing
 
 
-def add_pack(ask: Ask, pack: bytes) -> None:
-    """Add the objects of a pack, each hashed anew; ExecutionFailed where git does not."""
-    if said := refused_pack(ask, pack):
+def add_pack(ask: Ask, pack: bytes, pinned_by: str = "") -> str:
+    """Add the objects of a pack, each hashed anew; ExecutionFailed where git does not.
+
+    Returns the path of the file that keeps the pack, in which it says by whom it is held; "" for
+    none: it is nobody's, or another's.
+    """
+    done = _added(ask, pack, pinned_by)
+    if said := _refusal(done):
         raise ExecutionFailed(f"git does not take the kept objects: {said:.200}")
+    what, _, name = done.output.decode("ascii", "replace").strip().partition("\t")
+    return f"{PACKS}/pack-{name}.keep" if what == "keep" else ""
 
 
 def refused_pack(ask: Ask, pack: bytes) -> str:
-    """Add the objects of a pack, each hashed anew; what git says where it does not, else "".
+    """Add the objects of a pack, each hashed anew; what git says where it does not, else ""."""
+    return _refusal(_added(ask, pack))
+
+
+def _added(ask: Ask, pack: bytes, pinned_by: str = "") -> GitAnswer:
+    """What git says when it adds the objects of a pack.
 
     Harmless faults of form that old programs made are let pass: the repository had them before.
     """
-    lenient = ",".join(f"{one}=ignore" for one in _HARMLESS)
-    done = ask(("index-pack", f"--strict={lenient}", "--stdin"), pack, PUT_SECONDS, MOST_OBJECTS)
-    if done.code and "Unhandled message id" in done.errors:  # a git without one of them
-        done = ask(("index-pack", "--strict", "--stdin"), pack, PUT_SECONDS, MOST_OBJECTS)
+    strict = "--strict=" + ",".join(f"{one}=ignore" for one in _HARMLESS)
+    more = ("--stdin", *((f"--keep={pinned_by}",) if pinned_by else ()))
+    for _ in range(ATTEMPTS):
+        done = ask(("index-pack", strict, *more), pack, PUT_SECONDS, MOST_OBJECTS)
+        if "Unhandled message id" in done.errors:  # a git without one of them
+            strict = "--strict"
+        elif os.strerror(errno.ENOENT) not in done.errors:  # else a `git gc` removed it half made
+            break
+    return done
+
+
+def _refusal(done: GitAnswer) -> str:
     return (done.errors.strip() or f"exit {done.code}") if done.code else ""
+
+
+def unpinned_objects(ask: Ask, wanted: Sequence[str], *, stashes: bool) -> Sequence[str]:
+    """The ids of the wanted objects, and of those that they need, to which no ref and no log leads:
+    git may throw them away at any time. What `stashes` hold counts only where these stay.
+
+    ExecutionFailed, also where one is gone by now.
+    """
+    given = "".join(f"{one}\n" for one in dict.fromkeys(wanted)).encode()
+    held = ("--exclude=refs/stash", "--all") if stashes else ("--all", "--reflog")
+    reached = ask((*UNPINNED, "--not", *held), given, PUT_SECONDS, 64 << 20)
+    check_answer(reached)
+    lines = reached.output.decode("ascii", "replace").splitlines()
+    return [line.partition(" ")[0] for line in lines]
 
 
 @contextmanager

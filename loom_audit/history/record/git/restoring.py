@@ -33,7 +33,7 @@ from loom_audit.model.git.record import (
     GitName,
     common_of,
 )
-from loom_audit.model.git.ways import is_of_index
+from loom_audit.model.git.ways import WORKTREE, is_of_index
 from loom_audit.model.git_points import git_folder, git_path
 from loom_audit.model.plans.git_things import GitThing
 from loom_audit.model.text.display import visible
@@ -103,10 +103,11 @@ def _restoring(
         intended = GitIntended(
             record.call_id, first.identity, names, files, restore.lock, first.folder
         )
-        steps = _steps(attachment.stored, names, files, note)
+        steps = _steps(attachment.stored, things, note)
         record.commit(intended)
 
         def carry_out() -> None:
+            _pin_objects(attachment, restore, names, files)
             restore.take_lock()
             _check_unmoved(record, first.folder)
             try:
@@ -274,14 +275,20 @@ def note_built(record: CallRecord, intended: GitIntended) -> None:
         record.entries[path] = entry
 
 
-def _steps(
-    stored: StoredLog, names: tuple[GitName, ...], files: Iterable[FileChange], note: str
-) -> GitSteps:
+def _steps(stored: StoredLog, things: Sequence[GitThing], note: str) -> GitSteps:
+    with_head = [one for one in things if one.name == WORKTREE]
+    files = [file for one in things for file in one.files]
     made = [one for one in files if one.path not in (INDEX_ENTRIES, "index")]
     settings = settings_of(stored, made)
     states = {one.path: one.after for one in made if one.path not in settings}
-    becoming = {path: file_of(stored, one) if one else None for path, one in states.items()}
-    return GitSteps(names, becoming, note, settings)
+    return GitSteps(
+        names=tuple(name for one in things for name in one.names),
+        files={path: file_of(stored, one) if one else None for path, one in states.items()},
+        note=note,
+        settings=settings,
+        with_head=frozenset(name.name for one in with_head for name in one.names),
+        head=next((one.head for one in with_head), ""),
+    )
 
 
 def _bring_objects(
@@ -295,10 +302,8 @@ def _bring_objects(
     wanted = [*wanted_ids(attachment.stored, names, files)]
     if not (missing := restore.missing(wanted)):
         return
-    mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
-    if mirror is not None and git is not None:
-        place = mirror.folder(long_ids=len(wanted[0]) == LONG_ID)
-        restore.add_objects(git.pack(place, wanted, mirror.shallows()[-1]))
+    if (pack := _pack(attachment, wanted)) is not None:
+        restore.add_objects(pack)
         missing = restore.missing(wanted)
     if missing:
         where = f" of {visible(folder)}" if folder else ""
@@ -306,3 +311,33 @@ def _bring_objects(
             f"git: {len(missing)} objects{where} that would come back are not kept: {missing[0]}",
             hint="`loom-audit doctor` says what of the mirror is missing; --no-git leaves git.",
         )
+
+
+def _pack(attachment: Attachment, wanted: Sequence[str]) -> bytes | None:
+    """A pack of the wanted objects from the mirror; None where there is no mirror."""
+    mirror, git = attachment.on_disk.mirror, attachment.on_disk.mirrored_git
+    if mirror is None or git is None:
+        return None
+    place = mirror.folder(long_ids=len(wanted[0]) == LONG_ID)
+    return git.pack(place, wanted, mirror.shallows()[-1])
+
+
+def _pin_objects(
+    attachment: Attachment,
+    restore: GitRestore,
+    names: Sequence[GitName],
+    files: Sequence[FileChange],
+) -> None:
+    """Let no `git gc` of others throw away meanwhile what no ref leads to yet. ExecutionFailed.
+
+    What the index has now stays by itself; the list of stashes does not, while it is made anew.
+    """
+    stored = attachment.stored
+    stashes = [replace(one, after=one.before) for one in names if one.name == "stashes"]
+    now = [replace(one, after=one.before) for one in files]
+    staged = {*wanted_ids(stored, (), now)}
+    wanted = [id for id in wanted_ids(stored, (*names, *stashes), files) if id not in staged]
+    if not wanted or restore.pin(wanted, stashes=bool(stashes)):
+        return
+    if (pack := _pack(attachment, wanted)) is not None:
+        restore.add_objects(pack, pinned=True)  # it was thrown away just now

@@ -90,9 +90,9 @@ def continue_restores(attachment: Attachment, call: Call) -> None:
                 f"git: {visible(moved[0])} was moved since the {call.tool} stopped",
                 hint="`loom-audit recover --abandon` leaves git as it is now.",
             )
-        restore_git(
-            record, [GitThing(one.folder, one.identity, "HEAD", names, files)], "loom-audit"
-        )
+        head = state.names.get("HEAD", "")
+        rest = GitThing(one.folder, one.identity, WORKTREE, names, files, head)
+        restore_git(record, [rest], "loom-audit")
     record.commit_and_index()
 
 
