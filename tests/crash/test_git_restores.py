@@ -21,8 +21,8 @@ count=$(cat {counter} 2>/dev/null || echo 0)
 echo $((count + 1)) > {counter}
 if [ "$count" = {at} ]; then
   if {is_made}; then {git} "$@"; fi
-  kill -9 $PPID
-  exit 1
+  kill -{by} $PPID
+  {then}
 fi
 exec {git} "$@"
 """
@@ -52,12 +52,15 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def killing_git(tmp_path: Path, at: int, *, is_made: bool) -> Path:
+def killing_git(tmp_path: Path, at: int, *, is_made: bool, by: str = "KILL") -> Path:
     """A folder with a `git` that kills who starts it at a time of being asked, before or after it
-    has done what it was asked.
+    has done what it was asked; by another signal it then does what it was asked.
     """
     made, counter = str(is_made).lower(), tmp_path / "counter"
-    return planted_git(tmp_path / "bin", KILLING, counter=counter, at=at, is_made=made)
+    then = "exit 1" if by == "KILL" or is_made else ":"
+    return planted_git(
+        tmp_path / "bin", KILLING, counter=counter, at=at, is_made=made, by=by, then=then
+    )
 
 
 def run(root: Path, *words: str, path: Path | None = None) -> subprocess.CompletedProcess[bytes]:
@@ -110,6 +113,25 @@ def test_an_undo_killed_when_it_asks_git_is_continued_or_abandoned(
     undo_until(root, before, ran)
     assert not differences(before, as_git_says(root))
     assert run(root, "verify").returncode == 0
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("at", STEPS)
+@pytest.mark.parametrize("by", ["TERM", "INT"])
+def test_an_undo_that_is_told_to_stop_when_it_asks_git_is_done_or_gone_on_with(
+    root: Path, tmp_path: Path, at: int, by: str
+) -> None:
+    assert run(root, "init").returncode == 0
+    before, was_broken = as_git_says(root), broken(root)
+    ran = run(root, "run", "--", "sh", "-c", DONE).stderr
+    stopped = run(root, "undo", "--yes", path=killing_git(tmp_path, at, is_made=False, by=by))
+    assert run(root, "recover", "--continue").returncode in (0, 7), stopped.stderr
+    assert not (root / ".git" / "index.lock").exists()
+    assert not [*(root / ".git" / "objects" / "pack").glob("*.keep")]
+    assert broken(root) == was_broken
+    undo_until(root, before, ran)
+    assert not differences(before, as_git_says(root)), stopped.stderr
+    assert run(root, "verify").returncode in (0, 3)  # 3: who was stopped kept no newer head
 
 
 def test_a_branch_that_another_worktree_has_by_now_is_not_moved_under_it_by_going_on(
