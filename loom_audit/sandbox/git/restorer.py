@@ -13,16 +13,17 @@ from types import TracebackType
 
 from loom_audit.errors import AuditError, Conflict, ExecutionFailed
 from loom_audit.model.files import is_same_identity
+from loom_audit.model.git.record import OBJECT_ID
 from loom_audit.model.text.display import duration_text
 from loom_audit.ports import BranchUse, GitAnswer, GitFile, GitSteps, IndexBytes
 from loom_audit.ports.git_restorer import Settings
+from loom_audit.sandbox.git.answers import text_of
 from loom_audit.sandbox.git.files import check_links, read_text
 from loom_audit.sandbox.git.mirrored import SECONDS
 from loom_audit.sandbox.git.names import NameMoves
-from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place
-from loom_audit.sandbox.git.program import ask_git, find_git, write_whole
+from loom_audit.sandbox.git.place import GitPlace, IdentityOf, opened_place, worktree_folders
+from loom_audit.sandbox.git.program import ask_git, check_answer, find_git, write_whole
 from loom_audit.sandbox.git.settings import Exchange, check_setting, put_setting
-from loom_audit.sandbox.git.used import used_branches
 from loom_audit.sandbox.git.writing import (
     MOST_OBJECTS,
     PACKS,
@@ -48,6 +49,11 @@ PACKED = ("pack-objects", "--stdout", "-q")
 LOCK, INDEX = "index.lock", "index"
 _OWN_NAME = {"GIT_COMMITTER_NAME": "loom-audit", "GIT_COMMITTER_EMAIL": "loom-audit"}
 """Who moved a ref, as its log says it."""
+
+_LISTED = ("worktree", "list", "--porcelain", "-z")
+_HEADS = "refs/heads/"
+_NAMES = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
+_STACKED = "rebase-merge/update-refs"
 
 
 class ProgramGitRestorer:
@@ -98,7 +104,7 @@ class ProgramGitRestorer:
         """The branches that worktrees of the repository in a folder use. ExecutionFailed."""
         with self._opened(folder, identity) as place:
             try:
-                return [*used_branches(place, self._asking(place))]
+                return [*_used(place, self._asking(place))]
             except OSError as error:
                 raise unwritable("which branches are in use cannot be told", error) from error
 
@@ -372,3 +378,41 @@ def _unnamed_file(git: int, index: IndexBytes | None) -> int:
         os.close(file)
         raise unwritable("git's lock cannot be written", error) from error
     return file
+
+
+def _used(place: GitPlace, ask: Ask) -> Iterator[BranchUse]:
+    """What each worktree uses, the repository's own too; not one whose folder is gone, and whose
+    entry git would prune: has checked out, rebases or bisects, as git says
+    (prepare_checked_out_branches of git's branch.c). ExecutionFailed, OSError.
+    """
+    listed = ask(_LISTED, b"", SECONDS, 64 << 20)
+    check_answer(listed)
+    own = place.top
+    if place.is_linked:
+        above, name = os.path.split(place.common_path)
+        own = above if name == ".git" else place.common_path
+    for n, record in enumerate(text_of(listed.output).split("\0\0")):
+        said = dict(line.partition(" ")[::2] for line in record.split("\0"))
+        if "branch" in said and not {"bare", "prunable"} & said.keys():
+            yield BranchUse(said["worktree"] if n else own, said["branch"], "HEAD")
+    entries = worktree_folders(place.common, place.common_path)
+    for folder, inside in (
+        (own, ""),
+        *((one, f"worktrees/{name}/") for name, one in entries if os.path.lexists(one)),
+    ):
+        for path in _NAMES:
+            if said_there := _text(place.common, f"{inside}{path}"):
+                is_name = not said_there.startswith("refs/")
+                if is_name and (path != _NAMES[-1] or OBJECT_ID.fullmatch(said_there)):
+                    continue
+                yield BranchUse(folder, f"{_HEADS if is_name else ''}{said_there}", path)
+        for line in _text(place.common, f"{inside}{_STACKED}").split("\n"):
+            if line.startswith(_HEADS):
+                yield BranchUse(folder, line, _STACKED)
+
+
+def _text(common: int, path: str) -> str:
+    try:
+        return read_text(common, path) or ""
+    except NotADirectoryError:
+        return ""  # so nothing of that is in progress
