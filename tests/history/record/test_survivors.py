@@ -18,6 +18,9 @@ from loom_audit import AuditedWorkspace, ForeignSession, Session, tool
 from loom_audit.api.registry import ToolRegistry
 from loom_audit.history.look import survivors
 
+TICK = 0.02
+"""Seconds, more than a tick of any kernel's clock of files."""
+
 
 class Server:
     """A process that appends to the file it is told, and sleeps until then."""
@@ -43,6 +46,7 @@ class Server:
 
     def write(self, path: str = "") -> None:
         assert self.process.stdin and self.process.stdout
+        time.sleep(TICK)  # what is made within a tick of a look may have been there before it
         self.process.stdin.write(f"{path or self.path}\n")
         self.process.stdin.flush()
         assert self.process.stdout.readline() == "done\n"
