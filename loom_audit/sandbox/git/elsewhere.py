@@ -1,14 +1,12 @@
 """What the entries of linked worktrees hold that are outside of the workspace: no look is there."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.git.record import INDEX_ENTRIES
 from loom_audit.ports import GitAnswer, GitFile
 from loom_audit.sandbox.git.answers import index_entries
-from loom_audit.sandbox.git.files import FOLDER, is_link, links_in, read_text, state_files
+from loom_audit.sandbox.git.files import is_link, links_in, opened_below, read_text, state_files
 from loom_audit.sandbox.git.gathered import GatheredGit
 from loom_audit.sandbox.git.place import GitPlace, path_below, worktree_folders
 
@@ -32,7 +30,7 @@ def read_elsewhere(root: str, place: GitPlace, gathered: GatheredGit) -> Sequenc
         untold: dict[str, str] = {}
         unseen: list[str] = []
         try:
-            with _opened(place.git, linked) as opened:
+            with opened_below(place.git, linked) as opened:
                 for link in links_in(opened):
                     raise is_link(f"{linked}/{link}")
                 files = dict(state_files(opened, unseen, untold))
@@ -86,18 +84,3 @@ def _linked(root: str, place: GitPlace) -> Iterator[str]:
         is_inside = folder == root or path_below(root, folder)
         if not is_inside or read_text(place.git, f"worktrees/{name}/gitdir") is None:
             yield f"worktrees/{name}"
-
-
-@contextmanager
-def _opened(git: int, linked: str) -> Iterator[int]:
-    """The folder of an entry, opened without following a link. OSError."""
-    folder, name = linked.split("/")
-    above = os.open(folder, FOLDER, dir_fd=git)
-    try:
-        opened = os.open(name, FOLDER, dir_fd=above)
-    finally:
-        os.close(above)
-    try:
-        yield opened
-    finally:
-        os.close(opened)

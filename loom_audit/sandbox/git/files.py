@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, MutableMapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from heapq import nsmallest
 
@@ -59,7 +59,21 @@ KnownFolders = MutableMapping[str, tuple[Numbers, tuple[str, ...], tuple[str, ..
 
 def open_below(root: str, path: str) -> int:
     """A folder of the workspace, opened without following a link below the root. OSError."""
-    folder = os.open(root, FOLDER & ~os.O_NOFOLLOW)
+    return _enter(os.open(root, FOLDER & ~os.O_NOFOLLOW), path)
+
+
+@contextmanager
+def opened_below(git: int, path: str) -> Iterator[int]:
+    """A folder in an open one, opened without following a link; "" is that one itself. OSError."""
+    folder = _enter(os.dup(git), path)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _enter(folder: int, path: str) -> int:
+    """Open a folder below an open one, which is closed, whatever happens. OSError."""
     for name in path.split("/") if path else ():
         try:
             inner = os.open(name, FOLDER, dir_fd=folder)
@@ -359,13 +373,8 @@ def read_file(git: int, path: str, most: int) -> GitFile | None:
 
     Its folders were seen to be none but folders, and each is opened without following a link.
     """
-    *above, name = path.split("/")
-    folder = os.dup(git)
-    try:
-        for part in above:
-            inner = os.open(part, FOLDER, dir_fd=folder)
-            os.close(folder)
-            folder = inner
+    above, _, name = path.rpartition("/")
+    with opened_below(git, above) as folder:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
             return GitFile("symlink", 0o777, os.fsencode(os.readlink(name, dir_fd=folder)))
@@ -375,5 +384,3 @@ def read_file(git: int, path: str, most: int) -> GitFile | None:
             if content is None or len(content) > most:
                 return None
             return GitFile("file", stat.S_IMODE(found.st_mode), content)
-    finally:
-        os.close(folder)

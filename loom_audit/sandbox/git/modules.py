@@ -6,21 +6,21 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import suppress
 
 from loom_audit.errors import ExecutionFailed
 from loom_audit.model.git.record import BROKEN, MODULES
 from loom_audit.ports import SETTLED, GitAnswer
 from loom_audit.sandbox.git.answers import LED_TO_BY_HEAD, text_of, told_refs
 from loom_audit.sandbox.git.files import (
-    FOLDER,
     MAX_FILE,
     KnownFolders,
     Numbers,
     Stamped,
     check_links,
     contents_since,
+    opened_below,
     read_file,
     shared_stamps_of,
     stamp,
@@ -55,7 +55,7 @@ class Modules:
         stamped: list[Stamped] = []
         contents: list[str | None] = []
         for path in self._looked_for(place)[0]:
-            with suppress(OSError), _opened(place.git, path) as opened:
+            with suppress(OSError), opened_below(place.git, path) as opened:
                 known = self._known.setdefault(path, {})
                 found = [*shared_stamps_of(opened, known, refs=True)]
                 found.append(("HEAD", stamp(os.stat("HEAD", dir_fd=opened, follow_symlinks=False))))
@@ -70,7 +70,7 @@ class Modules:
             gathered.untold[MODULES] = _TOO_MANY
         for path in found:
             try:
-                with _opened(place.git, path) as opened:
+                with opened_below(place.git, path) as opened:
                     check_links(opened)
                 folder = f"{place.path}/{path}"
                 named = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE")
@@ -151,29 +151,15 @@ def _names(refs: GitAnswer, symbolic: GitAnswer, detached: GitAnswer) -> Mapping
 
 
 def _is_git_folder(git: int, path: str) -> bool:
-    with suppress(OSError), _opened(git, path) as opened:
+    with suppress(OSError), opened_below(git, path) as opened:
         return {"HEAD", "objects", "refs"}.issubset(os.listdir(opened))
     return False
 
 
 def _folders_in(git: int, path: str) -> Sequence[str]:
     """The names of the folders in one; none where it cannot be read, or is a link."""
-    with suppress(OSError), _opened(git, path) as opened:
+    with suppress(OSError), opened_below(git, path) as opened:
         names = sorted(os.listdir(opened))
         status = {one: os.stat(one, dir_fd=opened, follow_symlinks=False) for one in names}
         return [one for one, found in status.items() if stat.S_ISDIR(found.st_mode)]
     return ()
-
-
-@contextmanager
-def _opened(git: int, path: str) -> Iterator[int]:
-    """A folder in an open git folder, opened without following a link. OSError."""
-    opened = os.dup(git)
-    try:
-        for name in path.split("/"):
-            inner = os.open(name, FOLDER, dir_fd=opened)
-            os.close(opened)
-            opened = inner
-        yield opened
-    finally:
-        os.close(opened)
